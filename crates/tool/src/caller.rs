@@ -1,0 +1,43 @@
+//! Who calls: what the kernel and the door say, never what the caller says of itself alone.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The way a call came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Door {
+    /// `sinew/execute` on the agent socket.
+    Socket,
+    /// MCP on the agent socket.
+    Mcp,
+    /// `sinew call` without a daemon, in its own process.
+    Embedded,
+}
+
+/// The party on whose behalf a call runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Caller {
+    /// The peer's user id, from the kernel.
+    pub uid: u32,
+    /// The peer's process id, for display only: it can be recycled or inherited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// The door it came through.
+    pub door: Door,
+    /// The connection, unique in this daemon's life.
+    pub connection: u64,
+    /// What the client calls itself. Untrusted: for display, never for a decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The worker session this call belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl Caller {
+    /// The name by which records are filtered: the client's own word for itself, else the user.
+    pub fn display_name(&self) -> String {
+        self.client.clone().unwrap_or_else(|| format!("uid {}", self.uid))
+    }
+}

@@ -1,0 +1,82 @@
+//! One byte form for one JSON value, and its digest: what approvals, caches and the ledger compare.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// The value with sorted keys and no spaces, so that equal values have equal bytes.
+pub fn bytes(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    write(value, &mut out);
+    out
+}
+
+/// The SHA-256 of [`bytes`], in lower-case hexadecimal.
+pub fn digest(value: &Value) -> String {
+    sha256_hex(&bytes(value))
+}
+
+/// The SHA-256 of some bytes, in lower-case hexadecimal.
+pub fn sha256_hex(content: &[u8]) -> String {
+    hex(&Sha256::digest(content))
+}
+
+/// Bytes in lower-case hexadecimal.
+pub fn hex(content: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let nibbles = content.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    nibbles.filter_map(|nibble| DIGITS.get(usize::from(nibble))).collect()
+}
+
+fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Array(items) => write_joined(out, b'[', b']', items, |item, out| write(item, out)),
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
+            write_joined(out, b'{', b'}', entries, |(key, item), out| {
+                write_scalar(&Value::String(key.clone()), out);
+                out.push(b':');
+                write(item, out);
+            });
+        }
+        scalar => write_scalar(scalar, out),
+    }
+}
+
+fn write_joined<T>(
+    out: &mut Vec<u8>,
+    open: u8,
+    close: u8,
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(T, &mut Vec<u8>),
+) {
+    out.push(open);
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        each(item, out);
+    }
+    out.push(close);
+}
+
+fn write_scalar(value: &Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(value.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn key_order_and_presence() {
+        assert_eq!(digest(&json!({"a": 1, "b": [true]})), digest(&json!({"b": [true], "a": 1})));
+        assert_ne!(digest(&json!({"a": null})), digest(&json!({})), "null is not absence");
+        assert_ne!(digest(&json!({"a": 1})), digest(&json!({"a": "1"})));
+        assert_eq!(String::from_utf8(bytes(&json!({"b": "\n", "a": []}))).unwrap(), r#"{"a":[],"b":"\n"}"#);
+        assert_eq!(hex(&[0, 0xff, 0x1a]), "00ff1a");
+    }
+}

@@ -1,0 +1,96 @@
+//! A definition in the dialects other programs speak.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::ToolDefinition;
+
+/// A dialect for tool lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Sinew's own, with all governance facts.
+    #[default]
+    Native,
+    /// Model Context Protocol.
+    Mcp,
+    /// OpenAI function calling.
+    Openai,
+    /// Anthropic tool use.
+    Anthropic,
+}
+
+impl Format {
+    /// The definition in this dialect.
+    pub fn export(self, definition: &ToolDefinition) -> Value {
+        match self {
+            Format::Native => serde_json::to_value(definition).unwrap_or_default(),
+            Format::Mcp => mcp(definition),
+            Format::Openai => json!({"type": "function", "function": {
+                "name": function_name(definition),
+                "description": definition.description(),
+                "parameters": definition.input_schema(),
+            }}),
+            Format::Anthropic => json!({
+                "name": function_name(definition),
+                "description": definition.description(),
+                "input_schema": definition.input_schema(),
+            }),
+        }
+    }
+}
+
+fn mcp(definition: &ToolDefinition) -> Value {
+    let mut tool = json!({
+        "name": definition.name(),
+        "description": definition.description(),
+        "inputSchema": definition.input_schema(),
+        "annotations": definition.annotations(),
+        "_meta": {
+            "sinew/category": definition.category(),
+            "sinew/risk": definition.risk_level(),
+            "sinew/version": definition.version(),
+        },
+    });
+    if let (Some(schema), Some(tool)) = (definition.output_schema(), tool.as_object_mut()) {
+        tool.insert("outputSchema".into(), schema.clone());
+    }
+    tool
+}
+
+/// Function-calling dialects allow no dot in a name; `__` reads as one and comes back through an alias.
+fn function_name(definition: &ToolDefinition) -> String {
+    definition.name().as_str().replace('.', "__")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Category, RiskLevel, ToolParameter, ToolSpec};
+
+    fn definition() -> ToolDefinition {
+        let mut spec = ToolSpec::new("git.status", "Status", Category::READ_ONLY, RiskLevel::Low);
+        spec.parameters = vec![ToolParameter::new("path", crate::ParameterType::String, "where")];
+        spec.output_schema = Some(json!({"type": "object"}));
+        spec.check().unwrap()
+    }
+
+    #[test]
+    fn each_dialect_has_its_shape() {
+        let definition = definition();
+        let schema = definition.input_schema().clone();
+        let mcp = Format::Mcp.export(&definition);
+        assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("git.status"), &schema));
+        assert_eq!(mcp["outputSchema"], json!({"type": "object"}));
+        let openai = Format::Openai.export(&definition);
+        assert_eq!(openai["type"], "function");
+        assert_eq!(openai["function"]["name"], "git__status");
+        assert_eq!(openai["function"]["parameters"]["additionalProperties"], false);
+        let anthropic = Format::Anthropic.export(&definition);
+        assert_eq!((&anthropic["name"], &anthropic["input_schema"]), (&json!("git__status"), &schema));
+        let native = Format::Native.export(&definition);
+        assert_eq!(native["definition_hash"], definition.hash());
+        assert_eq!(native["parameters"][0]["name"], "path");
+    }
+}

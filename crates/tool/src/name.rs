@@ -1,0 +1,74 @@
+//! Tool names: one canonical spelling, so that one tool has one rate window and one rule.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A canonical tool name: 1 to 64 of `a-z 0-9 _ . -`, starting with a letter or digit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9_.-]{0,63}$"))]
+pub struct ToolName(#[schemars(with = "String")] Arc<str>);
+
+impl ToolName {
+    /// Folds ASCII case and checks the rest. Nothing else is cleaned: a name that needs more is refused.
+    pub fn new(text: &str) -> Result<Self, BadName> {
+        let folded = text.to_ascii_lowercase();
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let well_formed = folded.starts_with(plain)
+            && folded.len() <= 64
+            && folded.chars().all(|c| plain(c) || matches!(c, '_' | '.' | '-'));
+        if well_formed { Ok(ToolName(folded.into())) } else { Err(BadName(text.to_owned())) }
+    }
+
+    /// The canonical spelling.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ToolName {
+    type Error = BadName;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        ToolName::new(&text)
+    }
+}
+
+impl From<ToolName> for String {
+    fn from(name: ToolName) -> String {
+        name.as_str().to_owned()
+    }
+}
+
+impl std::borrow::Borrow<str> for ToolName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for ToolName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A text that cannot be a tool name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is not a tool name: use 1 to 64 of a-z, 0-9, _, . and -, starting with a letter or digit", .0.escape_debug())]
+pub struct BadName(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_is_folded_and_nothing_else_is() {
+        assert_eq!(ToolName::new("Read_File").unwrap().as_str(), "read_file");
+        for wrong in ["", "_x", ".x", "a b", "lectur\u{e9}", "read_file ", "a/b", "ｒead", &"a".repeat(65)] {
+            assert!(ToolName::new(wrong).is_err(), "{wrong:?} must be refused");
+        }
+        assert!(ToolName::new(&"a".repeat(64)).is_ok());
+    }
+}

@@ -1,0 +1,159 @@
+//! What every call ends in, as the caller sees it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::{CallId, Failure, Mode, Refusal, TraceContext};
+
+/// What a tool hands back when it reached its end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// The structured result; matches the tool's output schema.
+    pub value: Value,
+    /// Canonical names of the files it changed.
+    pub files_touched: Vec<String>,
+    /// What was cut, and how to get the rest.
+    pub truncated: Option<Truncation>,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// A result that was cut says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Truncation {
+    /// What there was in all, in the unit of the tool: bytes, entries, lines.
+    pub total: u64,
+    /// What was returned.
+    pub returned: u64,
+    /// How to get the rest.
+    pub how_to_continue: String,
+}
+
+/// What a call used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Bytes read from files.
+    pub read_bytes: u64,
+    /// Bytes written to files.
+    pub written_bytes: u64,
+}
+
+/// How confined the tool was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxReport {
+    /// `none`, `reduced` or `full`.
+    pub tier: String,
+}
+
+/// The facts around a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Metadata {
+    /// Names this call in the ledger and the logs.
+    pub call_id: CallId,
+    /// The trace it belongs to.
+    pub trace_id: String,
+    /// The span that is this call.
+    pub span_id: String,
+    /// The mode it was judged in.
+    pub mode: Mode,
+    /// Pins the definition that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition_hash: Option<String>,
+    /// Pins the policy that judged.
+    pub policy_hash: String,
+    /// What it changed.
+    #[serde(default)]
+    pub files_touched: Vec<String>,
+    /// How confined it was.
+    pub sandbox: SandboxReport,
+    /// What it used.
+    pub usage: Usage,
+    /// What was cut.
+    pub truncated: Option<Truncation>,
+    /// Whether an earlier result was returned.
+    pub cached: bool,
+    /// What is left of each limit, by its name.
+    pub remaining: Map<String, Value>,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
+    /// Why it failed: kind, whose fault, whether a retry can help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Value>,
+}
+
+impl Metadata {
+    /// The facts known before a call was looked up.
+    pub fn new(call_id: CallId, trace: &TraceContext, mode: Mode, policy_hash: &str) -> Self {
+        Metadata {
+            call_id,
+            trace_id: trace.trace_id.clone(),
+            span_id: trace.span_id.clone(),
+            mode,
+            definition_hash: None,
+            policy_hash: policy_hash.to_owned(),
+            files_touched: Vec::new(),
+            sandbox: SandboxReport { tier: "none".to_owned() },
+            usage: Usage::default(),
+            truncated: None,
+            cached: false,
+            remaining: Map::new(),
+            refusal: None,
+            failure: None,
+        }
+    }
+}
+
+/// The result of one call, whichever way it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolResult {
+    /// The tool, as found, or as named where none was found.
+    pub tool_name: String,
+    /// Whether the tool ran to its end.
+    pub success: bool,
+    /// What it answered; an empty object unless it succeeded or left something behind.
+    pub output: Value,
+    /// The sentence, where it did not succeed.
+    pub error: Option<String>,
+    /// From the first byte of the request to this result.
+    pub latency_ms: f64,
+    /// The facts around it.
+    pub metadata: Metadata,
+}
+
+impl ToolResult {
+    /// The tool ran to its end.
+    pub fn done(tool_name: &str, output: Output, mut metadata: Metadata, latency_ms: f64) -> Self {
+        metadata.files_touched = output.files_touched;
+        metadata.truncated = output.truncated;
+        metadata.usage = output.usage;
+        let tool_name = tool_name.to_owned();
+        ToolResult { tool_name, success: true, output: output.value, error: None, latency_ms, metadata }
+    }
+
+    /// The call was not run.
+    pub fn refused(refusal: Refusal, mut metadata: Metadata, latency_ms: f64) -> Self {
+        let (tool_name, error) = (refusal.tool.clone(), Some(refusal.reason.clone()));
+        metadata.refusal = Some(refusal);
+        ToolResult { tool_name, success: false, output: json!({}), error, latency_ms, metadata }
+    }
+
+    /// The call was started and did not reach its end.
+    pub fn failed(tool_name: &str, failure: Failure, mut metadata: Metadata, latency_ms: f64) -> Self {
+        let kind = failure.kind;
+        let mut facts = json!({"kind": kind, "fault": kind.fault(), "retryable": kind.retryable()});
+        if let (Some(hint), Some(facts)) = (&failure.hint, facts.as_object_mut()) {
+            facts.insert("hint".into(), json!(hint));
+        }
+        metadata.failure = Some(facts);
+        ToolResult {
+            tool_name: tool_name.to_owned(),
+            success: false,
+            output: failure.output.unwrap_or_else(|| json!({})),
+            error: Some(failure.message),
+            latency_ms,
+            metadata,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! JSON as a gate: one meaning per text.
+//!
+//! `serde_json` keeps the last of two equal keys, so that a checker and an executor that parse differently see
+//! different calls. Here a duplicate key, at any depth and however it is escaped, refuses the whole text, and so
+//! does a NUL inside a string or key: no tool can want one, and C interfaces cut text there.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// Nesting deeper than this is refused; it is serde_json's own limit, stated so that it can be reported.
+pub const DEEPEST: usize = 128;
+
+/// Parses one JSON value, refusing duplicate keys, NUL characters, trailing text and deep nesting.
+pub fn parse(text: &str) -> Result<Value, JsonError> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict.deserialize(&mut deserializer).map_err(JsonError::from)?;
+    deserializer.end().map_err(JsonError::from)?;
+    Ok(value)
+}
+
+/// A text that is not acceptable JSON: what, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} at line {line} column {column}")]
+pub struct JsonError {
+    /// One word for programs: `duplicate_key`, `nul`, `too_deep` or `syntax`.
+    pub detail: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// 1-based.
+    pub line: usize,
+    /// 1-based.
+    pub column: usize,
+}
+
+impl From<serde_json::Error> for JsonError {
+    fn from(error: serde_json::Error) -> Self {
+        let text = error.to_string();
+        // serde_json appends the place to its own message; we carry it in fields.
+        let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        let detail = if message.starts_with(DUPLICATE) {
+            "duplicate_key"
+        } else if message.starts_with(NUL) {
+            "nul"
+        } else if message.starts_with("recursion limit") {
+            "too_deep"
+        } else {
+            "syntax"
+        };
+        let message = if detail == "too_deep" { format!("nested deeper than {DEEPEST} levels") } else { message };
+        JsonError { detail, message, line: error.line(), column: error.column() }
+    }
+}
+
+const DUPLICATE: &str = "duplicate key";
+const NUL: &str = "NUL character";
+
+#[derive(Clone, Copy)]
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
+        refuse_nul(text)?;
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        while let Some(item) = items.next_element_seed(Strict)? {
+            out.push(item);
+        }
+        Ok(Value::Array(out))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut out = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            refuse_nul(&key)?;
+            if out.contains_key(&key) {
+                return Err(A::Error::custom(format!("{DUPLICATE} `{}`", key.escape_debug())));
+            }
+            let value = entries.next_value_seed(Strict)?;
+            out.insert(key, value);
+        }
+        Ok(Value::Object(out))
+    }
+}
+
+fn refuse_nul<E: serde::de::Error>(text: &str) -> Result<(), E> {
+    if text.contains('\0') { Err(E::custom(format!("{NUL} in a string"))) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn good_text_is_unchanged() {
+        let text = r#"{"b":[1,-2,2.5,true,null,"é\n"],"a":{"b":{}}}"#;
+        assert_eq!(parse(text).unwrap(), json!({"b": [1, -2, 2.5, true, null, "é\n"], "a": {"b": {}}}));
+        assert_eq!(parse(text).unwrap().to_string(), text, "key order is kept");
+    }
+
+    #[test]
+    fn refusals_say_what_and_where() {
+        let check = |text: &str, detail: &str| {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.detail, detail, "{text:.80}: {error}");
+            error
+        };
+        check(r#"{"a":1,"a":2}"#, "duplicate_key");
+        check(r#"{"x":[{"path":1,"p\u0061th":2}]}"#, "duplicate_key");
+        check(r#"{"a":"x\u0000y"}"#, "nul");
+        check(r#"{"a\u0000":1}"#, "nul");
+        check(&format!("{}{}", "[".repeat(129), "]".repeat(129)), "too_deep");
+        check(&"[".repeat(100_000), "too_deep");
+        check("{}{}", "syntax");
+        check("1e400", "syntax");
+        let error = check("{\n \"a\": x}", "syntax");
+        assert_eq!((error.line, error.column), (2, 7));
+        assert!(parse(&format!("{}{}", "[".repeat(127), "]".repeat(127))).is_ok());
+    }
+}
