@@ -1,0 +1,131 @@
+//! What is wrong with a document, and where: data first, and the plain text a person reads.
+
+use std::fmt;
+
+/// Columns shown on each side of the place; a line of a megabyte must not fill a terminal.
+const MARGIN: usize = 60;
+
+/// One thing that is wrong with a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentError {
+    /// The file, as the person knows it.
+    pub file: String,
+    /// 1-based; 0 where the file as a whole is meant.
+    pub line: u64,
+    /// 1-based, in characters; 0 where the file as a whole is meant.
+    pub column: u64,
+    /// What is wrong.
+    pub message: String,
+    /// The line with a caret under the column; empty where there is no line.
+    pub excerpt: String,
+    /// What was probably meant, or what to do.
+    pub suggestion: Option<String>,
+}
+
+impl DocumentError {
+    /// An error about a file as a whole.
+    pub fn unplaced(file: &str, message: &str) -> Self {
+        DocumentError {
+            file: printable(file),
+            line: 0,
+            column: 0,
+            message: printable(message),
+            excerpt: String::new(),
+            suggestion: None,
+        }
+    }
+
+    /// The same error with a way out.
+    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+
+    pub(crate) fn placed(file: &str, text: &str, line: u64, column: u64, message: &str) -> Self {
+        let excerpt = excerpt(text, line, column);
+        DocumentError { line, column, excerpt, ..Self::unplaced(file, message) }
+    }
+}
+
+impl std::error::Error for DocumentError {}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.message)?,
+            line => write!(f, "{}:{line}:{}: {}", self.file, self.column, self.message)?,
+        }
+        if !self.excerpt.is_empty() {
+            write!(f, "\n{}", self.excerpt)?;
+        }
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "\n  help: {suggestion}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The line and a caret, cut to the neighbourhood of the column.
+fn excerpt(text: &str, line: u64, column: u64) -> String {
+    let Some(index) = line.checked_sub(1).and_then(|index| usize::try_from(index).ok()) else {
+        return String::new();
+    };
+    let Some(source) = text.lines().nth(index) else { return String::new() };
+    let column = usize::try_from(column.saturating_sub(1)).unwrap_or(0);
+    let start = column.saturating_sub(MARGIN);
+    // Escapes are longer than what they stand for, so each character becomes exactly one.
+    let shown: String = source.chars().skip(start).take(2 * MARGIN).map(one_printable).collect();
+    let number = line.to_string();
+    let gutter = " ".repeat(number.len());
+    let caret = " ".repeat(column - start);
+    format!(" {number} | {}\n {gutter} | {caret}^", shown.trim_end())
+}
+
+fn one_printable(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if is_hidden(c) => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// A file may name anything, and its error goes to a terminal: what a terminal obeys or hides is escaped.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}
+
+/// Control characters, and those that change the order of others or show nothing at all.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_as_one_message() {
+        let error = DocumentError::placed("a.yaml", "x: 1\nforbiden: 2\n", 2, 1, "unknown key `forbiden`")
+            .suggest("did you mean `forbidden`?");
+        let expect =
+            "a.yaml:2:1: unknown key `forbiden`\n 2 | forbiden: 2\n   | ^\n  help: did you mean `forbidden`?";
+        assert_eq!(error.to_string(), expect);
+        assert_eq!(DocumentError::unplaced("a.yaml", "does not exist").to_string(), "a.yaml: does not exist");
+    }
+
+    #[test]
+    fn long_and_hostile_lines_are_tamed() {
+        let text = format!("{}\u{1b}[2J{}", "a".repeat(5000), "b".repeat(5000));
+        let error = DocumentError::placed("f", &text, 1, 5001, "here \u{202e}\u{1b}[2J");
+        assert!(error.to_string().len() < 400, "{error}");
+        let lines: Vec<&str> = error.excerpt.lines().collect();
+        assert_eq!(lines[0].chars().position(|c| c == '\u{fffd}'), lines[1].find('^'), "{}", error.excerpt);
+        assert!(!error.to_string().contains(['\u{1b}', '\u{202e}']));
+    }
+}

@@ -1,0 +1,222 @@
+//! Whether a file can have been changed by anyone but its owner.
+//!
+//! A policy that another user can edit is that user's policy. The file and its folder must be ours or root's,
+//! not writable by group or others, and not symbolic links; no folder above may let everyone rename what is in
+//! it. Access lists beyond the mode bits are not looked at.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::DocumentError;
+
+/// Why a file is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Untrusted {
+    /// It is a symbolic link.
+    #[error("`{0}` is a symbolic link, which can be turned to another file")]
+    Link(PathBuf),
+    /// It belongs to another user.
+    #[error("`{path}` belongs to uid {owner}, not to uid {us} or root")]
+    Owner {
+        /// The file or folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        us: u32,
+    },
+    /// Others can write to it.
+    #[error("`{path}` has mode {mode:04o}: it can be changed by {who}")]
+    Writable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+        /// Who besides the owner.
+        who: &'static str,
+    },
+    /// It cannot be looked at.
+    #[error("`{path}` cannot be read: {error}")]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+impl Untrusted {
+    /// The command that puts it right, where there is one.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Untrusted::Link(_) => Some("put the file itself in this place".to_owned()),
+            Untrusted::Owner { path, us, .. } => Some(format!("sudo chown {us} {}", quoted(path))),
+            Untrusted::Writable { path, .. } => Some(format!("chmod go-w {}", quoted(path))),
+            Untrusted::Unreadable { .. } => None,
+        }
+    }
+
+    pub(crate) fn into_document_error(self, file: &Path) -> DocumentError {
+        let name = file.display().to_string();
+        let suggestion = self.remedy();
+        let message = match &self {
+            Untrusted::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                "does not exist".to_owned()
+            }
+            other => format!("is not trusted: {other}"),
+        };
+        DocumentError { suggestion, ..DocumentError::unplaced(&name, &message) }
+    }
+}
+
+/// Whether only the owner, who is us or root, can change this file or exchange it for another.
+pub fn check_trusted(path: &Path) -> Result<(), Untrusted> {
+    open_trusted(path).map(drop)
+}
+
+/// Opens for reading. A FIFO must not block us and a terminal must not become ours.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
+}
+
+/// Opens a file after its folders were found trusted, and checks what was opened.
+pub(crate) fn open_trusted(path: &Path) -> Result<File, Untrusted> {
+    let unreadable = |error| Untrusted::Unreadable { path: path.to_owned(), error };
+    let absolute = std::path::absolute(path).map_err(unreadable)?;
+    check_folders(&absolute)?;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&absolute);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => Untrusted::Link(absolute.clone()),
+        _ => Untrusted::Unreadable { path: absolute.clone(), error },
+    })?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    check_object(&absolute, &metadata)?;
+    Ok(file)
+}
+
+fn check_folders(file: &Path) -> Result<(), Untrusted> {
+    let mut folders = file.ancestors().skip(1);
+    if let Some(parent) = folders.next() {
+        check_object(parent, &look(parent, Path::symlink_metadata)?)?;
+    }
+    for folder in folders {
+        let metadata = look(folder, Path::metadata)?;
+        let (everyone, sticky) = (metadata.mode() & 0o002 != 0, metadata.mode() & 0o1000 != 0);
+        if everyone && !sticky {
+            return Err(writable(folder, &metadata, "everyone, and so can all that is in it"));
+        }
+    }
+    Ok(())
+}
+
+fn look(path: &Path, how: impl Fn(&Path) -> io::Result<Metadata>) -> Result<Metadata, Untrusted> {
+    how(path).map_err(|error| Untrusted::Unreadable { path: path.to_owned(), error })
+}
+
+fn check_object(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+    if metadata.is_symlink() {
+        return Err(Untrusted::Link(path.to_owned()));
+    }
+    let us = rustix::process::geteuid().as_raw();
+    if metadata.uid() != us && metadata.uid() != 0 {
+        return Err(Untrusted::Owner { path: path.to_owned(), owner: metadata.uid(), us });
+    }
+    match metadata.mode() & 0o022 {
+        0 => Ok(()),
+        0o020 => Err(writable(path, metadata, "its group")),
+        0o002 => Err(writable(path, metadata, "everyone")),
+        _ => Err(writable(path, metadata, "its group and everyone")),
+    }
+}
+
+fn writable(path: &Path, metadata: &Metadata, who: &'static str) -> Untrusted {
+    Untrusted::Writable { path: path.to_owned(), mode: metadata.mode() & 0o7777, who }
+}
+
+/// A path as one word of a shell command.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path, bits: u32) {
+        fs::set_permissions(path, Permissions::from_mode(bits)).unwrap();
+    }
+
+    /// Makes `outer/inner/policy.yaml`, lets the case spoil it, and looks for `expect` in the complaint.
+    fn check(spoil: impl Fn(&Path, &Path, &Path), expect: &str) {
+        let root = tempfile::tempdir().unwrap();
+        let outer = root.path().join("outer");
+        let inner = outer.join("inner");
+        let file = inner.join("policy.yaml");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(&file, "a: 1\n").unwrap();
+        mode(&outer, 0o755);
+        mode(&inner, 0o755);
+        mode(&file, 0o644);
+        check_trusted(&file).unwrap();
+        spoil(&outer, &inner, &file);
+        let error = check_trusted(&file).unwrap_err();
+        let text = format!("{error}; {}", error.remedy().unwrap_or_default());
+        assert!(text.contains(expect), "`{expect}` is not in `{text}`");
+        let error = Document::read_trusted(&file).unwrap_err();
+        assert!(error.suggestion.is_some() || error.message == "does not exist", "{error}");
+    }
+
+    use crate::Document;
+
+    #[test]
+    fn each_wrong_bit_is_named_with_its_remedy() {
+        check(|_, _, file| mode(file, 0o664), "mode 0664: it can be changed by its group; chmod go-w '");
+        check(|_, _, file| mode(file, 0o602), "mode 0602: it can be changed by everyone");
+        check(|_, inner, _| mode(inner, 0o775), "inner` has mode 0775: it can be changed by its group");
+        check(|_, inner, _| mode(inner, 0o1777), "its group and everyone");
+        check(|outer, _, _| mode(outer, 0o757), "outer` has mode 0757: it can be changed by everyone");
+        check(|_, _, file| fs::remove_file(file).unwrap(), "No such file");
+    }
+
+    #[test]
+    fn links_are_refused() {
+        let relink = |path: &Path| {
+            let real = path.with_file_name("real");
+            fs::rename(path, &real).unwrap();
+            symlink(&real, path).unwrap();
+        };
+        check(|_, _, file| relink(file), "policy.yaml` is a symbolic link");
+        check(|_, inner, _| relink(inner), "inner` is a symbolic link");
+    }
+
+    #[test]
+    fn another_owner_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return; // only root can give a file away
+        }
+        check(
+            |_, _, file| chown(file, Some(12345), None).unwrap(),
+            "belongs to uid 12345, not to uid 0 or root",
+        );
+        check(|_, inner, _| chown(inner, Some(12345), None).unwrap(), "inner` belongs to uid 12345");
+    }
+
+    #[test]
+    fn sticky_folders_above_are_fine() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        mode(root.path(), 0o1777);
+        fs::write(inner.join("f"), "a: 1\n").unwrap();
+        mode(&inner, 0o700);
+        mode(&inner.join("f"), 0o600);
+        check_trusted(&inner.join("f")).unwrap();
+    }
+}
