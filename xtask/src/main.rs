@@ -1,1 +1,104 @@
-fn main() {}
+//! Every developer task of the repository, as `cargo xtask TASK`. Only reads the words of the command line and
+//! hands them to the file of that task.
+
+mod ci;
+mod docs;
+mod macos;
+mod process;
+mod project;
+mod test;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::tree::Root;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  test [ARGS…]      build sinew and run every test; ARGS go to the test runner
+  ci [--only STEP]  everything that must hold before a change is merged
+  tidy              the rules of the house that no compiler checks
+  docs              regenerate docs/tools, docs/schemas and docs/cli.md
+  help              this text
+";
+
+/// What the developer asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Task {
+    Test(Vec<String>),
+    Ci(ci::Selection),
+    Tidy,
+    Docs,
+    Help,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let task = match parse(&words) {
+        Ok(task) => task,
+        Err(wrong) => {
+            eprintln!("error: {wrong}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    let root = Root::find()?;
+    match task {
+        Task::Test(arguments) => test::command(&root, &arguments),
+        Task::Ci(selection) => ci::command(&root, &selection),
+        Task::Tidy => tidy::command(&root),
+        Task::Docs => docs::command(&root),
+        Task::Help => {
+            print!("{USAGE}");
+            Ok(())
+        }
+    }
+}
+
+fn parse(words: &[String]) -> Result<Task, String> {
+    let Some((task, rest)) = words.split_first() else { return Ok(Task::Help) };
+    match task.as_str() {
+        "test" => Ok(Task::Test(rest.to_vec())),
+        "ci" => ci::Selection::parse(rest).map(Task::Ci),
+        "tidy" if rest.is_empty() => Ok(Task::Tidy),
+        "docs" if rest.is_empty() => Ok(Task::Docs),
+        "help" | "-h" | "--help" => Ok(Task::Help),
+        "tidy" | "docs" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
+        other => Err(format!("there is no task `{other}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expect: Result<Task, &str>) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(parse(&words), expect.map_err(str::to_owned), "{line}");
+    }
+
+    #[test]
+    fn words_become_tasks() {
+        check("", Ok(Task::Help));
+        check("--help", Ok(Task::Help));
+        check("test -p ledger", Ok(Task::Test(vec!["-p".into(), "ledger".into()])));
+        check("ci", Ok(Task::Ci(ci::Selection::All)));
+        check("ci --only fmt", Ok(Task::Ci(ci::Selection::Only("fmt"))));
+        check("tidy", Ok(Task::Tidy));
+        check("tidy now", Err("`tidy` takes no arguments, got `now`"));
+        check("bake", Err("there is no task `bake`"));
+    }
+}

@@ -1,0 +1,58 @@
+//! Type-checks and lints the whole workspace for Apple silicon, from any machine. Nothing is linked, so no Apple SDK
+//! is needed; the C code of dependencies (SQLite, ring) is compiled by zig, because the host compiler cannot.
+
+mod zig;
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+use crate::tree::Root;
+
+const TARGET: &str = "aarch64-apple-darwin";
+
+/// The step: `cargo check` and `cargo clippy` for macOS.
+pub(crate) fn check(root: &Root) -> Result<()> {
+    add_target(root)?;
+    let compiler =
+        if cfg!(target_os = "macos") { Compiler::System } else { Compiler::Zig(zig::Wrappers::make(root)?) };
+    for arguments in [
+        &["check", "--workspace", "--target", TARGET][..],
+        &["clippy", "--workspace", "--all-targets", "--target", TARGET, "--", "-D", "warnings"][..],
+    ] {
+        let mut cargo = root.cargo(arguments);
+        compiler.set(&mut cargo);
+        process::run(&mut cargo)?;
+    }
+    Ok(())
+}
+
+/// What compiles the C code of dependencies.
+enum Compiler {
+    /// On a Mac, the one that is there.
+    System,
+    Zig(zig::Wrappers),
+}
+
+impl Compiler {
+    fn set(&self, cargo: &mut Command) {
+        match self {
+            Compiler::System => {}
+            Compiler::Zig(wrappers) => {
+                cargo
+                    .env("CC_aarch64_apple_darwin", &wrappers.cc)
+                    .env("AR_aarch64_apple_darwin", &wrappers.ar);
+            }
+        }
+    }
+}
+
+fn add_target(root: &Root) -> Result<()> {
+    let list = &mut root.command("rustup", &["target", "list", "--installed"]);
+    let installed = process::capture(list).context("the macOS check needs rustup to have that target")?;
+    if installed.lines().any(|line| line.trim() == TARGET) {
+        return Ok(());
+    }
+    process::run(&mut root.command("rustup", &["target", "add", TARGET]))
+}

@@ -1,0 +1,135 @@
+//! Finds zig, or installs it below `target/zig`, and writes the two small scripts that make it answer to the flags
+//! the `cc` crate passes for Apple targets.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+use crate::tree::Root;
+
+const VERSION: &str = "0.17.0";
+
+/// The scripts to use as compiler and archiver.
+pub(crate) struct Wrappers {
+    pub(crate) cc: PathBuf,
+    pub(crate) ar: PathBuf,
+}
+
+impl Wrappers {
+    pub(crate) fn make(root: &Root) -> Result<Self> {
+        let folder = root.path().join("target/zig");
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+        let zig = find(&folder)?;
+        let wrappers = Wrappers { cc: folder.join("cc"), ar: folder.join("ar") };
+        write_script(&wrappers.cc, &cc_script(&zig, &folder))?;
+        write_script(&wrappers.ar, &ar_script(&zig, &folder))?;
+        Ok(wrappers)
+    }
+}
+
+/// The words that start zig: the one on the PATH, else the Python package, else our own copy of that.
+fn find(folder: &Path) -> Result<Vec<String>> {
+    let python = folder.join("venv/bin/python").to_string_lossy().into_owned();
+    let module = |python: &str| vec![python.to_owned(), "-m".to_owned(), "ziglang".to_owned()];
+    for words in [vec!["zig".to_owned()], module("python3"), module(&python)] {
+        if answers(&words) {
+            return Ok(words);
+        }
+    }
+    install(folder, &python).with_context(|| {
+        format!(
+            "the macOS check compiles C with zig: put zig {VERSION} on the PATH, or python3 with venv and pip"
+        )
+    })?;
+    Ok(module(&python))
+}
+
+fn answers(words: &[String]) -> bool {
+    let Some((program, arguments)) = words.split_first() else { return false };
+    process::works(Command::new(program).args(arguments).arg("version"))
+}
+
+fn install(folder: &Path, python: &str) -> Result<()> {
+    process::run(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
+    let package = format!("ziglang=={VERSION}");
+    process::run(Command::new(python).args(["-m", "pip", "install", "--quiet", &package]))
+}
+
+/// Zig takes the target in its own spelling and knows no SDK; what says the same in clang's words is dropped.
+fn cc_script(zig: &[String], folder: &Path) -> String {
+    let start = start_of(zig, folder);
+    format!(
+        r#"#!/bin/sh
+# Written by `cargo xtask ci --only macos`.
+skip=
+for word in "$@"; do
+  shift
+  if [ -n "$skip" ]; then
+    skip=
+    continue
+  fi
+  case "$word" in
+    -target | -arch | -isysroot) skip=next ;;
+    --target=* | --sysroot=* | -mmacosx-version-min=* | -mmacos-version-min=*) ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+{start} cc -target aarch64-macos.12.0-none "$@"
+"#
+    )
+}
+
+fn ar_script(zig: &[String], folder: &Path) -> String {
+    format!("#!/bin/sh\n# Written by `cargo xtask ci --only macos`.\n{} ar \"$@\"\n", start_of(zig, folder))
+}
+
+/// Zig's caches stay below `target` as well.
+fn start_of(zig: &[String], folder: &Path) -> String {
+    let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let cache = quote(&folder.join("cache").to_string_lossy());
+    let words: Vec<String> = zig.iter().map(|word| quote(word)).collect();
+    format!("ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache} exec {}", words.join(" "))
+}
+
+fn write_script(path: &Path, text: &str) -> Result<()> {
+    // An unchanged file keeps its time, so that cargo does not compile SQLite again.
+    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    std::fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot make `{}` executable", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the script with `echo` in the place of zig and returns the words it was given.
+    fn passed_on(words: &[&str]) -> String {
+        let script = cc_script(&["echo".to_owned()], Path::new("/nowhere"));
+        let mut shell = Command::new("sh");
+        process::capture(shell.args(["-c", &script, "cc"]).args(words)).unwrap().trim_end().to_owned()
+    }
+
+    fn check(words: &[&str], expect: &str) {
+        assert_eq!(passed_on(words), format!("cc -target aarch64-macos.12.0-none{expect}"));
+    }
+
+    #[test]
+    fn the_compiler_is_given_only_what_zig_knows() {
+        check(&[], "");
+        check(&["-O2", "-c", "a.c"], " -O2 -c a.c");
+        check(&["--target=arm64-apple-macosx", "-mmacosx-version-min=11.0", "-w"], " -w");
+        check(&["-arch", "arm64", "-g", "-isysroot", "/sdk", "x y.c"], " -g x y.c");
+    }
+
+    #[test]
+    fn a_path_with_a_quote_survives() {
+        let start = start_of(&["zig".to_owned()], Path::new("/it's"));
+        assert!(start.starts_with(r"ZIG_GLOBAL_CACHE_DIR='/it'\''s/cache' "), "{start}");
+    }
+}

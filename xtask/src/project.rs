@@ -1,0 +1,128 @@
+//! What cargo knows of the workspace, and the product built from it.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::process;
+use crate::tree::Root;
+
+/// One dependency of one of our packages on another of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    /// The package that imports.
+    pub(crate) from: String,
+    /// Its manifest, relative to the root.
+    pub(crate) manifest: String,
+    /// The package that is imported.
+    pub(crate) to: String,
+}
+
+/// The packages of the workspace and the edges between them, dev-dependencies aside.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Graph {
+    pub(crate) packages: Vec<String>,
+    pub(crate) edges: Vec<Edge>,
+}
+
+impl Graph {
+    /// Asks cargo. A renamed dependency or one for a single platform is in its answer like any other.
+    pub(crate) fn read(root: &Root) -> Result<Self> {
+        let text = process::capture(&mut root.cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+        Self::parse(&serde_json::from_str(&text).context("cargo metadata is not JSON")?)
+    }
+
+    /// Reads the answer of `cargo metadata --no-deps`.
+    pub(crate) fn parse(metadata: &Value) -> Result<Self> {
+        let root = text(metadata, "workspace_root")?;
+        let mut graph = Graph::default();
+        for package in list(metadata, "packages") {
+            let (from, manifest) = (text(package, "name")?, text(package, "manifest_path")?);
+            let manifest = manifest.strip_prefix(root).unwrap_or(manifest).trim_start_matches('/');
+            graph.packages.push(from.to_owned());
+            for dependency in list(package, "dependencies") {
+                let ours = dependency["path"].is_string();
+                if ours && dependency["kind"] != "dev" {
+                    let to = text(dependency, "name")?.to_owned();
+                    graph.edges.push(Edge { from: from.to_owned(), manifest: manifest.to_owned(), to });
+                }
+            }
+        }
+        Ok(graph)
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
+    value[key].as_str().with_context(|| format!("cargo metadata has no `{key}`"))
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().into_iter().flatten()
+}
+
+/// Builds `sinew` and returns where it is. Whole-workspace features, so that the tests reuse what was compiled.
+pub(crate) fn build_binary(root: &Root) -> Result<PathBuf> {
+    let mut build = root.cargo(&["build", "--workspace", "--bin", "sinew"]);
+    println!("$ {}", process::shown(&build));
+    let output = build
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("`cargo build --bin sinew` ended with {}", output.status);
+    }
+    executable(&String::from_utf8_lossy(&output.stdout)).context("cargo did not say where it put `sinew`")
+}
+
+/// The path of the program in cargo's messages, one JSON object per line.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let parsed = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_sinew =
+        |target: &Value| target["name"] == "sinew" && list(target, "kind").any(|kind| kind == "bin");
+    let mut built = parsed.filter(|message| is_sinew(&message["target"]));
+    built.find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn edges_are_ours_and_not_for_tests_only() {
+        let metadata = json!({"workspace_root": "/repo", "packages": [
+            {"name": "ledger", "manifest_path": "/repo/crates/ledger/Cargo.toml", "dependencies": [
+                {"name": "tool", "path": "/repo/crates/tool", "kind": null},
+                {"name": "serde", "path": null, "kind": null},
+                {"name": "governance", "path": "/repo/crates/governance", "kind": "dev"},
+                {"name": "telemetry", "path": "/repo/crates/telemetry", "kind": "build"}]}]});
+        let graph = Graph::parse(&metadata).unwrap();
+        let edge = |to: &str| Edge {
+            from: "ledger".into(),
+            manifest: "crates/ledger/Cargo.toml".into(),
+            to: to.into(),
+        };
+        assert_eq!(graph.packages, ["ledger"]);
+        assert_eq!(graph.edges, [edge("tool"), edge("telemetry")]);
+    }
+
+    #[test]
+    fn an_answer_without_the_expected_keys_is_an_error() {
+        assert!(Graph::parse(&json!({"packages": []})).is_err());
+    }
+
+    #[test]
+    fn the_program_is_found_among_the_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"sinew","kind":["test"]},"executable":"/t/debug/deps/sinew-1"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"sinew","kind":["bin"]},"executable":"/t/debug/sinew"}"#,
+            "\nnot json\n",
+        );
+        assert_eq!(executable(messages), Some(PathBuf::from("/t/debug/sinew")));
+        assert_eq!(executable(""), None);
+    }
+}

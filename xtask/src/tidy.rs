@@ -1,0 +1,102 @@
+//! `cargo xtask tidy`: the rules of the house that neither rustc nor clippy checks. One file per rule; each takes the
+//! [`Tree`] and returns what it found, so that it can be shown to fail on a few lines of text.
+
+mod changelog;
+mod decisions;
+mod dependencies;
+mod edges;
+mod file_heads;
+mod forbidden_code;
+mod leaks;
+mod lib_files;
+mod links;
+mod names;
+pub(crate) mod rust_source;
+mod sizes;
+mod tool_lists;
+
+use anyhow::{Result, bail};
+
+use crate::docs;
+use crate::project::{self, Graph};
+use crate::tree::{Root, Tree};
+
+/// Whether a finding stops the build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Warning,
+    Error,
+}
+
+/// One place where a rule is broken, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    pub(crate) path: String,
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+impl Finding {
+    pub(crate) fn error(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Finding { severity: Severity::Error, path: path.to_owned(), line, message: message.into() }
+    }
+
+    pub(crate) fn warning(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Finding { severity: Severity::Warning, ..Finding::error(path, line, message) }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = match self.severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        write!(f, "{word}: {}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
+    changelog::check,
+    decisions::check,
+    dependencies::check,
+    file_heads::check,
+    forbidden_code::check,
+    leaks::check,
+    lib_files::check,
+    links::check,
+    names::check,
+    sizes::check,
+    tool_lists::check,
+];
+
+/// The task.
+pub(crate) fn command(root: &Root) -> Result<()> {
+    let tree = root.read_tree()?;
+    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
+    findings.extend(edges::check(&tree, &Graph::read(root)?));
+    findings.extend(docs::drift(&docs::generate(root, &project::build_binary(root)?)?, &tree));
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    if errors > 0 {
+        bail!("tidy found {errors} to mend");
+    }
+    println!("tidy: {} files are in order", tree.files().count());
+    Ok(())
+}
+
+/// For tests of the checks: `path:line` of everything found, with the part of the message that must be there.
+#[cfg(test)]
+pub(crate) fn assert_findings(findings: &[Finding], expect: &[(&str, usize, &str)]) {
+    let shown: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(findings.len(), expect.len(), "{shown:#?}");
+    for (finding, (path, line, part)) in findings.iter().zip(expect) {
+        assert_eq!((finding.path.as_str(), finding.line), (*path, *line), "{shown:#?}");
+        assert!(finding.message.contains(part), "`{part}` is not in: {}", finding.message);
+    }
+}

@@ -1,0 +1,74 @@
+//! Nothing in the repository names the machine it was written on: a clone elsewhere has no such folder or host.
+
+use crate::tidy::Finding;
+use crate::tree::Tree;
+
+/// Names of package hosts have no business outside the lock file; a mirror there breaks everyone else's build.
+/// The pieces are joined here so that this file does not name them itself.
+const ANYWHERE: &[&str] = &[
+    concat!("../", "shared"),
+    concat!("index.", "crates.io"),
+    concat!("static.", "crates.io"),
+    concat!("pypi.", "org"),
+    concat!("files.", "pythonhosted.org"),
+    concat!("registry.", "npmjs.org"),
+];
+
+/// Absolute folders of one machine.
+const FOLDERS: &[&str] = &[concat!("/", "work"), concat!("/", "root")];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.files().filter(|file| file.path != "Cargo.lock") {
+        for (number, line) in file.lines() {
+            let named = ANYWHERE.iter().filter(|name| line.contains(**name));
+            let folders = FOLDERS.iter().filter(|folder| has_folder(line, folder));
+            findings.extend(named.chain(folders).map(|name| {
+                let message =
+                    format!("`{name}` exists on one machine only: use a relative path or a temporary folder");
+                Finding::error(&file.path, number, message)
+            }));
+        }
+    }
+    findings
+}
+
+/// Whether the absolute path stands there, not as the tail or the beginning of another name.
+fn has_folder(line: &str, folder: &str) -> bool {
+    let in_name = |c: char| c.is_alphanumeric() || "_-.~$}*".contains(c);
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line.get(..at).is_some_and(|before| before.ends_with(in_name));
+        let after = line.get(at + folder.len()..).is_some_and(|after| after.starts_with(in_name));
+        !before && !after
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::assert_findings;
+
+    fn check_line(line: &str, expect: &[(&str, usize, &str)]) {
+        assert_findings(&check(&Tree::of(&[("docs/a.md", &format!("first\n{line}\n"))])), expect);
+    }
+
+    #[test]
+    fn folders_of_one_machine_are_found() {
+        check_line(concat!("see /", "work/main"), &[("docs/a.md", 2, "exists on one machine only")]);
+        check_line(concat!("\"/", "root\""), &[("docs/a.md", 2, "one machine")]);
+        check_line(concat!("../", "shared/design"), &[("docs/a.md", 2, "one machine")]);
+        check_line(concat!("https://pypi.", "org/simple"), &[("docs/a.md", 2, "one machine")]);
+    }
+
+    #[test]
+    fn other_names_are_not() {
+        check_line("/workspace /workflows src/work/a $HOME/work ~/work /proc/self/root /rootless", &[]);
+        check_line("https://crates.io/crates/serde", &[]);
+    }
+
+    #[test]
+    fn the_lock_file_names_its_source() {
+        let lock = concat!("source = \"https://index.", "crates.io\"\n");
+        assert_findings(&check(&Tree::of(&[("Cargo.lock", lock)])), &[]);
+    }
+}
