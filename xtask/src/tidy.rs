@@ -71,23 +71,29 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     tool_lists::check,
 ];
 
-/// The task.
+/// The task. What can be said from the sources is said first, also where the program does not build.
 pub(crate) fn command(root: &Root) -> Result<()> {
     let tree = root.read_tree()?;
     let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
     findings.extend(edges::check(&tree, &Graph::read(root)?));
-    findings.extend(docs::drift(&docs::generate(root, &project::build_binary(root)?)?, &tree));
-    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    let mut errors = report(findings);
 
-    for finding in &findings {
-        println!("{finding}");
-    }
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let pages = docs::generate(root, &project::build_binary(root)?)?;
+    errors += report(docs::drift(&pages, &tree));
     if errors > 0 {
         bail!("tidy found {errors} to mend");
     }
     println!("tidy: {} files are in order", tree.files().count());
     Ok(())
+}
+
+/// Prints the findings by file and line, and returns how many of them are errors.
+fn report(mut findings: Vec<Finding>) -> usize {
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    for finding in &findings {
+        println!("{finding}");
+    }
+    findings.iter().filter(|finding| finding.severity == Severity::Error).count()
 }
 
 /// For tests of the checks: `path:line` of everything found, with the part of the message that must be there.
