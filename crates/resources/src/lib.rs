@@ -1,1 +1,29 @@
-//! Placeholder while the room is being built.
+//! Open what a call will touch.
+//!
+//! A path named by a caller is resolved once, by the kernel, to a handle. The handle's own canonical name is what
+//! governance judges, and everything done afterwards goes through that same handle: reading and listing from it,
+//! writing as a temporary file that takes one plain name in its folder. `..`, symbolic links and races between
+//! the check and the use then have nothing to bite on.
+//!
+//! Nothing here decides whether a call may touch what it named, and nothing else in Sinew opens a path that a
+//! caller named.
+
+mod error;
+mod list;
+mod obstacle;
+mod opened;
+mod platform;
+mod read;
+mod replace;
+mod request;
+mod resolve;
+mod walk;
+
+pub use error::{AccessError, OpenError};
+pub use list::{Entry, EntryKind, Listing};
+pub use obstacle::Obstacle;
+pub use opened::{Identity, ObjectFacts, ObjectKind, Opened, OpenedPath};
+pub use read::{Portion, Reader};
+pub use replace::{Expected, Replaced};
+pub use request::{NamesPaths, PathRequest};
+pub use resolve::{canonical_directory, open};

@@ -1,0 +1,206 @@
+//! The two ways this crate fails: a path that could not be opened at all, and an operation through a handle.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use tool::{Failure, FailureKind, RefusalCode};
+
+use crate::obstacle::Obstacle;
+
+/// A path that could not even be looked for.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Nothing was written.
+    #[error("`{key}` is an empty path: name a file or directory, or `.` for the workspace")]
+    Empty {
+        /// The argument.
+        key: String,
+    },
+    /// The text would be cut short by the operating system.
+    #[error("`{key}` contains a NUL character, which no file name can: remove it")]
+    Nul {
+        /// The argument.
+        key: String,
+    },
+    /// The whole path is too long.
+    #[error("`{key}` is a path of {bytes} bytes: at most {limit} are possible, the workspace included")]
+    PathTooLong {
+        /// The argument.
+        key: String,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// One name in it is too long.
+    #[error("`{key}` has a name of {bytes} bytes that starts `{}`: at most {limit} are possible", shown(.start))]
+    NameTooLong {
+        /// The argument.
+        key: String,
+        /// How the name starts.
+        start: String,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// There is no place for a relative path to start from.
+    #[error("`{key}` cannot be resolved against `{}`, which is not an absolute directory", shown_path(.base))]
+    RelativeBase {
+        /// The argument.
+        key: String,
+        /// What was to be the start.
+        base: PathBuf,
+    },
+    /// The machine ran out of descriptors or memory.
+    #[error("cannot open the path in `{key}`: {source}")]
+    Exhausted {
+        /// The argument.
+        key: String,
+        /// Of what.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// One stable word for the reason.
+    pub fn detail(&self) -> &'static str {
+        match self {
+            OpenError::Empty { .. } => "empty",
+            OpenError::Nul { .. } => "nul",
+            OpenError::PathTooLong { .. } => "path_too_long",
+            OpenError::NameTooLong { .. } => "name_too_long",
+            OpenError::RelativeBase { .. } => "relative_base",
+            OpenError::Exhausted { .. } => "exhausted",
+        }
+    }
+
+    /// The argument that was being opened.
+    pub fn key(&self) -> &str {
+        match self {
+            OpenError::Empty { key }
+            | OpenError::Nul { key }
+            | OpenError::PathTooLong { key, .. }
+            | OpenError::NameTooLong { key, .. }
+            | OpenError::RelativeBase { key, .. }
+            | OpenError::Exhausted { key, .. } => key,
+        }
+    }
+
+    /// What a call with such a path is refused for.
+    pub fn refusal_code(&self) -> RefusalCode {
+        match self {
+            OpenError::Exhausted { .. } => RefusalCode::ResourceExhausted,
+            OpenError::Empty { .. }
+            | OpenError::Nul { .. }
+            | OpenError::PathTooLong { .. }
+            | OpenError::NameTooLong { .. }
+            | OpenError::RelativeBase { .. } => RefusalCode::InvalidArguments,
+        }
+    }
+
+    pub(crate) fn exhausted(key: &str, errno: Errno) -> Self {
+        OpenError::Exhausted { key: key.to_owned(), source: errno.into() }
+    }
+}
+
+/// An operation on an opened path that did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The path reached nothing.
+    #[error("cannot use `{}`: {obstacle}", shown_path(.path))]
+    NotThere {
+        /// The canonical name.
+        path: PathBuf,
+        /// Why not.
+        obstacle: Obstacle,
+    },
+    /// Something else is there.
+    #[error("`{}` is a {found}, not a {wanted}", shown_path(.path))]
+    WrongKind {
+        /// The canonical name.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+        /// What the operation needs.
+        wanted: &'static str,
+    },
+    /// The tool declared that it would only read.
+    #[error("`{}` was opened for reading: the tool must declare write access to this argument", shown_path(.path))]
+    NotForWriting {
+        /// The canonical name.
+        path: PathBuf,
+    },
+    /// Something is there where nothing was expected.
+    #[error("`{}` already exists", shown_path(.path))]
+    Exists {
+        /// The canonical name.
+        path: PathBuf,
+    },
+    /// The content is not the one that was expected.
+    #[error("`{}` has changed: {found}", shown_path(.path))]
+    Conflict {
+        /// The canonical name.
+        path: PathBuf,
+        /// What was found instead of the expected content.
+        found: String,
+    },
+    /// The operating system refused or failed.
+    #[error("{doing} `{}`: {source}", shown_path(.path))]
+    Io {
+        /// What was being done, as in `reading`.
+        doing: &'static str,
+        /// The canonical name.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl AccessError {
+    pub(crate) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        AccessError::Io { doing, path: path.to_owned(), source: source.into() }
+    }
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Failure {
+        let message = error.to_string();
+        match error {
+            AccessError::NotThere { obstacle, .. } => match obstacle {
+                Obstacle::Absent => Failure::new(FailureKind::NotFound, message),
+                Obstacle::NoFolder => {
+                    Failure::new(FailureKind::NotFound, message).hint("create the folder first, or name one that exists")
+                }
+                Obstacle::NotADirectory => Failure::new(FailureKind::WrongKind, message),
+                Obstacle::Changed => Failure::new(FailureKind::Conflict, message).hint("try again"),
+                Obstacle::DanglingLink | Obstacle::LinkLoop | Obstacle::MagicLink => {
+                    Failure::new(FailureKind::Unreadable, message).hint("name the file itself, not a link to it")
+                }
+                Obstacle::NotPermitted | Obstacle::NameTooLong => Failure::new(FailureKind::Unreadable, message),
+                Obstacle::System(_) => Failure::new(FailureKind::Io, message),
+            },
+            AccessError::WrongKind { .. } => Failure::new(FailureKind::WrongKind, message),
+            AccessError::NotForWriting { .. } => Failure::new(FailureKind::Crashed, message),
+            AccessError::Exists { .. } => Failure::new(FailureKind::Conflict, message)
+                .hint("read it first, then write with its sha256 or with permission to overwrite"),
+            AccessError::Conflict { .. } => {
+                Failure::new(FailureKind::Conflict, message).hint("read it again and base the change on what is there")
+            }
+            AccessError::Io { doing, path, source } => {
+                Failure::from_io(&format!("{doing} `{}`", shown_path(&path)), &source)
+            }
+        }
+    }
+}
+
+/// A text with its control characters made visible: messages end up on terminals.
+fn shown(text: &str) -> String {
+    let visible = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    text.chars().map(visible).collect()
+}
+
+fn shown_path(path: &Path) -> String {
+    shown(&path.to_string_lossy())
+}

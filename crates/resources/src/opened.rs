@@ -1,0 +1,176 @@
+//! What opening a call's paths gives: the call itself, and for each path the object that was reached.
+//!
+//! Only [`open`](crate::open) makes these, so a verdict on them is a verdict on what was really opened. The
+//! operations through the handles are in `read`, `list` and `replace`.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::FileType;
+use tool::PathAccess;
+
+use crate::error::AccessError;
+use crate::obstacle::Obstacle;
+
+/// A call together with everything it named, opened.
+#[derive(Debug)]
+pub struct Opened<T> {
+    call: T,
+    paths: Vec<OpenedPath>,
+}
+
+impl<T> Opened<T> {
+    pub(crate) fn new(call: T, paths: Vec<OpenedPath>) -> Self {
+        Opened { call, paths }
+    }
+
+    /// The call whose paths these are.
+    pub fn call(&self) -> &T {
+        &self.call
+    }
+
+    /// The paths, in the order the call named them.
+    pub fn paths(&self) -> &[OpenedPath] {
+        &self.paths
+    }
+}
+
+/// One path of a call and the object it reached.
+#[derive(Debug)]
+pub struct OpenedPath {
+    pub(crate) key: String,
+    pub(crate) typed: PathBuf,
+    pub(crate) canonical: PathBuf,
+    pub(crate) access: PathAccess,
+    pub(crate) object: Object,
+}
+
+/// What was reached, with the handles that may be used for it and no others.
+#[derive(Debug)]
+pub(crate) enum Object {
+    File { handle: OwnedFd, facts: ObjectFacts, place: Option<Place> },
+    Directory { handle: OwnedFd, facts: ObjectFacts },
+    Special { name: &'static str, facts: ObjectFacts },
+    NotThere { obstacle: Obstacle, place: Option<Place> },
+}
+
+/// Where a write lands: one plain name in an opened folder.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: OwnedFd,
+    pub(crate) folder_name: PathBuf,
+    pub(crate) leaf: OsString,
+}
+
+/// What kind of object a path reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A `fifo`, `socket`, `character device`, `block device` or `unknown object`. Never opened for data.
+    Special(&'static str),
+    /// Nothing is there.
+    Missing,
+    /// Something stands in the way; see [`OpenedPath::obstacle`].
+    Unreachable,
+}
+
+/// What the operating system says of an object. Taken when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectFacts {
+    /// In bytes. A sparse file counts in full.
+    pub size: u64,
+    /// How many names the object has; more than one means that another name leads to the same content.
+    pub links: u64,
+    /// Permission bits, with setuid, setgid and sticky.
+    pub mode: u32,
+    /// When the content last changed.
+    pub modified: SystemTime,
+    /// Which object it is.
+    pub identity: Identity,
+}
+
+/// Tells one object from every other on the machine while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The volume.
+    pub device: u64,
+    /// The object on it.
+    pub inode: u64,
+}
+
+impl OpenedPath {
+    /// The argument it came from.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The absolute path as it was typed, `..` and links included.
+    pub fn typed(&self) -> &Path {
+        &self.typed
+    }
+
+    /// The name of what was reached; for what is not there, of where it would be.
+    pub fn canonical(&self) -> &Path {
+        &self.canonical
+    }
+
+    /// What the tool said it would do.
+    pub fn access(&self) -> PathAccess {
+        self.access
+    }
+
+    /// What was reached.
+    pub fn kind(&self) -> ObjectKind {
+        match &self.object {
+            Object::File { .. } => ObjectKind::File,
+            Object::Directory { .. } => ObjectKind::Directory,
+            Object::Special { name, .. } => ObjectKind::Special(name),
+            Object::NotThere { obstacle: Obstacle::Absent | Obstacle::NoFolder, .. } => ObjectKind::Missing,
+            Object::NotThere { .. } => ObjectKind::Unreachable,
+        }
+    }
+
+    /// The facts of what was reached.
+    pub fn metadata(&self) -> Option<&ObjectFacts> {
+        match &self.object {
+            Object::File { facts, .. } | Object::Directory { facts, .. } | Object::Special { facts, .. } => Some(facts),
+            Object::NotThere { .. } => None,
+        }
+    }
+
+    /// Why nothing was reached.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        match &self.object {
+            Object::NotThere { obstacle, .. } => Some(*obstacle),
+            Object::File { .. } | Object::Directory { .. } | Object::Special { .. } => None,
+        }
+    }
+
+    /// The error of an operation that needs something else than what was reached.
+    pub(crate) fn unsuitable(&self, wanted: &'static str) -> AccessError {
+        let path = self.canonical.clone();
+        let found = match &self.object {
+            Object::NotThere { obstacle, .. } => return AccessError::NotThere { path, obstacle: *obstacle },
+            Object::File { .. } => "file",
+            Object::Directory { .. } => "directory",
+            Object::Special { name, .. } => name,
+        };
+        AccessError::WrongKind { path, found, wanted }
+    }
+}
+
+/// The word for an object that is neither a file nor a directory nor a link.
+pub(crate) fn special_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice => "character device",
+        FileType::BlockDevice => "block device",
+        _ => "unknown object",
+    }
+}

@@ -1,0 +1,64 @@
+//! The one seam to the operating system. Everything above it is the same on every system.
+//!
+//! A handle made here refers to an object and, where the system can express it, cannot be read from.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::opened::ObjectFacts;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as system;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ for this system");
+
+pub(crate) use system::{
+    LONGEST_PATH, copy_attributes, is_magic, may_write, name_of, reach, reach_from, reach_without_links,
+    reopen_for_reading, sync_file,
+};
+
+/// Whether the access control list of a file went along with its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It did, or there was none.
+    All,
+    /// It did not: the permission bits alone would say more than it did.
+    WithoutList,
+}
+
+/// What an object is and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) kind: FileType,
+    pub(crate) facts: ObjectFacts,
+}
+
+impl From<rustix::fs::Stat> for Status {
+    fn from(stat: rustix::fs::Stat) -> Self {
+        Status { kind: FileType::from_raw_mode(stat.st_mode), facts: system::facts(&stat) }
+    }
+}
+
+pub(crate) fn status(handle: impl AsFd) -> Result<Status, Errno> {
+    rustix::fs::fstat(handle).map(Status::from)
+}
+
+/// The status of a name in a folder; of the link itself where the name is one.
+pub(crate) fn status_at(folder: &OwnedFd, name: &OsStr) -> Result<Status, Errno> {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)
+}
+
+/// The same directory as a descriptor that can be listed and synced.
+pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::io::retry_on_intr(|| rustix::fs::openat(handle, ".", flags, Mode::empty()))
+}

@@ -1,0 +1,122 @@
+//! Linux: handles are `O_PATH` descriptors from `openat2`, named by the kernel through `/proc/self/fd`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{Kept, Status};
+use crate::opened::{Identity, ObjectFacts};
+
+/// `PATH_MAX` counts the final NUL.
+pub(crate) const LONGEST_PATH: usize = 4095;
+
+/// What the kernel appends to the name of an object that has none any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// The access control list of a file, as an extended attribute.
+const ACL: &str = "system.posix_acl_access";
+
+/// Opens what a path leads to, without reading, blocking or passing through a process.
+pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
+    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS)
+}
+
+/// The same for one step from a handle.
+pub(crate) fn reach_from(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    open(folder.as_fd(), name, ResolveFlags::NO_MAGICLINKS)
+}
+
+/// The same for a path that must not lead through any link.
+pub(crate) fn reach_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS)
+}
+
+fn open(folder: BorrowedFd<'_>, path: &OsStr, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+    retry_on_intr(|| rustix::fs::openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how))
+}
+
+/// Whether the link in this folder that could not be followed is one into a process.
+pub(crate) fn is_magic(folder: &OwnedFd, errno: Errno) -> bool {
+    errno == Errno::LOOP && rustix::fs::fstatfs(folder).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC)
+}
+
+/// The canonical name of a handle's object; `ENOENT` if it has none any more.
+pub(crate) fn name_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
+    if facts.links == 0 {
+        return Err(Errno::NOENT);
+    }
+    let name = rustix::fs::readlink(door_to(handle), Vec::new())?;
+    let name = PathBuf::from(OsString::from_vec(name.into_bytes()));
+    if !name.is_absolute() {
+        return Err(Errno::NOENT);
+    }
+    // A file may really be called that; then the name leads back to it.
+    if name.as_os_str().as_bytes().ends_with(DELETED) {
+        let there = rustix::fs::statat(CWD, &name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)?;
+        if there.facts.identity != facts.identity {
+            return Err(Errno::NOENT);
+        }
+    }
+    Ok(name)
+}
+
+/// The object of a handle as a descriptor that can be read from. No name is looked up.
+pub(crate) fn reopen_for_reading(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    retry_on_intr(|| rustix::fs::open(door_to(handle), flags, Mode::empty()))
+}
+
+/// Whether the object of a handle may be written to by us, were it written to in place.
+pub(crate) fn may_write(handle: &OwnedFd, _folder: &OwnedFd, _leaf: &OsStr) -> Result<(), Errno> {
+    rustix::fs::accessat(CWD, door_to(handle), Access::WRITE_OK, AtFlags::empty())
+}
+
+/// Our own table of descriptors, and no other process's, is the one place where such a link is followed.
+fn door_to(handle: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
+}
+
+/// Waits until the content is on the disk.
+pub(crate) fn sync_file(file: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fsync(file)
+}
+
+/// Copies the attributes that users set. Labels and capabilities belong to the system and are left to it.
+pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> Kept {
+    let mut names = vec![0; rustix::fs::flistxattr_query(from).unwrap_or(0)];
+    let length = rustix::fs::flistxattr(from, names.as_mut_slice()).unwrap_or(0);
+    names.truncate(length);
+    let mut kept = Kept::All;
+    for name in names.split(|byte| *byte == 0) {
+        let is_list = name == ACL.as_bytes();
+        if (is_list || name.starts_with(b"user.")) && copy_attribute(from, to.as_fd(), name).is_err() && is_list {
+            kept = Kept::WithoutList;
+        }
+    }
+    kept
+}
+
+fn copy_attribute(from: &OwnedFd, to: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let mut value = vec![0; rustix::fs::fgetxattr_query(from, name)?];
+    let length = rustix::fs::fgetxattr(from, name, value.as_mut_slice())?;
+    value.truncate(length);
+    rustix::fs::fsetxattr(to, name, &value, XattrFlags::empty())
+}
+
+pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
+    let nanos = Duration::from_nanos(stat.st_mtime_nsec);
+    let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
+    let whole = if stat.st_mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    ObjectFacts {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        links: stat.st_nlink,
+        mode: stat.st_mode & 0o7777,
+        modified: whole.and_then(|time| time.checked_add(nanos)).unwrap_or(UNIX_EPOCH),
+        identity: Identity { device: stat.st_dev, inode: stat.st_ino },
+    }
+}

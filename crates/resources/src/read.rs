@@ -1,0 +1,104 @@
+//! Bounded reads through the handle that was judged.
+//!
+//! What is read is never more than what was asked for, however large the file says it is or grows to be.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::FileType;
+use sha2::{Digest, Sha256};
+
+use crate::error::AccessError;
+use crate::opened::{Object, OpenedPath};
+use crate::platform;
+
+/// Memory that is set aside before anything was read; a size on disk is a claim, not a promise.
+const FIRST_RESERVE: u64 = 64 * 1024;
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// The bytes, at most as many as were asked for.
+    pub bytes: Vec<u8>,
+    /// Whether the file goes on after them.
+    pub more: bool,
+    /// The size of the whole file, as the system states it; 0 for files that are made up on the fly.
+    pub size: u64,
+}
+
+/// A file that is read from beginning to end, with a position of its own.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    at: u64,
+}
+
+impl OpenedPath {
+    /// Reads the file as a stream. Its end is wherever the file ends by then: bound it with [`Read::take`].
+    pub fn reader(&self) -> Result<Reader, AccessError> {
+        let Object::File { handle, facts, .. } = &self.object else { return Err(self.unsuitable("file")) };
+        let failed = |errno| AccessError::io("opening", &self.canonical, errno);
+        let readable = platform::reopen_for_reading(handle).map_err(failed)?;
+        let status = platform::status(&readable).map_err(failed)?;
+        if status.kind != FileType::RegularFile || status.facts.identity != facts.identity {
+            let found = "another object is there now".to_owned();
+            return Err(AccessError::Conflict { path: self.canonical.clone(), found });
+        }
+        Ok(Reader { file: File::from(readable), at: 0 })
+    }
+
+    /// Reads at most `max_bytes` bytes from `offset` on.
+    pub fn read_range(&self, offset: u64, max_bytes: u64) -> Result<Portion, AccessError> {
+        let failed = |error| AccessError::io("reading", &self.canonical, error);
+        let reader = Reader { at: offset, ..self.reader()? };
+        reader.portion(max_bytes).map_err(failed)
+    }
+
+    /// The SHA-256 of the content in lower-case hexadecimal.
+    pub fn sha256(&self) -> Result<String, AccessError> {
+        self.reader()?.sha256().map_err(|error| AccessError::io("reading", &self.canonical, error))
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(file: File) -> Self {
+        Reader { file, at: 0 }
+    }
+
+    fn portion(mut self, max_bytes: u64) -> io::Result<Portion> {
+        let mut bytes = Vec::with_capacity(usize::try_from(max_bytes.min(FIRST_RESERVE)).unwrap_or(0));
+        self.by_ref().take(max_bytes).read_to_end(&mut bytes)?;
+        let more = self.read(&mut [0])? > 0;
+        Ok(Portion { bytes, more, size: self.file.metadata()?.len() })
+    }
+
+    /// Reads as far as the file reached at the start: one that grows without end is not followed.
+    pub(crate) fn sha256(mut self) -> io::Result<String> {
+        let mut hasher = Sha256::new();
+        let mut left = self.file.metadata()?.len();
+        let mut buffer = vec![0; 64 * 1024];
+        while left > 0 {
+            let length = self.read(&mut buffer)?.min(usize::try_from(left).unwrap_or(usize::MAX));
+            if length == 0 {
+                break;
+            }
+            hasher.update(buffer.get(..length).unwrap_or_default());
+            left = left.saturating_sub(length as u64);
+        }
+        Ok(tool::canonical::hex(&hasher.finalize()))
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = loop {
+            match self.file.read_at(buffer, self.at) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        self.at = self.at.saturating_add(length as u64);
+        Ok(length)
+    }
+}

@@ -1,0 +1,233 @@
+//! Writing: a temporary file in the same folder takes the name, whole or not at all.
+//!
+//! The folder's handle and one plain name are all that is used, so a write lands where it was judged. Until the new
+//! content is safe on the disk the old one is kept; every failure puts it back. What a tool means by create,
+//! overwrite or append is the tool's business; here it says what it expects to be there.
+
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, RenameFlags};
+use rustix::io::Errno;
+
+use crate::error::AccessError;
+use crate::obstacle::Obstacle;
+use crate::opened::{Identity, Object, OpenedPath, Place};
+use crate::platform;
+use crate::resolve::is_named;
+
+mod temporary;
+use temporary::{Temporary, sha256_of};
+
+/// What must be under the name for a write to go ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing: the file is created.
+    Absent,
+    /// The file that was opened, whatever it holds by now; or nothing, if nothing was there when it was opened.
+    Anything,
+    /// A file with this content.
+    Content {
+        /// In hexadecimal.
+        sha256: String,
+    },
+}
+
+/// A write that has reached the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// How many bytes the file has now.
+    pub bytes: u64,
+    /// Their digest in lower-case hexadecimal.
+    pub sha256: String,
+    /// Whether the name was new.
+    pub created: bool,
+}
+
+/// How the temporary file got the name, which is also how it can lose it again.
+#[derive(Debug)]
+enum Taken {
+    /// The name was free.
+    Free,
+    /// The two names were exchanged: the old file has the temporary one.
+    Exchanged,
+    /// The old file is gone: this volume cannot exchange names.
+    Overwritten,
+}
+
+impl OpenedPath {
+    /// Gives the file this content. On any error the old content, or the absence of one, is as it was.
+    ///
+    /// Where nothing was there when the path was opened, a file that has appeared since is never overwritten: a
+    /// creation was judged, and perhaps shown to a human, and a creation is what happens.
+    pub fn replace(&self, content: &[u8], expected: &Expected) -> Result<Replaced, AccessError> {
+        let place = self.place()?;
+        let original = match (&self.object, expected) {
+            (Object::File { .. }, Expected::Absent) => {
+                return Err(AccessError::Exists { path: self.canonical.clone() });
+            }
+            (Object::File { handle, .. }, _) => Some(handle),
+            (_, Expected::Content { .. }) => return Err(self.conflict("it does not exist")),
+            _ => None,
+        };
+        let failed = |errno: Errno| AccessError::io("writing", &self.canonical, errno);
+        if let Some(handle) = original {
+            // Taking over the name would not ask this file, so it is asked here: read-only means read-only.
+            platform::may_write(handle, &place.folder, &place.leaf).map_err(failed)?;
+        }
+        self.check_content(place, &place.leaf, expected)?;
+        let synced_folder = Temporary::folder_to_sync(place).map_err(failed)?;
+        let temporary = Temporary::create(place, original).and_then(|file| file.fill(content, original));
+        let temporary = temporary.map_err(|error| AccessError::io("writing", &self.canonical, error))?;
+        let taken = match original {
+            None => self.take_free_name(place, &temporary)?,
+            Some(_) => self.take_over_name(place, &temporary, expected)?,
+        };
+        let synced = synced_folder.map_or(Ok(()), rustix::fs::fsync);
+        let created = matches!(taken, Taken::Free);
+        self.settle(place, temporary, &taken, synced)?;
+        let sha256 = tool::canonical::sha256_hex(content);
+        Ok(Replaced { bytes: content.len() as u64, sha256, created })
+    }
+
+    /// The place a write lands in, if it is still the one that was judged.
+    fn place(&self) -> Result<&Place, AccessError> {
+        let place = match &self.object {
+            Object::File { place: Some(place), .. } | Object::NotThere { place: Some(place), .. } => place,
+            Object::File { place: None, .. } => {
+                return Err(AccessError::NotForWriting { path: self.canonical.clone() });
+            }
+            // The folder is there and yet there is no place: the path was opened for reading, or ends in a slash.
+            Object::NotThere { obstacle: Obstacle::Absent, place: None } => {
+                return Err(match self.access {
+                    tool::PathAccess::Read => AccessError::NotForWriting { path: self.canonical.clone() },
+                    tool::PathAccess::Write => AccessError::WrongKind {
+                        path: self.canonical.clone(),
+                        found: "directory by its final slash",
+                        wanted: "file",
+                    },
+                });
+            }
+            Object::NotThere { .. } | Object::Directory { .. } | Object::Special { .. } => {
+                return Err(self.unsuitable("file"));
+            }
+        };
+        if is_named(&place.folder, &place.folder_name) { Ok(place) } else { Err(self.conflict("its folder was moved")) }
+    }
+
+    fn check_content(&self, place: &Place, name: impl AsRef<Path>, expected: &Expected) -> Result<(), AccessError> {
+        let Expected::Content { sha256 } = expected else { return Ok(()) };
+        match sha256_of(&place.folder, name.as_ref()) {
+            Ok(found) if found.eq_ignore_ascii_case(sha256) => Ok(()),
+            Ok(found) => Err(self.conflict(&format!("its sha256 is now {found}"))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.conflict("it does not exist any more")),
+            Err(error) => Err(AccessError::io("comparing", &self.canonical, error)),
+        }
+    }
+
+    fn take_free_name(&self, place: &Place, temporary: &Temporary<'_>) -> Result<Taken, AccessError> {
+        let (folder, leaf) = (&place.folder, &place.leaf);
+        let taken = match rename(place, temporary, RenameFlags::NOREPLACE) {
+            // A second name does the same where a rename cannot promise it; the first one goes with the temporary.
+            Err(errno) if is_unsupported(errno) => {
+                rustix::fs::linkat(folder, temporary.name(), folder, leaf, AtFlags::empty())
+            }
+            taken => taken,
+        };
+        match taken {
+            Ok(()) => Ok(Taken::Free),
+            Err(Errno::EXIST) => Err(AccessError::Exists { path: self.canonical.clone() }),
+            Err(errno) => Err(AccessError::io("creating", &self.canonical, errno)),
+        }
+    }
+
+    fn take_over_name(
+        &self,
+        place: &Place,
+        temporary: &Temporary<'_>,
+        expected: &Expected,
+    ) -> Result<Taken, AccessError> {
+        match rename(place, temporary, RenameFlags::EXCHANGE) {
+            Ok(()) => {}
+            Err(Errno::NOENT) if *expected == Expected::Anything => return self.take_free_name(place, temporary),
+            Err(Errno::NOENT) => return Err(self.conflict("it does not exist any more")),
+            Err(errno) if is_unsupported(errno) => {
+                self.check_content(place, &place.leaf, expected)?;
+                let renamed = rename(place, temporary, RenameFlags::empty());
+                return renamed.map(|()| Taken::Overwritten).map_err(|errno| self.failed_to_write(errno));
+            }
+            Err(errno) => return Err(self.failed_to_write(errno)),
+        }
+        // Only now is it certain what was replaced: nobody can change what the name led to any more.
+        let old = platform::status_at(&place.folder, temporary.name().as_ref());
+        let checked = match old.map(|old| old.kind) {
+            Ok(FileType::RegularFile) => self.check_content(place, temporary.name(), expected),
+            Ok(_) => Err(self.conflict("it is not a file any more")),
+            Err(errno) => Err(self.failed_to_write(errno)),
+        };
+        match checked {
+            Ok(()) => Ok(Taken::Exchanged),
+            Err(error) => Err(self.undo_exchange(place, temporary, error)),
+        }
+    }
+
+    /// Ends a write: either it is on the disk and the old file goes, or it is taken back.
+    fn settle(
+        &self,
+        place: &Place,
+        temporary: Temporary<'_>,
+        taken: &Taken,
+        synced: Result<(), Errno>,
+    ) -> Result<(), AccessError> {
+        let Err(errno) = synced else { return Ok(()) };
+        let error = AccessError::io("syncing the folder of", &self.canonical, errno);
+        match taken {
+            Taken::Free => {
+                if identity_at(place, &place.leaf) == Some(temporary.identity()) {
+                    let _ = rustix::fs::unlinkat(&place.folder, &place.leaf, AtFlags::empty());
+                }
+                Err(error)
+            }
+            Taken::Exchanged => Err(self.undo_exchange(place, &temporary, error)),
+            Taken::Overwritten => Err(error),
+        }
+    }
+
+    /// Gives the old file its name back, unless another writer has taken the name since: theirs then stays.
+    fn undo_exchange(&self, place: &Place, temporary: &Temporary<'_>, error: AccessError) -> AccessError {
+        let undone = rename(place, temporary, RenameFlags::EXCHANGE).and_then(|()| {
+            let ours = identity_at(place, temporary.name()) == Some(temporary.identity());
+            if ours { Ok(()) } else { rename(place, temporary, RenameFlags::EXCHANGE) }
+        });
+        match undone {
+            Ok(()) => error,
+            Err(errno) => {
+                temporary.keep();
+                let kept = format!("{error}; the former content is kept as `{}`: {errno}", temporary.name());
+                AccessError::io("taking back the write to", &self.canonical, std::io::Error::other(kept))
+            }
+        }
+    }
+
+    fn failed_to_write(&self, errno: Errno) -> AccessError {
+        AccessError::io("writing", &self.canonical, errno)
+    }
+
+    fn conflict(&self, found: &str) -> AccessError {
+        AccessError::Conflict { path: self.canonical.clone(), found: found.to_owned() }
+    }
+}
+
+fn rename(place: &Place, temporary: &Temporary<'_>, flags: RenameFlags) -> Result<(), Errno> {
+    rustix::fs::renameat_with(&place.folder, temporary.name(), &place.folder, &place.leaf, flags)
+}
+
+fn is_unsupported(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP | Errno::OPNOTSUPP)
+}
+
+fn identity_at(place: &Place, name: impl AsRef<std::ffi::OsStr>) -> Option<Identity> {
+    platform::status_at(&place.folder, name.as_ref()).ok().map(|status| status.facts.identity)
+}
+
+#[cfg(test)]
+mod tests;

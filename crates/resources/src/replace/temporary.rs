@@ -1,0 +1,122 @@
+//! The temporary file of a write: made under a random name, filled, dressed like the file it replaces, synced.
+//!
+//! Whatever has its name when it is dropped is removed, which after an exchange of names is the old file.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use uuid::Uuid;
+
+use crate::opened::{Identity, Place};
+use crate::platform::{self, Kept};
+use crate::read::Reader;
+
+const PREFIX: &str = ".sinew-tmp-";
+
+/// What `open` gives a new file before the umask takes its part.
+const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
+/// Until the content has the mode of the file it replaces, nobody else reads it.
+const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+
+#[derive(Debug)]
+pub(super) struct Temporary<'a> {
+    place: &'a Place,
+    name: String,
+    file: File,
+    identity: Identity,
+    kept: Cell<bool>,
+}
+
+impl<'a> Temporary<'a> {
+    pub(super) fn create(place: &'a Place, original: Option<&OwnedFd>) -> io::Result<Self> {
+        let name = format!("{PREFIX}{}", Uuid::new_v4().simple());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = if original.is_some() { PRIVATE } else { NEW_FILE };
+        let file = File::from(rustix::fs::openat(&place.folder, &name, flags, mode)?);
+        let identity = platform::status(&file)?.facts.identity;
+        Ok(Temporary { place, name, file, identity, kept: Cell::new(false) })
+    }
+
+    pub(super) fn fill(mut self, content: &[u8], original: Option<&OwnedFd>) -> io::Result<Self> {
+        self.file.write_all(content)?;
+        if let Some(original) = original {
+            self.dress_like(original)?;
+        }
+        platform::sync_file(&self.file)?;
+        Ok(self)
+    }
+
+    /// Takes on the owner, permissions and attributes of a file. Never says more than that file did, and never
+    /// runs as anyone: setuid, setgid and sticky are left behind.
+    fn dress_like(&self, original: &OwnedFd) -> Result<(), Errno> {
+        let (old, new) = (rustix::fs::fstat(original)?, rustix::fs::fstat(&self.file)?);
+        let owner = (old.st_uid != new.st_uid).then(|| Uid::from_raw(old.st_uid));
+        let group = (old.st_gid != new.st_gid).then(|| Gid::from_raw(old.st_gid));
+        let owned = rustix::fs::fchown(&self.file, owner, group);
+        let same_group = owned.or_else(|_| rustix::fs::fchown(&self.file, None, group)).is_ok();
+        let bits = Mode::from_raw_mode(old.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+        // Attributes are set while the file is writable to us; a list would be cut by a later change of mode.
+        rustix::fs::fchmod(&self.file, if same_group { bits | Mode::RUSR | Mode::WUSR } else { PRIVATE })?;
+        let kept = match platform::reopen_for_reading(original) {
+            Ok(readable) => platform::copy_attributes(&readable, &self.file),
+            Err(_) => Kept::WithoutList,
+        };
+        match (same_group, kept) {
+            (true, Kept::All) if bits.contains(Mode::RUSR | Mode::WUSR) => Ok(()),
+            (true, Kept::All) => rustix::fs::fchmod(&self.file, bits),
+            (false, _) | (_, Kept::WithoutList) => rustix::fs::fchmod(&self.file, without_group(bits)),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Leaves behind whatever has the name.
+    pub(super) fn keep(&self) {
+        self.kept.set(true);
+    }
+
+    /// The folder as it can be synced. One that may not be listed cannot be; its names are then as safe as the
+    /// file system makes them.
+    pub(super) fn folder_to_sync(place: &Place) -> Result<Option<OwnedFd>, Errno> {
+        match platform::reopen_directory(&place.folder) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::ACCESS) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.kept.get() {
+            let _ = rustix::fs::unlinkat(&self.place.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// The group keeps only what everybody has: the group, or the list that the bits stood for, is not the old one.
+fn without_group(bits: Mode) -> Mode {
+    let everybody = (bits & Mode::RWXO).bits();
+    bits & (Mode::RWXU | Mode::RWXO | Mode::from_raw_mode(everybody << 3))
+}
+
+/// The digest of a regular file by its plain name in a folder; a link is not followed.
+pub(super) fn sha256_of(folder: &OwnedFd, name: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    if platform::status(&file)?.kind != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
+    }
+    Reader::new(File::from(file)).sha256()
+}

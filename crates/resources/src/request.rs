@@ -1,0 +1,143 @@
+//! What a call says it will touch, and the checks its text must pass before any system call sees it.
+//!
+//! A text is taken literally: `~`, `$HOME`, `%2e` and `file://` mean nothing here, and `..` is left to the kernel.
+
+use std::path::{Component, Path, PathBuf};
+
+use tool::PathAccess;
+
+use crate::error::OpenError;
+use crate::platform;
+
+/// The longest single name any of our file systems takes, in bytes.
+const LONGEST_NAME: usize = 255;
+
+/// One path that a call names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathRequest {
+    /// The argument it came from.
+    pub key: String,
+    /// The path as the caller wrote it.
+    pub text: String,
+    /// What the tool will do there.
+    pub access: PathAccess,
+    /// The absolute directory that a relative text starts from.
+    pub base: PathBuf,
+}
+
+/// A call that can say which paths it will touch.
+pub trait NamesPaths {
+    /// Every path of the call, in the order of its arguments.
+    fn path_requests(&self) -> Vec<PathRequest>;
+}
+
+/// A text that may be handed to the kernel.
+#[derive(Debug)]
+pub(crate) struct Spelling {
+    /// Absolute and otherwise untouched: what the kernel resolves.
+    pub(crate) raw: PathBuf,
+    /// The same without `//`, `/./` and a final slash, which are spellings of one object. `..` stays.
+    pub(crate) typed: PathBuf,
+    /// Whether the text itself says that it means a directory.
+    pub(crate) ending: Ending,
+}
+
+/// What the end of a text says about the object it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Nothing.
+    Open,
+    /// It ends in `/` or `/.`, so only a directory can be meant.
+    Directory,
+}
+
+impl Spelling {
+    pub(crate) fn check(request: &PathRequest) -> Result<Self, OpenError> {
+        let (key, text) = (&request.key, &request.text);
+        if text.is_empty() {
+            return Err(OpenError::Empty { key: key.clone() });
+        }
+        if text.contains('\0') {
+            return Err(OpenError::Nul { key: key.clone() });
+        }
+        if !request.base.is_absolute() {
+            return Err(OpenError::RelativeBase { key: key.clone(), base: request.base.clone() });
+        }
+        let raw = if text.starts_with('/') { PathBuf::from(text) } else { request.base.join(text) };
+        let bytes = raw.as_os_str().len();
+        if bytes > platform::LONGEST_PATH {
+            return Err(OpenError::PathTooLong { key: key.clone(), bytes, limit: platform::LONGEST_PATH });
+        }
+        if let Some(name) = raw.iter().find(|name| name.len() > LONGEST_NAME) {
+            let start = name.to_string_lossy().chars().take(24).collect();
+            return Err(OpenError::NameTooLong { key: key.clone(), start, bytes: name.len(), limit: LONGEST_NAME });
+        }
+        let ending = if text.ends_with('/') || text.ends_with("/.") { Ending::Directory } else { Ending::Open };
+        Ok(Spelling { typed: tidy(&raw), raw, ending })
+    }
+}
+
+/// Drops empty and `.` components. Both change nothing about what a path reaches; dropping `..` could.
+fn tidy(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<Spelling, OpenError> {
+        Spelling::check(&PathRequest {
+            key: "path".into(),
+            text: text.into(),
+            access: PathAccess::Read,
+            base: "/ws".into(),
+        })
+    }
+
+    #[test]
+    fn texts_are_taken_literally() {
+        for (text, typed) in [
+            ("a.txt", "/ws/a.txt"),
+            ("/etc/hosts", "/etc/hosts"),
+            ("~root/x", "/ws/~root/x"),
+            ("$HOME/x", "/ws/$HOME/x"),
+            ("%2e%2e/x", "/ws/%2e%2e/x"),
+            ("file:///etc/passwd", "/ws/file:/etc/passwd"),
+            (r"\\?\C:\x", r"/ws/\\?\C:\x"),
+            ("a//b/./c/", "/ws/a/b/c"),
+            ("a/../f", "/ws/a/../f"),
+            (".", "/ws"),
+            ("/", "/"),
+        ] {
+            assert_eq!(check(text).unwrap().typed.as_os_str(), typed, "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_texts_are_refused_with_the_rule_they_break() {
+        let name = |length: usize| "n".repeat(length);
+        let path = |bytes: usize| format!("/{}", "a/".repeat(bytes))[..bytes].to_owned();
+        for (text, detail) in [
+            (String::new(), "empty"),
+            ("a\0b".into(), "nul"),
+            (name(256), "name_too_long"),
+            (format!("a/{}/b", name(256)), "name_too_long"),
+            (path(platform::LONGEST_PATH + 1), "path_too_long"),
+            ("a/".repeat(10_000), "path_too_long"),
+        ] {
+            let error = check(&text).unwrap_err();
+            assert_eq!(error.detail(), detail, "{error}");
+            assert!(error.to_string().contains("`path`"), "{error}");
+        }
+        assert!(check(&name(255)).is_ok());
+        assert!(check(&path(platform::LONGEST_PATH)).is_ok());
+    }
+
+    #[test]
+    fn a_relative_base_is_refused() {
+        let request =
+            PathRequest { key: "p".into(), text: "x".into(), access: PathAccess::Read, base: "ws".into() };
+        assert_eq!(Spelling::check(&request).unwrap_err().detail(), "relative_base");
+    }
+}

@@ -1,0 +1,113 @@
+//! From a request to the object it reaches.
+//!
+//! The kernel resolves the text as a whole, once. What it reached is named by its handle. What it could not reach
+//! is named by [`walk`](crate::walk), so that a forbidden name is refused alike whether something is there or not.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use tool::PathAccess;
+
+use crate::error::OpenError;
+use crate::obstacle::{Obstacle, is_exhaustion};
+use crate::opened::{Identity, Object, ObjectFacts, Opened, OpenedPath, Place, special_name};
+use crate::platform;
+use crate::request::{Ending, NamesPaths, PathRequest, Spelling};
+use crate::walk::{Halt, Walk};
+
+/// Opens every path that a call names. Blocks; run it where blocking is allowed.
+///
+/// What is missing or unreachable is not an error here but a kind of object: the judge rules on its name, and the
+/// tool reports it to a caller who may know. Only texts that can name nothing, and an exhausted machine, fail.
+pub fn open<T: NamesPaths>(call: T) -> Result<Opened<T>, OpenError> {
+    let paths = call.path_requests().into_iter().map(resolve).collect::<Result<_, _>>()?;
+    Ok(Opened::new(call, paths))
+}
+
+/// The canonical name of a directory, for the roots of workspaces.
+pub fn canonical_directory(path: &Path) -> io::Result<PathBuf> {
+    let handle = platform::reach(path)?;
+    let status = platform::status(&handle)?;
+    if status.kind != FileType::Directory {
+        return Err(Errno::NOTDIR.into());
+    }
+    Ok(platform::name_of(&handle, &status.facts)?)
+}
+
+fn resolve(request: PathRequest) -> Result<OpenedPath, OpenError> {
+    let spelling = Spelling::check(&request)?;
+    let found = match platform::reach(&spelling.raw).and_then(|handle| reached(handle, request.access)) {
+        Err(errno) if !is_exhaustion(errno) => unreached(&spelling, errno, request.access),
+        found => found,
+    };
+    let (canonical, object) = found.map_err(|errno| OpenError::exhausted(&request.key, errno))?;
+    Ok(OpenedPath { key: request.key, typed: spelling.typed, canonical, access: request.access, object })
+}
+
+fn reached(handle: OwnedFd, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
+    let platform::Status { kind, facts } = platform::status(&handle)?;
+    let name = platform::name_of(&handle, &facts)?;
+    let object = match (kind, access) {
+        (FileType::RegularFile, PathAccess::Read) => Object::File { handle, facts, place: None },
+        (FileType::RegularFile, PathAccess::Write) => match place_of(&name, facts.identity)? {
+            Some(place) => Object::File { handle, facts, place: Some(place) },
+            None => Object::NotThere { obstacle: Obstacle::Changed, place: None },
+        },
+        (FileType::Directory, _) => Object::Directory { handle, facts },
+        (kind, _) => Object::Special { name: special_name(kind), facts },
+    };
+    Ok((name, object))
+}
+
+/// The folder and name under which an opened file can be replaced, or nothing if they no longer lead to it.
+fn place_of(name: &Path, identity: Identity) -> Result<Option<Place>, Errno> {
+    let (Some(folder_name), Some(leaf)) = (name.parent(), name.file_name()) else { return Ok(None) };
+    let folder = match platform::reach_without_links(folder_name) {
+        Ok(folder) => folder,
+        Err(errno) if is_exhaustion(errno) => return Err(errno),
+        Err(_) => return Ok(None),
+    };
+    let same_folder = is_named(&folder, folder_name);
+    let same_file = platform::status_at(&folder, leaf).is_ok_and(|status| status.facts.identity == identity);
+    let place = Place { folder, folder_name: folder_name.to_owned(), leaf: leaf.to_owned() };
+    Ok((same_folder && same_file).then_some(place))
+}
+
+/// Whether a handle still has the name that was judged.
+pub(crate) fn is_named(handle: &OwnedFd, name: &Path) -> bool {
+    let current = platform::status(handle).and_then(|status| platform::name_of(handle, &status.facts));
+    current.is_ok_and(|current| current == name)
+}
+
+fn unreached(spelling: &Spelling, errno: Errno, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
+    let walk = Walk::along(&spelling.raw)?;
+    let name = walk.name();
+    if let Some((kind, facts)) = special_that_cannot_be_opened(&walk) {
+        return Ok((name, Object::Special { name: special_name(kind), facts }));
+    }
+    let obstacle = match walk.halt {
+        Halt::Absent if walk.is_at_leaf() => Obstacle::Absent,
+        Halt::Absent => Obstacle::NoFolder,
+        Halt::DanglingLink => Obstacle::DanglingLink,
+        Halt::LinkLoop => Obstacle::LinkLoop,
+        Halt::MagicLink => Obstacle::MagicLink,
+        Halt::Failed(errno) => Obstacle::from_errno(errno),
+        // It opened step by step and not as a whole: something moved, unless the whole has a reason of its own.
+        Halt::Arrived if errno == Errno::NOENT => Obstacle::Changed,
+        Halt::Arrived => Obstacle::from_errno(errno),
+    };
+    let creatable = obstacle == Obstacle::Absent && access == PathAccess::Write && spelling.ending == Ending::Open;
+    let place = if creatable { walk.into_place() } else { None };
+    Ok((name, Object::NotThere { obstacle, place }))
+}
+
+/// Where a system has no handle that merely refers, special files are not opened at all.
+fn special_that_cannot_be_opened(walk: &Walk) -> Option<(FileType, ObjectFacts)> {
+    let leaf = matches!(walk.halt, Halt::Failed(Errno::OPNOTSUPP)).then(|| walk.leaf())??;
+    let status = platform::status_at(&walk.here, leaf).ok()?;
+    let special = !matches!(status.kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
+    special.then_some((status.kind, status.facts))
+}

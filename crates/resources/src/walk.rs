@@ -1,0 +1,147 @@
+//! How far a path leads that could not be opened, for its name alone.
+//!
+//! Each step is taken by the kernel from the handle of the step before. A link that cannot be followed is taken
+//! by its text, so that the name is that of the place the path aims at and not of the link: otherwise a link to a
+//! forbidden name would answer differently once something is there.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::obstacle::is_exhaustion;
+use crate::opened::Place;
+use crate::platform;
+
+/// As many links as the kernel itself follows.
+const MOST_LINKS: usize = 40;
+
+/// A walk that has come to its end.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    /// The last object that could be reached.
+    pub(crate) here: OwnedFd,
+    /// The text that led here.
+    walked: PathBuf,
+    /// The steps not taken; the first is the one that failed.
+    ahead: VecDeque<OsString>,
+    links: usize,
+    /// Why it ended.
+    pub(crate) halt: Halt,
+}
+
+/// Why a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// It did not: every step could be taken.
+    Arrived,
+    /// The next name is not there.
+    Absent,
+    /// A link was taken by its text and led to a name that is not there.
+    DanglingLink,
+    LinkLoop,
+    MagicLink,
+    Failed(Errno),
+}
+
+impl Walk {
+    /// Walks an absolute path. Fails only when the machine is exhausted.
+    pub(crate) fn along(path: &Path) -> Result<Self, Errno> {
+        let (here, walked) = root()?;
+        let mut walk = Walk { here, walked, ahead: steps(path), links: 0, halt: Halt::Arrived };
+        while let Some(step) = walk.ahead.pop_front() {
+            let Err(errno) = walk.take(&step) else { continue };
+            if is_exhaustion(errno) {
+                return Err(errno);
+            }
+            if let Some(halt) = walk.take_link(&step, errno)? {
+                walk.ahead.push_front(step);
+                walk.halt = halt;
+                break;
+            }
+        }
+        Ok(walk)
+    }
+
+    fn take(&mut self, step: &OsStr) -> Result<(), Errno> {
+        self.here = platform::reach_from(&self.here, step)?;
+        self.walked.push(step);
+        Ok(())
+    }
+
+    /// Puts the text of a link in front of the steps ahead, or says why the walk ends.
+    fn take_link(&mut self, step: &OsStr, errno: Errno) -> Result<Option<Halt>, Errno> {
+        let Ok(target) = rustix::fs::readlinkat(&self.here, step, Vec::new()) else {
+            return Ok(Some(match errno {
+                Errno::NOENT if self.links > 0 => Halt::DanglingLink,
+                Errno::NOENT => Halt::Absent,
+                other => Halt::Failed(other),
+            }));
+        };
+        if platform::is_magic(&self.here, errno) {
+            return Ok(Some(Halt::MagicLink));
+        }
+        self.links += 1;
+        if self.links > MOST_LINKS {
+            return Ok(Some(Halt::LinkLoop));
+        }
+        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        if target.is_absolute() {
+            (self.here, self.walked) = root()?;
+        }
+        for step in steps(&target).into_iter().rev() {
+            self.ahead.push_front(step);
+        }
+        Ok(None)
+    }
+
+    /// The name of the place the path aims at. Stops before a `..` that nothing can resolve.
+    pub(crate) fn name(&self) -> PathBuf {
+        let spelled: PathBuf = self.walked.iter().chain(self.ahead.iter().map(OsString::as_os_str)).collect();
+        let is_spelled_plainly = spelled.components().all(|part| part != Component::ParentDir);
+        // A process's own directory has a number for a name; the text says better what was meant.
+        if self.halt == Halt::MagicLink && is_spelled_plainly {
+            return spelled;
+        }
+        let status = platform::status(&self.here);
+        let here = status.and_then(|status| platform::name_of(&self.here, &status.facts));
+        let mut name = here.unwrap_or_else(|_| self.walked.clone());
+        name.extend(self.ahead.iter().take_while(|step| *step != ".."));
+        name
+    }
+
+    /// The name that is not there, if it is the last one and the folder of it was reached.
+    pub(crate) fn leaf(&self) -> Option<&OsStr> {
+        let only = if self.ahead.len() == 1 { self.ahead.front() } else { None };
+        only.map(OsString::as_os_str).filter(|leaf| *leaf != "..")
+    }
+
+    pub(crate) fn is_at_leaf(&self) -> bool {
+        self.leaf().is_some()
+    }
+
+    /// Where the missing leaf can be created.
+    pub(crate) fn into_place(self) -> Option<Place> {
+        let leaf = self.leaf()?.to_owned();
+        let facts = platform::status(&self.here).ok()?.facts;
+        let folder_name = platform::name_of(&self.here, &facts).ok()?;
+        Some(Place { folder: self.here, folder_name, leaf })
+    }
+}
+
+fn root() -> Result<(OwnedFd, PathBuf), Errno> {
+    let path = PathBuf::from("/");
+    Ok((platform::reach(&path)?, path))
+}
+
+fn steps(path: &Path) -> VecDeque<OsString> {
+    let named = |part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(named).collect()
+}
