@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::process::Ended;
 use crate::test::{self, Counts};
 use crate::tree::Root;
 use crate::{macos, process, tidy};
@@ -12,24 +13,27 @@ use crate::{macos, process, tidy};
 /// One thing to check, under the name that `--only` takes.
 struct Step {
     name: &'static str,
-    run: fn(&Root) -> Result<Passed>,
+    run: fn(&Root) -> Result<Outcome>,
 }
 
-/// What a step that passed has to tell.
-enum Passed {
-    Quietly,
+/// How a step that could be carried out came to its end.
+enum Outcome {
+    Held,
     Skipped(&'static str),
-    Tests(Counts),
+    Tested(Counts, Ended),
 }
 
 const STEPS: &[Step] = &[
     Step { name: "fmt", run: fmt },
     Step { name: "clippy", run: clippy },
-    Step { name: "tidy", run: |root| tidy::command(root).map(|()| Passed::Quietly) },
-    Step { name: "test", run: tests },
+    Step { name: "tidy", run: |root| tidy::command(root).map(|()| Outcome::Held) },
+    Step {
+        name: "test",
+        run: |root| test::run(root, &[]).map(|(counts, ended)| Outcome::Tested(counts, ended)),
+    },
     Step { name: "doc", run: doc },
     Step { name: "deny", run: deny },
-    Step { name: "macos", run: |root| macos::check(root).map(|()| Passed::Quietly) },
+    Step { name: "macos", run: |root| macos::check(root).map(|()| Outcome::Held) },
 ];
 
 /// Which steps to run.
@@ -65,39 +69,50 @@ fn names() -> String {
     STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The task.
+/// The task. The last line is that of the tests, if they ran, whether all held or not.
 pub(crate) fn command(root: &Root, selection: &Selection) -> Result<()> {
-    let mut rows = Vec::new();
-    let mut counts = None;
-    let mut failure = None;
+    let mut report = Report::default();
     for step in STEPS.iter().filter(|step| selection.takes(step)) {
         println!("\n== {}", step.name);
         let started = Instant::now();
         let outcome = (step.run)(root);
-        let took = started.elapsed();
-        println!("== {}: {} in {}", step.name, if outcome.is_ok() { "ok" } else { "failed" }, seconds(took));
-        match outcome {
-            Ok(Passed::Quietly) => rows.push(row(step.name, "ok", took)),
-            Ok(Passed::Skipped(why)) => rows.push(row(step.name, &format!("skipped: {why}"), took)),
-            Ok(Passed::Tests(ran)) => {
-                counts = Some(ran);
-                rows.push(row(step.name, &format!("ok: {ran}"), took));
-            }
-            Err(error) => {
-                rows.push(row(step.name, "failed", took));
-                failure = Some((step.name, error));
-                break;
-            }
+        report.add(step.name, outcome, started.elapsed());
+        if report.failure.is_some() {
+            break;
         }
     }
-    println!("\n{}", rows.join("\n"));
-    if let Some((name, error)) = failure {
-        bail!("{error:#}\nstep `{name}` failed; repeat it alone with: cargo xtask ci --only {name}");
+    println!("\n{}", report.rows.join("\n"));
+    let last = report.counts.map(|counts| format!("\n\n{counts}")).unwrap_or_default();
+    if let Some((name, error)) = report.failure {
+        bail!("{error:#}\nstep `{name}` failed; repeat it alone with: cargo xtask ci --only {name}{last}");
     }
-    if let Some(counts) = counts {
-        println!("\n{counts}");
-    }
+    println!("all held{last}");
     Ok(())
+}
+
+/// What is known so far.
+#[derive(Default)]
+struct Report {
+    rows: Vec<String>,
+    counts: Option<Counts>,
+    failure: Option<(&'static str, anyhow::Error)>,
+}
+
+impl Report {
+    fn add(&mut self, name: &'static str, outcome: Result<Outcome>, took: Duration) {
+        let (result, failure) = match outcome {
+            Ok(Outcome::Held) => ("ok".to_owned(), None),
+            Ok(Outcome::Skipped(why)) => (format!("skipped: {why}"), None),
+            Ok(Outcome::Tested(counts, ended)) => {
+                self.counts = Some(counts);
+                (counts.to_string(), test::verdict(counts, ended).err())
+            }
+            Err(error) => ("failed".to_owned(), Some(error)),
+        };
+        self.rows.push(row(name, &result, took));
+        println!("== {name}: {result} in {}", seconds(took));
+        self.failure = failure.map(|error| (name, error));
+    }
 }
 
 fn row(name: &str, result: &str, took: Duration) -> String {
@@ -108,36 +123,28 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-fn fmt(root: &Root) -> Result<Passed> {
+fn fmt(root: &Root) -> Result<Outcome> {
     process::run(&mut root.cargo(&["fmt", "--all", "--check"]))?;
-    Ok(Passed::Quietly)
+    Ok(Outcome::Held)
 }
 
-fn clippy(root: &Root) -> Result<Passed> {
+fn clippy(root: &Root) -> Result<Outcome> {
     process::run(&mut root.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    Ok(Passed::Quietly)
+    Ok(Outcome::Held)
 }
 
-fn tests(root: &Root) -> Result<Passed> {
-    let (counts, ended) = test::run(root, &[])?;
-    if let Err(error) = test::verdict(counts, ended) {
-        bail!("{error}: {counts}");
-    }
-    Ok(Passed::Tests(counts))
-}
-
-fn doc(root: &Root) -> Result<Passed> {
+fn doc(root: &Root) -> Result<Outcome> {
     process::run(root.cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
-    Ok(Passed::Quietly)
+    Ok(Outcome::Held)
 }
 
 /// Licences, sources and doubled versions of what we depend on. Advisories need a fetched database: not here.
-fn deny(root: &Root) -> Result<Passed> {
+fn deny(root: &Root) -> Result<Outcome> {
     if !process::works(&mut root.cargo(&["deny", "--version"])) {
-        return Ok(Passed::Skipped("cargo-deny is not installed"));
+        return Ok(Outcome::Skipped("cargo-deny is not installed"));
     }
     process::run(&mut root.cargo(&["deny", "check", "bans", "licenses", "sources"]))?;
-    Ok(Passed::Quietly)
+    Ok(Outcome::Held)
 }
 
 #[cfg(test)]
@@ -167,5 +174,28 @@ mod tests {
             STEPS.iter().filter(|step| Selection::Only("doc").takes(step)).map(|step| step.name).collect();
         assert_eq!(chosen, ["doc"]);
         assert!(STEPS.iter().all(|step| Selection::All.takes(step)));
+    }
+
+    fn report(outcome: Result<Outcome>) -> Report {
+        let mut report = Report::default();
+        report.add("step", outcome, Duration::from_millis(1500));
+        report
+    }
+
+    #[test]
+    fn only_what_held_or_was_skipped_goes_on() {
+        let held = report(Ok(Outcome::Held));
+        assert!(held.failure.is_none() && held.rows == ["step        1.5 s  ok"], "{:?}", held.rows);
+        assert!(report(Ok(Outcome::Skipped("why"))).failure.is_none());
+        assert!(report(Err(anyhow::anyhow!("broken"))).failure.is_some());
+    }
+
+    #[test]
+    fn failing_tests_stop_the_run_and_keep_their_numbers() {
+        let (good, bad) = (Counts { passed: 3, failed: 0 }, Counts { passed: 3, failed: 1 });
+        assert!(report(Ok(Outcome::Tested(good, Ended::Well))).failure.is_none());
+        let failed = report(Ok(Outcome::Tested(bad, Ended::Badly)));
+        assert!(failed.failure.is_some() && failed.counts == Some(bad));
+        assert!(report(Ok(Outcome::Tested(Counts::default(), Ended::Well))).failure.is_some(), "nothing ran");
     }
 }

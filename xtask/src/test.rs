@@ -32,11 +32,14 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// The task: all tests, or those that `arguments` select.
+/// The task: all tests, or those that `arguments` select. The numbers are the last line, good or bad.
 pub(crate) fn command(root: &Root, arguments: &[String]) -> Result<()> {
     let (counts, ended) = run(root, arguments)?;
+    if let Err(error) = verdict(counts, ended) {
+        bail!("{error}\n\n{counts}");
+    }
     println!("\n{counts}");
-    verdict(counts, ended)
+    Ok(())
 }
 
 /// Fails unless something ran and all of it passed.

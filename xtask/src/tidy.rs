@@ -10,6 +10,7 @@ mod forbidden_code;
 mod leaks;
 mod lib_files;
 mod links;
+mod lints;
 mod names;
 pub(crate) mod rust_source;
 mod sizes;
@@ -66,6 +67,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     leaks::check,
     lib_files::check,
     links::check,
+    lints::check,
     names::check,
     sizes::check,
     tool_lists::check,

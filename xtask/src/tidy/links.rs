@@ -69,9 +69,9 @@ fn resolve(page: &str, link: &str) -> Option<String> {
 }
 
 fn prose_headings(file: &File) -> impl Iterator<Item = String> {
-    let in_code: Vec<usize> = prose(file).map(|(number, _)| number).collect();
+    let outside_code: Vec<usize> = prose(file).map(|(number, _)| number).collect();
     file.lines()
-        .filter(move |(number, line)| line.starts_with('#') && in_code.contains(number))
+        .filter(move |(number, line)| line.starts_with('#') && outside_code.contains(number))
         .map(|(_, line)| line.trim_start_matches('#').trim().to_owned())
 }
 
