@@ -1,1 +1,14 @@
-//! x
+//! What the suite drives the product with: the real binary, real homes, real sockets.
+//!
+//! People run Sinew as themselves, and root hides failures, so a process that starts as root first becomes an
+//! unprivileged user, for good.
+
+mod binary;
+mod client;
+mod daemon;
+mod home;
+
+pub use binary::sinew;
+pub use client::Client;
+pub use daemon::Daemon;
+pub use home::{Home, Run};

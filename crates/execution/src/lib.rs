@@ -1,1 +1,21 @@
-//! Placeholder while the room is being built.
+//! The road of a call, and the one place where every end of it is recorded.
+//!
+//! [`ToolExecutionLayer`] is what the doors (sockets, MCP, command line) talk to: a [`Request`] goes in, a
+//! `ToolResult` comes out, whatever happens in between. The stages themselves live in their own crates;
+//! `pipeline.rs` is their order, top to bottom.
+
+mod call;
+mod layer;
+mod limits;
+mod mode;
+mod pipeline;
+mod recorder;
+mod run;
+mod status;
+mod world;
+
+pub use call::Request;
+pub use layer::{Parts, ToolExecutionLayer, ToolFilter};
+pub use mode::ModeError;
+pub use status::Status;
+pub use world::World;

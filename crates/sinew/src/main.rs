@@ -1,1 +1,36 @@
-fn main() {}
+//! The `sinew` binary: the daemon, and every command a person types.
+
+mod arguments;
+mod cli;
+mod command;
+mod compose;
+mod exit;
+mod render;
+mod setting;
+mod settings_text;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::exit::Problem;
+use crate::terminal::{BAD, GOOD, paint, tell, visible};
+
+fn main() -> ExitCode {
+    match command::run(Cli::parse().command) {
+        Ok(exit) => exit.into(),
+        Err(problem) => {
+            complain(&problem);
+            problem.exit.into()
+        }
+    }
+}
+
+fn complain(problem: &Problem) {
+    tell(format!("{} {}", paint(BAD, "error:"), visible(&problem.message)));
+    if let Some(hint) = &problem.hint {
+        tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
+    }
+}

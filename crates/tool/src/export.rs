@@ -93,4 +93,11 @@ mod tests {
         assert_eq!(native["definition_hash"], definition.hash());
         assert_eq!(native["parameters"][0]["name"], "path");
     }
+
+    #[test]
+    fn the_native_form_can_be_read_back() {
+        let native = Format::Native.export(&definition());
+        let again = ToolSpec::from_native(native.clone()).unwrap().check().unwrap();
+        assert_eq!(Format::Native.export(&again), native);
+    }
 }

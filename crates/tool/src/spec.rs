@@ -92,6 +92,16 @@ impl ToolSpec {
         }
     }
 
+    /// Reads a definition back from its native export, as a client of the daemon receives it.
+    pub fn from_native(mut native: Value) -> Result<Self, serde_json::Error> {
+        if let Some(fields) = native.as_object_mut() {
+            // Both follow from the rest: the parameters from the schema, the hash from the whole.
+            fields.remove("parameters");
+            fields.remove("definition_hash");
+        }
+        serde_json::from_value(native)
+    }
+
     /// Takes the input schema from the Rust type the tool reads its arguments into.
     pub fn input<T: JsonSchema>(mut self) -> Self {
         self.input_schema = Some(schema_of::<T>());

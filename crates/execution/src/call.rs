@@ -1,0 +1,94 @@
+//! What a door hands in, and what the road carries along.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use governance::{Counts, Situation, Workspaces};
+use ledger::Ledger;
+use serde_json::Value;
+use tool::{CallId, Caller, Mode, TraceContext, canonical};
+
+use crate::World;
+
+/// One call, as a door understood it. Nothing in it has been checked.
+#[derive(Debug)]
+pub struct Request {
+    /// The tool, as the caller spelt it.
+    pub tool_name: String,
+    /// The arguments, whatever they are.
+    pub arguments: Value,
+    /// Who calls, as the door knows it.
+    pub caller: Caller,
+    /// Where the call stands in a trace.
+    pub trace: TraceContext,
+    /// How long the caller will wait, for everything together. It can only shorten what policy allows.
+    pub deadline: Option<Duration>,
+    /// Where relative paths start. It widens nothing.
+    pub cwd: Option<PathBuf>,
+    /// When the request arrived.
+    pub started: Instant,
+}
+
+/// One call on the road: its identity and the world it is judged in.
+pub(crate) struct Call {
+    pub(crate) id: CallId,
+    pub(crate) tool_name: String,
+    pub(crate) caller: Caller,
+    pub(crate) trace: TraceContext,
+    pub(crate) started: Instant,
+    pub(crate) deadline: Option<Instant>,
+    /// Stands for the arguments wherever they must not be repeated.
+    pub(crate) arguments_digest: String,
+    /// One snapshot for the whole call, whatever is reloaded meanwhile.
+    pub(crate) world: Arc<World>,
+    pub(crate) mode: Mode,
+    pub(crate) workspaces: Workspaces,
+}
+
+impl Call {
+    /// Splits a request into what identifies the call and what it says.
+    pub(crate) fn admit(request: Request, ledger: &Ledger, world: Arc<World>, mode: Mode) -> (Call, Value) {
+        let workspaces = world.workspaces.based_at(request.cwd.as_deref());
+        let call = Call {
+            id: CallId::fresh(),
+            tool_name: request.tool_name,
+            caller: request.caller,
+            trace: request.trace,
+            started: request.started,
+            deadline: request.deadline.and_then(|wait| request.started.checked_add(wait)),
+            arguments_digest: ledger.keyed_digest(&canonical::bytes(&request.arguments)),
+            world,
+            mode,
+            workspaces,
+        };
+        (call, request.arguments)
+    }
+
+    /// What every record of this call says first.
+    pub(crate) fn on_record(&self, tool: &str) -> Arc<ledger::Call> {
+        Arc::new(ledger::Call {
+            call_id: self.id,
+            tool: tool.to_owned(),
+            mode: self.mode,
+            caller: self.caller.clone(),
+            trace: self.trace.clone(),
+        })
+    }
+
+    /// What the judge is told of the moment.
+    pub(crate) fn situation(&self, counts: Counts) -> Situation<'_> {
+        Situation { mode: self.mode, workspaces: &self.workspaces, counts }
+    }
+
+    /// What is left of the caller's patience, at most `limit`.
+    pub(crate) fn time_left(&self, limit: Duration) -> Duration {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        left.map_or(limit, |left| left.min(limit))
+    }
+
+    /// Since the request arrived.
+    pub(crate) fn latency_ms(&self) -> f64 {
+        self.started.elapsed().as_secs_f64() * 1000.0
+    }
+}

@@ -1,0 +1,147 @@
+//! The layer every door talks to: one request in, one result out, and exactly one end on record.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt;
+use ledger::{Ledger, Recovery};
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+use tool::{Caller, Category, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
+
+use crate::call::{Call, Request};
+use crate::limits::Limits;
+use crate::mode::{ModeCell, ModeError};
+use crate::pipeline;
+use crate::recorder;
+use crate::status::{Status, Tally};
+use crate::world::World;
+
+/// What a layer is made of.
+pub struct Parts {
+    /// Tools, rules and workspaces.
+    pub world: World,
+    /// Where everything is recorded.
+    pub ledger: Arc<Ledger>,
+    /// What the ledger remembers of earlier lives.
+    pub recovery: Recovery,
+}
+
+/// Which tools to list.
+#[derive(Clone, Debug, Default)]
+pub struct ToolFilter {
+    /// Only those that may run in this mode.
+    pub mode: Option<Mode>,
+    /// Only those of this category.
+    pub category: Option<Category>,
+}
+
+/// Runs calls: checks, judges, records, executes.
+pub struct ToolExecutionLayer {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) limits: Limits,
+    pub(crate) tally: Tally,
+    world: ArcSwap<World>,
+    mode: ModeCell,
+    calls: TaskTracker,
+    draining: AtomicBool,
+    started: Instant,
+}
+
+impl ToolExecutionLayer {
+    /// A layer that goes on where the ledger left off: same mode, same rate windows.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts { world, ledger, recovery } = parts;
+        let mode = recovery.mode.unwrap_or(Mode::Normal);
+        let limits = Limits::restore(world.policy.max_concurrent_tasks(mode), recorder::executed(&recovery));
+        Arc::new(ToolExecutionLayer {
+            ledger,
+            limits,
+            tally: Tally::default(),
+            world: ArcSwap::from_pointee(world),
+            mode: ModeCell::new(mode),
+            calls: TaskTracker::new(),
+            draining: AtomicBool::new(false),
+            started: Instant::now(),
+        })
+    }
+
+    /// Runs one call to its end. The work is a task of its own: a caller that goes away takes neither the tool nor
+    /// the record with it.
+    pub async fn execute(self: &Arc<Self>, request: Request) -> ToolResult {
+        let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
+        let crashed = recorder::crashed_result(&call);
+        let layer = Arc::clone(self);
+        let conducted = self.calls.spawn(async move { layer.conduct(&call, arguments).await });
+        conducted.await.unwrap_or(crashed)
+    }
+
+    async fn conduct(&self, call: &Call, arguments: Value) -> ToolResult {
+        if self.draining.load(Ordering::Acquire) {
+            let refusal = Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
+            return recorder::refused(self, call, refusal.hint("try again when it is back"));
+        }
+        // A panic in a stage is ours, not the caller's, and must not cost the record.
+        match AssertUnwindSafe(pipeline::walk(self, call, arguments)).catch_unwind().await {
+            Ok(Ok(ran)) => recorder::ended(self, call, ran),
+            Ok(Err(refusal)) => recorder::refused(self, call, *refusal),
+            Err(_) => recorder::crashed(self, call),
+        }
+    }
+
+    /// The definitions that pass the filter, by name.
+    pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
+        let world = self.world.load();
+        let wanted = |definition: &&Arc<ToolDefinition>| {
+            filter.category.as_ref().is_none_or(|category| definition.category() == category)
+                && filter.mode.is_none_or(|mode| world.policy.offers(definition, mode))
+        };
+        world.registry.definitions().filter(wanted).cloned().collect()
+    }
+
+    /// The state of the layer.
+    pub fn status(&self) -> Status {
+        let world = self.world.load();
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            mode: self.mode.get(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            calls: self.tally.counts(self.limits.running()),
+            tools: world.registry.len(),
+            policy_hash: world.policy.hash().to_owned(),
+            workspaces: world.workspaces.names(),
+            ledger: serde_json::to_value(self.ledger.health()).unwrap_or_default(),
+        }
+    }
+
+    /// The current mode.
+    pub fn mode(&self) -> Mode {
+        self.mode.get()
+    }
+
+    /// Changes the mode. The change is on disk before it takes effect; staying in a mode writes nothing.
+    pub async fn set_mode(&self, to: Mode, reason: &str, by: &Caller) -> Result<Mode, ModeError> {
+        let from = self.mode.get();
+        if from != to {
+            recorder::mode_change(self, from, to, reason, by).await?;
+            self.mode.set(to);
+        }
+        Ok(from)
+    }
+
+    /// The newest records, oldest first.
+    pub fn ledger_tail(&self, count: usize) -> Result<Vec<Value>, String> {
+        recorder::tail(&self.ledger, count)
+    }
+
+    /// Admits no more calls and waits for the running ones. Returns how many were still running at the deadline.
+    pub async fn drain(&self, deadline: Duration) -> usize {
+        self.draining.store(true, Ordering::Release);
+        self.calls.close();
+        let _ = tokio::time::timeout(deadline, self.calls.wait()).await;
+        self.calls.len()
+    }
+}

@@ -1,0 +1,230 @@
+//! Tools by name, alias and major version.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use guardrail::{InputSchema, SchemaError};
+use tool::{Category, Mode, ToolDefinition, ToolName, nearest};
+
+use crate::ToolExecutor;
+
+/// A registered tool.
+pub struct Tool {
+    definition: Arc<ToolDefinition>,
+    schema: InputSchema,
+    executor: Arc<dyn ToolExecutor>,
+}
+
+impl Tool {
+    /// What it is.
+    pub fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+
+    /// Its input schema, compiled.
+    pub fn schema(&self) -> &InputSchema {
+        &self.schema
+    }
+
+    /// What runs it.
+    pub fn executor(&self) -> &Arc<dyn ToolExecutor> {
+        &self.executor
+    }
+}
+
+/// All tools of one snapshot.
+#[derive(Default)]
+pub struct ToolRegistry {
+    tools: BTreeMap<ToolName, Arc<Tool>>,
+    /// Every spelling that is not itself a tool's name.
+    aliases: HashMap<ToolName, ToolName>,
+}
+
+impl ToolRegistry {
+    /// A registry without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool. A name or alias that is taken is an error, and whoever had it keeps it.
+    pub fn register(
+        &mut self,
+        definition: ToolDefinition,
+        executor: Arc<dyn ToolExecutor>,
+    ) -> Result<(), RegistryError> {
+        let name = definition.name().clone();
+        let aliases = spellings(&definition);
+        for taken in std::iter::once(&name).chain(&aliases) {
+            if let Some(holder) = self.holder(taken) {
+                return Err(RegistryError::Taken { name: taken.clone(), holder: holder.clone() });
+            }
+        }
+        let schema = InputSchema::compile(definition.input_schema())
+            .map_err(|cause| RegistryError::Schema { name: name.clone(), cause })?;
+        self.aliases.extend(aliases.into_iter().map(|alias| (alias, name.clone())));
+        self.tools.insert(name, Arc::new(Tool { definition: Arc::new(definition), schema, executor }));
+        Ok(())
+    }
+
+    fn holder(&self, name: &ToolName) -> Option<&ToolName> {
+        self.tools.get_key_value(name).map(|(name, _)| name).or_else(|| self.aliases.get(name))
+    }
+
+    /// Finds a tool by its name, an alias, or `name@major`, whatever the case. Never by a part of its name.
+    pub fn get(&self, wanted: &str) -> Option<&Arc<Tool>> {
+        let (name, major) = match wanted.rsplit_once('@') {
+            Some((name, major)) => (name, Some(major.parse::<u64>().ok()?)),
+            None => (wanted, None),
+        };
+        let name = ToolName::new(name).ok()?;
+        let tool = self.tools.get(self.holder(&name)?)?;
+        major.is_none_or(|major| major == tool.definition.major()).then_some(tool)
+    }
+
+    /// The known name a misspelt one was probably meant to be.
+    pub fn nearest(&self, wanted: &str) -> Option<&str> {
+        nearest(wanted, self.tools.keys().map(ToolName::as_str))
+    }
+
+    /// All definitions, by name.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
+        self.tools.values().map(|tool| &tool.definition)
+    }
+
+    /// The definitions that allow themselves in this mode, by name.
+    pub fn list(&self, mode: Mode) -> impl Iterator<Item = &Arc<ToolDefinition>> {
+        self.definitions().filter(move |definition| definition.allowed_modes().contains(&mode))
+    }
+
+    /// The definitions of one category, by name.
+    pub fn filter(&self, category: &Category) -> impl Iterator<Item = &Arc<ToolDefinition>> {
+        self.definitions().filter(move |definition| definition.category() == category)
+    }
+
+    /// How many tools there are.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+}
+
+/// The declared aliases, and the form without a dot that function-calling dialects use for a dotted name.
+fn spellings(definition: &ToolDefinition) -> Vec<ToolName> {
+    let dotless = definition.name().as_str().replace('.', "__");
+    let dotless = ToolName::new(&dotless).ok().filter(|name| name != definition.name());
+    definition.aliases().iter().cloned().chain(dotless).collect()
+}
+
+/// Why a tool was not registered.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// Someone else has the name.
+    #[error("tool name `{name}` is already registered (by `{holder}`)")]
+    Taken {
+        /// The name that was wanted.
+        name: ToolName,
+        /// Who has it.
+        holder: ToolName,
+    },
+    /// Its input schema cannot be compiled.
+    #[error("tool `{name}`: {cause}")]
+    Schema {
+        /// The tool.
+        name: ToolName,
+        /// What is wrong.
+        cause: SchemaError,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tool::{RiskLevel, ToolSpec};
+
+    use super::*;
+    use crate::{Order, Running};
+
+    struct Idle;
+
+    impl ToolExecutor for Idle {
+        fn run(&self, _: Arc<Order>) -> Running {
+            Box::pin(async { Ok(tool::Output::default()) })
+        }
+    }
+
+    fn spec(name: &str) -> ToolSpec {
+        ToolSpec::new(name, "Does nothing", Category::READ_ONLY, RiskLevel::Low)
+    }
+
+    fn registry(specs: impl IntoIterator<Item = ToolSpec>) -> ToolRegistry {
+        let mut registry = ToolRegistry::new();
+        for spec in specs {
+            registry.register(spec.check().unwrap(), Arc::new(Idle)).unwrap();
+        }
+        registry
+    }
+
+    #[test]
+    fn a_taken_name_is_an_error_and_the_first_stays() {
+        let mut first = spec("read_file");
+        (first.description, first.aliases) = ("the first".into(), vec!["cat".into()]);
+        let mut registry = registry([first]);
+        for taken in ["read_file", "READ_FILE", "cat"] {
+            let error = registry.register(spec(taken).check().unwrap(), Arc::new(Idle)).unwrap_err();
+            assert!(matches!(&error, RegistryError::Taken { holder, .. } if holder.as_str() == "read_file"), "{error}");
+        }
+        let mut shadow = spec("other");
+        shadow.aliases = vec!["Read_File".into()];
+        assert!(registry.register(shadow.check().unwrap(), Arc::new(Idle)).is_err());
+        assert_eq!(registry.len(), 1);
+        assert_eq!(registry.get("read_file").unwrap().definition().description(), "the first");
+    }
+
+    #[test]
+    fn found_by_name_alias_and_major_never_by_a_part() {
+        let mut tool = spec("git.status");
+        (tool.aliases, tool.version) = (vec!["gs".into()], "2.1.0".into());
+        let registry = registry([tool, spec("write")]);
+        for found in ["git.status", "GIT.Status", "gs", "git.status@2", "gs@2", "git__status"] {
+            assert!(registry.get(found).is_some(), "{found}");
+        }
+        for absent in ["git.status@1", "git.status@", "git.status@x", "status", "overwrite", "", "git status"] {
+            assert!(registry.get(absent).is_none(), "{absent}");
+        }
+        assert_eq!(registry.nearest("git_statsu"), Some("git.status"));
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_compiled_is_refused() {
+        let mut bad = spec("bad");
+        bad.input_schema = Some(json!({"type": "object", "properties": {"a": {"type": "nonsense"}}}));
+        let error = ToolRegistry::new().register(bad.check().unwrap(), Arc::new(Idle)).unwrap_err();
+        assert!(matches!(error, RegistryError::Schema { .. }), "{error}");
+    }
+
+    #[test]
+    fn listed_by_mode_and_category_in_a_fixed_order() {
+        let mut quiet = spec("b_lockdown_only");
+        quiet.allowed_modes = vec![Mode::Lockdown];
+        let mut writer = spec("a_writer");
+        (writer.category, writer.allowed_modes) = (Category::SYSTEM_WRITE, vec![Mode::Normal]);
+        let registry = registry([quiet, writer, spec("c_any")]);
+        let names = |list: Vec<&Arc<ToolDefinition>>| list.iter().map(|d| d.name().to_string()).collect::<Vec<_>>();
+        assert_eq!(names(registry.list(Mode::Normal).collect()), ["a_writer", "c_any"]);
+        assert_eq!(names(registry.list(Mode::Lockdown).collect()), ["b_lockdown_only", "c_any"]);
+        assert_eq!(names(registry.filter(&Category::SYSTEM_WRITE).collect()), ["a_writer"]);
+    }
+
+    #[test]
+    fn ten_thousand_tools() {
+        let registry = registry((0..10_000).rev().map(|n| spec(&format!("tool_{n:05}"))));
+        assert_eq!(registry.len(), 10_000);
+        let names: Vec<_> = registry.definitions().map(|d| d.name().to_string()).collect();
+        assert!(names.is_sorted());
+        assert!(registry.get("tool_09999").is_some() && registry.get("tool_10000").is_none());
+    }
+}

@@ -1,0 +1,137 @@
+//! `key=value` words into a JSON arguments object, with the tool's own schema deciding what a value is.
+
+use serde_json::Value;
+use tool::{Arguments, ParameterType, ToolDefinition, strict_json};
+
+use crate::exit::Problem;
+
+/// The tool and arguments of `sinew call`, from its words and its `--json`.
+pub(crate) struct Spoken {
+    pub(crate) tool: String,
+    pub(crate) words: Vec<String>,
+    pub(crate) object: Option<Value>,
+    pub(crate) wants_json: bool,
+}
+
+impl Spoken {
+    /// `--json` takes an optional value, so a plain word after it lands there by mistake; it is put back.
+    pub(crate) fn new(mut words: Vec<String>, json: Option<String>) -> Result<Spoken, Problem> {
+        let wants_json = json.is_some();
+        let object = match json.as_deref() {
+            None | Some("") => None,
+            Some("-") => Some(from_stdin()?),
+            Some(text) if text.trim_start().starts_with(['{', '[', '"']) => Some(parse_object(text)?),
+            Some(word) if word.contains('=') => {
+                words.push(word.to_owned());
+                None
+            }
+            Some(word) => {
+                words.insert(0, word.to_owned());
+                None
+            }
+        };
+        if words.is_empty() {
+            return Err(Problem::usage("which tool?").hint("`sinew tools list` shows them"));
+        }
+        let tool = words.remove(0);
+        if object.is_some() && !words.is_empty() {
+            return Err(Problem::usage("give the arguments either as key=value words or after --json, not both"));
+        }
+        Ok(Spoken { tool, words, object, wants_json })
+    }
+
+    /// The arguments, read with the help of the definition where it is known.
+    pub(crate) fn arguments(self, definition: Option<&ToolDefinition>) -> Result<Value, Problem> {
+        if let Some(object) = self.object {
+            return Ok(object);
+        }
+        let mut arguments = Arguments::new();
+        for word in &self.words {
+            let (key, value) = pair(word, definition)?;
+            if arguments.contains_key(&key) {
+                return Err(Problem::usage(format!("`{key}` is given twice")));
+            }
+            arguments.insert(key, value);
+        }
+        Ok(Value::Object(arguments))
+    }
+}
+
+fn pair(word: &str, definition: Option<&ToolDefinition>) -> Result<(String, Value), Problem> {
+    let Some((key, text)) = word.split_once('=') else {
+        let example = "write key=value, such as path=README.md";
+        return Err(Problem::usage(format!("`{word}` is not an argument")).hint(example));
+    };
+    if let Some(key) = key.strip_suffix(':') {
+        let value = strict_json::parse(text)
+            .map_err(|error| Problem::usage(format!("the value of `{key}` is not JSON: {error}")))?;
+        return Ok((key.to_owned(), value));
+    }
+    let parameter = definition.and_then(|d| d.parameters().iter().find(|p| p.name == key));
+    // What the schema does not call text is read as JSON where that works; a wrong value is the guardrail's to refuse.
+    let value = match parameter.map(|p| p.kind) {
+        None | Some(ParameterType::String) => None,
+        Some(_) => strict_json::parse(text).ok(),
+    };
+    Ok((key.to_owned(), value.unwrap_or_else(|| Value::String(text.to_owned()))))
+}
+
+fn parse_object(text: &str) -> Result<Value, Problem> {
+    strict_json::parse(text).map_err(|error| Problem::usage(format!("--json is not acceptable JSON: {error}")))
+}
+
+fn from_stdin() -> Result<Value, Problem> {
+    let text = std::io::read_to_string(std::io::stdin())
+        .map_err(|error| Problem::usage(format!("standard input cannot be read: {error}")))?;
+    parse_object(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tool::{Category, RiskLevel, ToolParameter, ToolSpec};
+
+    use super::*;
+
+    fn definition() -> ToolDefinition {
+        let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+        let kinds = [("path", ParameterType::String), ("count", ParameterType::Integer), ("tags", ParameterType::Array)];
+        spec.parameters = kinds.map(|(name, kind)| ToolParameter::new(name, kind, "")).to_vec();
+        spec.check().unwrap()
+    }
+
+    fn check(words: &[&str], json: Option<&str>, expect: Result<Value, &str>) {
+        let words = words.iter().map(ToString::to_string).collect();
+        let spoken = Spoken::new(words, json.map(str::to_owned));
+        let got = spoken.and_then(|spoken| {
+            assert_eq!(spoken.tool, "t");
+            spoken.arguments(Some(&definition()))
+        });
+        match (got, expect) {
+            (Ok(value), Ok(expected)) => assert_eq!(value, expected),
+            (Err(problem), Err(part)) => assert!(problem.message.contains(part), "{}", problem.message),
+            (got, expect) => panic!("{got:?} instead of {expect:?}"),
+        }
+    }
+
+    #[test]
+    fn words_become_what_the_schema_wants() {
+        check(&["t", "path=1", "count=3"], None, Ok(json!({"path": "1", "count": 3})));
+        check(&["t", "path=a=b"], None, Ok(json!({"path": "a=b"})));
+        check(&["t", "count=many"], None, Ok(json!({"count": "many"})));
+        check(&["t", r#"tags=["x"]"#, "extra:=true"], None, Ok(json!({"tags": ["x"], "extra": true})));
+        check(&["t", "loose"], None, Err("not an argument"));
+        check(&["t", "path=a", "path=b"], None, Err("twice"));
+        check(&["t", "extra:={"], None, Err("not JSON"));
+    }
+
+    #[test]
+    fn json_is_a_flag_or_the_arguments() {
+        check(&["t"], Some(r#"{"path":"a"}"#), Ok(json!({"path": "a"})));
+        check(&["t", "path=a"], Some(""), Ok(json!({"path": "a"})));
+        check(&["path=a"], Some("t"), Ok(json!({"path": "a"})));
+        check(&["t"], Some("path=a"), Ok(json!({"path": "a"})));
+        check(&["t", "path=a"], Some("{}"), Err("not both"));
+        check(&["t"], Some(r#"{"path":1,"path":2}"#), Err("duplicate key"));
+    }
+}

@@ -1,0 +1,141 @@
+//! The words a person types. Parsing only: what they do lives in `command/`, one file each.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use tool::{Category, Mode};
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 the tool failed, 2 wrong usage, 3 refused, 4 approval pending or timed out,
+5 timed out, 6 daemon unreachable, 7 bad configuration.
+
+Environment: SINEW_HOME moves configuration, state and sockets below one folder; SINEW_LOG sets the log filter;
+NO_COLOR turns colours off.";
+
+/// The tool runtime of a local AI agent.
+#[derive(Parser)]
+#[command(name = "sinew", version, after_help = AFTER_HELP, disable_help_subcommand = false)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run the daemon in the foreground.
+    Serve(ServeArgs),
+    /// Call a tool, through the daemon if one runs, else in this process.
+    Call(CallArgs),
+    /// List the tools, or show one.
+    #[command(subcommand)]
+    Tools(ToolsCommand),
+    /// Show whether the daemon runs and how it is. Never starts it.
+    Status(JsonArgs),
+    /// Write the configuration out for editing.
+    Init(InitArgs),
+    /// The folders callers may work in.
+    #[command(subcommand)]
+    Workspace(WorkspaceCommand),
+    /// Print the JSON Schema of a file or message; without a name, list them.
+    Schema(SchemaArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// See Sinew at work, in a temporary home that is removed afterwards.
+    Demo,
+}
+
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Run although this is root. Tools then have root's powers: meant for tests and containers.
+    #[arg(long)]
+    pub(crate) allow_root: bool,
+}
+
+#[derive(Args)]
+#[command(override_usage = "sinew call [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
+pub(crate) struct CallArgs {
+    /// The tool, then its arguments: `key=value`, or `key:=JSON` for a value that is not text.
+    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1..)]
+    pub(crate) words: Vec<String>,
+    /// Answer in JSON; followed by an object, take the arguments from it (`-` reads them from standard input).
+    #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) json: Option<String>,
+    /// Give up after this many milliseconds, waiting included.
+    #[arg(long, value_name = "MS")]
+    pub(crate) deadline_ms: Option<u64>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// One line a tool.
+    List {
+        /// Only tools that may run in this mode.
+        #[arg(long)]
+        mode: Option<Mode>,
+        /// Only tools of this category.
+        #[arg(long, value_parser = category)]
+        category: Option<Category>,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
+    /// What a tool takes, gives and may do.
+    Show {
+        /// Its name or alias.
+        name: String,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
+}
+
+fn category(text: &str) -> Result<Category, String> {
+    Category::try_from(text.to_owned()).map_err(|error| error.to_string())
+}
+
+#[derive(Args, Clone, Copy)]
+pub(crate) struct JsonArgs {
+    /// Answer in JSON with a `schema_version`.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct InitArgs {
+    /// Also add this folder as a workspace.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Replace files that were edited; their old content is kept beside them.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum WorkspaceCommand {
+    /// Let callers work in a folder.
+    Add {
+        /// The folder.
+        dir: PathBuf,
+        /// They may look, not touch.
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// Show the folders.
+    List(JsonArgs),
+    /// Take a folder away.
+    Remove {
+        /// The folder.
+        dir: PathBuf,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct SchemaArgs {
+    /// Which schema.
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct CompletionsArgs {
+    /// For this shell.
+    pub(crate) shell: Shell,
+}

@@ -1,0 +1,29 @@
+//! One file a command.
+
+mod call;
+mod completions;
+mod demo;
+mod init;
+mod schema;
+mod serve;
+mod status;
+mod tools;
+mod workspace;
+
+use crate::cli::Command;
+use crate::exit::{Exit, Problem};
+
+/// Does what was asked.
+pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
+    match command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Call(args) => call::run(args),
+        Command::Tools(command) => tools::run(command),
+        Command::Status(output) => status::run(output),
+        Command::Init(args) => init::run(&args),
+        Command::Workspace(command) => workspace::run(command),
+        Command::Schema(args) => schema::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Demo => demo::run(),
+    }
+}

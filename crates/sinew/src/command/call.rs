@@ -1,0 +1,80 @@
+//! `sinew call`: one tool call, through the daemon if one runs, else along the same road in this process.
+
+use std::time::Instant;
+
+use execution::{Request, ToolFilter};
+use serde_json::{Value, json};
+use tool::{Caller, Door, ToolDefinition, ToolResult, TraceContext};
+
+use crate::arguments::Spoken;
+use crate::cli::CallArgs;
+use crate::setting::{Reach, Setting};
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::terminal::{QUIET, paint, say, tell};
+
+pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
+    let spoken = Spoken::new(args.words, args.json)?;
+    let setting = Setting::find()?;
+    let result = match setting.reach()? {
+        Reach::Daemon => through_daemon(&setting, spoken, args.deadline_ms),
+        Reach::Nobody => in_this_process(&setting, spoken, args.deadline_ms),
+    };
+    let (result, wants_json) = result?;
+    if wants_json {
+        let mut shown = serde_json::to_value(&result).unwrap_or_default();
+        shown["schema_version"] = json!(1);
+        say(shown);
+    } else {
+        render::result(&result);
+    }
+    Ok(Exit::of(&result))
+}
+
+fn through_daemon(setting: &Setting, spoken: Spoken, deadline_ms: Option<u64>) -> Result<(ToolResult, bool), Problem> {
+    let definitions = setting.definitions(&ToolFilter::default())?;
+    let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
+    let arguments = spoken.arguments(find(&definitions, &tool))?;
+    let mut params = json!({"tool_name": tool, "arguments": arguments, "cwd": setting.folder()});
+    if let Some(deadline) = deadline_ms {
+        params["deadline_ms"] = json!(deadline);
+    }
+    let reply = setting.ask_agent("sinew/execute", params)?;
+    let result = serde_json::from_value(reply)
+        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))?;
+    Ok((result, wants_json))
+}
+
+fn in_this_process(setting: &Setting, spoken: Spoken, deadline_ms: Option<u64>) -> Result<(ToolResult, bool), Problem> {
+    tell(paint(QUIET, "note: no daemon is running; this call ran in this process (`sinew serve` starts one)"));
+    let runtime = setting.runtime()?;
+    let layer = setting.embedded_layer()?;
+    let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
+    let definitions: Vec<ToolDefinition> =
+        layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
+    let arguments: Value = spoken.arguments(find(&definitions, &tool))?;
+    let request = Request {
+        tool_name: tool,
+        arguments,
+        caller: Caller {
+            uid: nix::unistd::getuid().as_raw(),
+            pid: i32::try_from(std::process::id()).ok(),
+            door: Door::Embedded,
+            connection: 0,
+            client: Some("sinew call".to_owned()),
+            session: None,
+        },
+        trace: TraceContext::root(),
+        deadline: deadline_ms.map(std::time::Duration::from_millis),
+        cwd: Some(setting.folder().to_owned()),
+        started: Instant::now(),
+    };
+    let result = runtime.block_on(layer.execute(request));
+    // A thread stuck in a dead mount must not keep the command from ending.
+    runtime.shutdown_background();
+    Ok((result, wants_json))
+}
+
+fn find<'a>(definitions: &'a [ToolDefinition], name: &str) -> Option<&'a ToolDefinition> {
+    definitions.iter().find(|definition| definition.name().as_str().eq_ignore_ascii_case(name))
+}

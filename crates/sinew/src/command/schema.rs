@@ -1,0 +1,35 @@
+//! `sinew schema`: the JSON Schemas of everything people and programs exchange with Sinew.
+
+use schemars::{Schema, schema_for};
+use tool::nearest;
+
+use crate::cli::SchemaArgs;
+use crate::exit::{Exit, Problem};
+use crate::terminal::say;
+
+type Named = (&'static str, fn() -> Schema);
+
+/// Files first, then messages, each under the name it is asked for by.
+const SCHEMAS: [Named; 7] = [
+    ("modes", || schema_for!(governance::ModesFile)),
+    ("tools", || schema_for!(governance::ToolsFile)),
+    ("safety", || schema_for!(governance::SafetyFile)),
+    ("settings", || schema_for!(server::SettingsFile)),
+    ("tool-definition", || schema_for!(tool::ToolSpec)),
+    ("tool-result", || schema_for!(tool::ToolResult)),
+    ("refusal", || schema_for!(tool::Refusal)),
+];
+
+pub(crate) fn run(args: &SchemaArgs) -> Result<Exit, Problem> {
+    let Some(wanted) = &args.name else {
+        SCHEMAS.iter().for_each(|(name, _)| say(name));
+        return Ok(Exit::Done);
+    };
+    let Some((_, make)) = SCHEMAS.iter().find(|(name, _)| name == wanted) else {
+        let problem = Problem::usage(format!("there is no schema `{wanted}`"));
+        let near = nearest(wanted, SCHEMAS.iter().map(|(name, _)| *name));
+        return Err(problem.hint(near.map_or("`sinew schema` lists them".to_owned(), |n| format!("sinew schema {n}"))));
+    };
+    say(format!("{:#}", make().to_value()));
+    Ok(Exit::Done)
+}

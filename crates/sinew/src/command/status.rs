@@ -1,0 +1,53 @@
+//! `sinew status`: asks the daemon how it is. Never starts one.
+
+use serde_json::{Value, json};
+
+use crate::cli::JsonArgs;
+use crate::setting::Setting;
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::terminal::{GOOD, NOTE, paint, say, tell};
+
+pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let mut status = setting.ask_control("control/status", json!({}))?;
+    warn_of_skew(&status);
+    if output.json {
+        status["schema_version"] = json!(1);
+        say(status);
+    } else {
+        show(&status);
+    }
+    Ok(Exit::Done)
+}
+
+fn show(status: &Value) {
+    let text = |pointer: &str| match status.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let mode = text("/mode");
+    let style = if mode == "NORMAL" { GOOD } else { NOTE };
+    let calls = ["running", "done", "failed", "refused"];
+    let calls = calls.map(|word| format!("{} {word}", text(&format!("/calls/{word}")))).join(", ");
+    let folders: Vec<&str> = status["workspaces"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let folders = if folders.is_empty() { "none; add one with `sinew workspace add DIR`".into() } else { folders.join("\n") };
+    let mut table = render::plain_table();
+    table.add_row(["mode", &paint(style, mode)]);
+    table.add_row(["version", &text("/version")]);
+    table.add_row(["up", &format!("{} s", text("/uptime_seconds"))]);
+    table.add_row(["calls", &calls]);
+    table.add_row(["tools", &text("/tools")]);
+    table.add_row(["ledger", &format!("{}, {} records", text("/ledger/state"), text("/ledger/head_seq"))]);
+    table.add_row(["workspaces", &folders]);
+    say(table);
+}
+
+fn warn_of_skew(status: &Value) {
+    let (ours, theirs) = (env!("CARGO_PKG_VERSION"), status["version"].as_str().unwrap_or("unknown"));
+    if ours != theirs {
+        let warning = format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
+        tell(paint(NOTE, warning));
+    }
+}

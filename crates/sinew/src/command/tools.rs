@@ -1,0 +1,51 @@
+//! `sinew tools`: what the agent can use, as the running daemon has it, else as the configuration says.
+
+use execution::ToolFilter;
+use serde_json::json;
+use tool::{Format, ToolDefinition, nearest};
+
+use crate::cli::{JsonArgs, ToolsCommand};
+use crate::setting::Setting;
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::terminal::say;
+
+pub(crate) fn run(command: ToolsCommand) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    match command {
+        ToolsCommand::List { mode, category, output } => {
+            list(&setting.definitions(&ToolFilter { mode, category })?, output);
+            Ok(Exit::Done)
+        }
+        ToolsCommand::Show { name, output } => {
+            show(&setting.definitions(&ToolFilter::default())?, &name, output)
+        }
+    }
+}
+
+fn list(definitions: &[ToolDefinition], output: JsonArgs) {
+    if output.json {
+        let tools: Vec<_> = definitions.iter().map(|definition| Format::Native.export(definition)).collect();
+        say(json!({"schema_version": 1, "tools": tools}));
+    } else {
+        say(render::tool_table(definitions));
+    }
+}
+
+fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<Exit, Problem> {
+    let is_wanted = |definition: &&ToolDefinition| {
+        let spellings = std::iter::once(definition.name()).chain(definition.aliases());
+        spellings.into_iter().any(|spelling| spelling.as_str().eq_ignore_ascii_case(name))
+    };
+    let Some(definition) = definitions.iter().find(is_wanted) else {
+        let near = nearest(name, definitions.iter().map(|definition| definition.name().as_str()));
+        let hint = near.map_or("`sinew tools list` shows them".to_owned(), |n| format!("sinew tools show {n}"));
+        return Err(Problem::usage(format!("there is no tool `{name}`")).hint(hint));
+    };
+    if output.json {
+        say(json!({"schema_version": 1, "tool": Format::Native.export(definition)}));
+    } else {
+        render::tool_page(definition);
+    }
+    Ok(Exit::Done)
+}

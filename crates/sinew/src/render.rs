@@ -1,0 +1,128 @@
+//! Results and definitions as a person reads them. Facts go to standard output, talk about them to standard error.
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::Value;
+use tool::{Refusal, ToolDefinition, ToolResult};
+
+use crate::terminal::{BAD, GOOD, NOTE, QUIET, STRONG, paint, say, show_foreign, tell, visible, visible_line};
+
+/// A tool result: what the tool answered, then one line about the call.
+pub(crate) fn result(result: &ToolResult) {
+    if result.success {
+        output(&result.output);
+        if let Some(cut) = &result.metadata.truncated {
+            let line = format!("cut: {} of {}; {}", cut.returned, cut.total, cut.how_to_continue);
+            tell(paint(NOTE, line));
+        }
+        for file in &result.metadata.files_touched {
+            tell(format!("changed {}", visible_line(file)));
+        }
+    } else if let Some(refusal) = &result.metadata.refusal {
+        self::refusal(refusal);
+    } else {
+        failure(result);
+    }
+    tell(paint(QUIET, summary(result)));
+}
+
+fn summary(result: &ToolResult) -> String {
+    let end = match (&result.metadata.refusal, result.success) {
+        (Some(refusal), _) => format!("refused ({})", refusal.code),
+        (None, true) => "done".to_owned(),
+        (None, false) => "failed".to_owned(),
+    };
+    let name = visible_line(&result.tool_name);
+    format!("{name} {end} · {:.1} ms · call {}", result.latency_ms, result.metadata.call_id)
+}
+
+fn output(value: &Value) {
+    if let Some(text) = value["content"].as_str() {
+        show_foreign(text);
+    } else if let Some(entries) = value["entries"].as_array() {
+        say(entry_table(entries));
+    } else {
+        say(visible(&format!("{value:#}")));
+    }
+}
+
+fn entry_table(entries: &[Value]) -> Table {
+    let mut table = plain_table();
+    for entry in entries {
+        let text = |key: &str| entry[key].as_str().map(visible_line).unwrap_or_default();
+        let size = entry["size"].as_u64().map(|size| size.to_string()).unwrap_or_default();
+        let name = match entry["target"].as_str() {
+            Some(target) => format!("{} -> {}", text("name"), visible_line(target)),
+            None => text("name"),
+        };
+        table.add_row([text("kind"), size, text("modified"), name]);
+    }
+    table
+}
+
+fn refusal(refusal: &Refusal) {
+    tell(format!("{} {}", paint(BAD, "refused:"), visible(&refusal.reason)));
+    for problem in &refusal.problems {
+        tell(format!("  {} {}", paint(STRONG, visible_line(&problem.pointer)), visible_line(&problem.message)));
+    }
+    if let Some(rule) = &refusal.rule {
+        tell(format!("  rule: {} ({}:{})", rule.id, rule.file, rule.line));
+    }
+    if let Some(hint) = &refusal.hint {
+        tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
+    }
+}
+
+fn failure(result: &ToolResult) {
+    let error = result.error.as_deref().unwrap_or("no reason was given");
+    tell(format!("{} {}", paint(BAD, "failed:"), visible(error)));
+    let failure = result.metadata.failure.as_ref();
+    if let Some(hint) = failure.and_then(|failure| failure["hint"].as_str()) {
+        tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
+    }
+}
+
+/// One line a tool.
+pub(crate) fn tool_table(definitions: &[ToolDefinition]) -> Table {
+    let mut table = plain_table();
+    table.set_header(["TOOL", "CATEGORY", "RISK", "WHAT IT DOES"]);
+    for definition in definitions {
+        let first_line = definition.description().lines().next().unwrap_or_default();
+        table.add_row([
+            definition.name().as_str(),
+            definition.category().as_str(),
+            definition.risk_level().as_str(),
+            &visible_line(first_line),
+        ]);
+    }
+    table
+}
+
+/// Everything about one tool.
+pub(crate) fn tool_page(definition: &ToolDefinition) {
+    say(format!("{} {}", paint(STRONG, definition.name()), paint(QUIET, definition.version())));
+    say(visible(definition.description()));
+    let modes: Vec<&str> = definition.allowed_modes().iter().map(|mode| mode.as_str()).collect();
+    say(format!("\ncategory {} · risk {} · at most {} s", definition.category(), definition.risk_level(), definition.timeout().as_secs()));
+    say(format!("modes {} (policy may say otherwise)\n", modes.join(", ")));
+    let mut table = plain_table();
+    table.set_header(["ARGUMENT", "TYPE", "", "WHAT IT IS"]);
+    for parameter in definition.parameters() {
+        let need = match &parameter.default {
+            Some(default) if !default.is_null() => format!("default {default}"),
+            _ if parameter.required => "required".to_owned(),
+            _ => "optional".to_owned(),
+        };
+        table.add_row([&parameter.name, parameter.kind.as_str(), &need, &visible_line(&parameter.description)]);
+    }
+    say(table);
+    if let Some(example) = definition.example() {
+        say(format!("\nexample: sinew call {} --json '{example}'", definition.name()));
+    }
+}
+
+/// A table without lines, as wide as the terminal.
+pub(crate) fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}

@@ -1,0 +1,141 @@
+//! Changes the `workspaces` list in the text of `sinew.yaml`, leaving every other line, comments included, as it was.
+//!
+//! Text in, text out: what the text means is asked of the settings themselves, before and after.
+
+/// A workspace as it is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) path: String,
+    pub(crate) read_only: bool,
+}
+
+impl Item {
+    /// A JSON string is a YAML string too, whatever characters a folder's name has.
+    fn lines(&self) -> [String; 2] {
+        let access = if self.read_only { "read_only" } else { "read_write" };
+        [format!("  - path: {}", serde_json::Value::from(self.path.as_str())), format!("    access: {access}")]
+    }
+}
+
+/// What to do to the list. Positions count its items from 0.
+pub(crate) enum Change<'a> {
+    /// Put one at the end.
+    Append(&'a Item),
+    /// Put one in place of another.
+    Replace(usize, &'a Item),
+    /// Take one out.
+    Remove(usize),
+}
+
+/// The text after the change. `current` is the list as it stands, needed where it is written on one line.
+/// `None` means that the list is written in a way only a person should edit.
+pub(crate) fn edit(text: &str, current: &[Item], change: &Change<'_>) -> Option<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let key = match lines.iter().position(|line| line.starts_with("workspaces:")) {
+        Some(key) => key,
+        None => {
+            lines.push("workspaces:".to_owned());
+            lines.len() - 1
+        }
+    };
+    unfold(&mut lines, key, current)?;
+    let items = item_ranges(&lines, key);
+    if items.len() != current.len() {
+        return None;
+    }
+    match change {
+        Change::Append(item) => {
+            let end = items.last().map_or(key + 1, |last| last.end);
+            lines.splice(end..end, item.lines());
+        }
+        Change::Replace(index, item) => {
+            lines.splice(items.get(*index)?.clone(), item.lines());
+        }
+        Change::Remove(index) => {
+            lines.drain(items.get(*index)?.clone());
+            if items.len() == 1 {
+                *lines.get_mut(key)? = "workspaces: []".to_owned();
+            }
+        }
+    }
+    Some(lines.join("\n") + "\n")
+}
+
+/// Turns `workspaces: [a, b]` into one item a line.
+fn unfold(lines: &mut Vec<String>, key: usize, current: &[Item]) -> Option<()> {
+    let value = lines.get(key)?.trim_start_matches("workspaces:").trim().to_owned();
+    let is_comment = value.is_empty() || value.starts_with('#');
+    if is_comment {
+        return Some(());
+    }
+    if !(value.starts_with('[') && value.split(']').count() == 2) {
+        return None;
+    }
+    let written = current.iter().flat_map(Item::lines);
+    lines.splice(key..=key, std::iter::once("workspaces:".to_owned()).chain(written));
+    Some(())
+}
+
+/// The lines of each item below the key: from its dash to the line before the next, without trailing comments.
+fn item_ranges(lines: &[String], key: usize) -> Vec<std::ops::Range<usize>> {
+    let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+    let mut dash_column = None;
+    for (number, line) in lines.iter().enumerate().skip(key + 1) {
+        let (content, column) = (line.trim_start(), line.len() - line.trim_start().len());
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        let is_dash = content == "-" || content.starts_with("- ");
+        if is_dash && dash_column.is_none_or(|known| known == column) {
+            dash_column = Some(column);
+            ranges.push(number..number + 1);
+        } else if column > dash_column.unwrap_or(0) {
+            if let Some(range) = ranges.last_mut() {
+                range.end = number + 1;
+            }
+        } else {
+            break;
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(path: &str) -> Item {
+        Item { path: path.into(), read_only: false }
+    }
+
+    fn check(text: &str, current: &[&str], change: &Change<'_>, expect: Option<&str>) {
+        let current: Vec<Item> = current.iter().map(|path| item(path)).collect();
+        assert_eq!(edit(text, &current, change).as_deref(), expect, "{text}");
+    }
+
+    #[test]
+    fn items_come_and_go_and_comments_stay() {
+        let new = Item { path: "/new \"x\"".into(), read_only: true };
+        let written = "  - path: \"/new \\\"x\\\"\"\n    access: read_only\n";
+        let add = Change::Append(&new);
+        check("# c\nworkspaces: []\nlog: {}\n", &[], &add, Some(&format!("# c\nworkspaces:\n{written}log: {{}}\n")));
+        check("log: {}\n", &[], &add, Some(&format!("log: {{}}\nworkspaces:\n{written}")));
+        check("workspaces: # mine\n", &[], &add, Some(&format!("workspaces: # mine\n{written}")));
+        let block = "workspaces:\n  # first\n  - /a\n  # second\n  - path: /b\n    access: read_only\n# end\nlog: {}\n";
+        check(block, &["/a", "/b"], &add, Some(&block.replace("# end", &format!("{written}# end"))));
+        let without_a = block.replace("  - /a\n", "");
+        check(block, &["/a", "/b"], &Change::Remove(0), Some(&without_a));
+        check(block, &["/a", "/b"], &Change::Replace(0, &new), Some(&block.replace("  - /a\n", written)));
+        check("workspaces:\n- /a\n", &["/a"], &Change::Remove(0), Some("workspaces: []\n"));
+        let folded = "workspaces:\n  - path: \"/a\"\n    access: read_write\n";
+        check("workspaces: [/a]\n", &["/a"], &add, Some(&format!("{folded}{written}")));
+    }
+
+    #[test]
+    fn what_only_a_person_should_edit_is_left_alone() {
+        let new = item("/new");
+        check("workspaces: [/a,\n  /b]\n", &["/a", "/b"], &Change::Append(&new), None);
+        check("workspaces: *other\n", &["/a"], &Change::Append(&new), None);
+        check("workspaces:\n  - /a\n", &["/a", "/b"], &Change::Append(&new), None);
+    }
+}

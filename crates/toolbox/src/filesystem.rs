@@ -1,0 +1,35 @@
+//! Tools that work on files and directories, through the handles of their permit.
+
+mod list_directory;
+mod read_file;
+mod write_file;
+
+use std::time::SystemTime;
+
+use governance::Permit;
+use resources::OpenedPath;
+use tool::{Failure, FailureKind};
+
+use crate::tool_entry::ToolEntry;
+
+/// The tools of this area.
+pub(crate) fn tools() -> Vec<ToolEntry> {
+    vec![list_directory::tool(), read_file::tool(), write_file::tool()]
+}
+
+/// The opened object behind the `path` argument.
+fn target(permit: &Permit) -> Result<&OpenedPath, Failure> {
+    let missing = || Failure::new(FailureKind::Crashed, "the permit holds no `path`");
+    permit.path("path").ok_or_else(missing)
+}
+
+/// The canonical name as text. A name that is not Unicode is shown with replacement characters, never used so.
+fn shown(path: &OpenedPath) -> String {
+    path.canonical().to_string_lossy().into_owned()
+}
+
+/// RFC 3339, in UTC, to the second.
+fn timestamp(time: SystemTime) -> Option<String> {
+    let time = jiff::Timestamp::try_from(time).ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}

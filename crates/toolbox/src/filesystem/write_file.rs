@@ -1,0 +1,109 @@
+//! `write_file`: a file's content, replaced whole. Old or new, never half.
+
+use std::io::Read;
+
+use governance::Permit;
+use resources::{Expected, ObjectKind, OpenedPath};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical};
+
+use super::{shown, target};
+use crate::tool_entry::{Answer, ToolEntry};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The file to write, absolute or relative to the workspace. Its folder must exist.
+    #[schemars(extend("format" = "path", "x-sinew-access" = "write", "minLength" = 1))]
+    path: String,
+    /// The text to write.
+    content: String,
+    /// create: only if nothing is there; overwrite: whatever is there; append: after what is there.
+    #[serde(default)]
+    mode: WriteMode,
+    /// Write only if the file still has this SHA-256 (read_file tells it).
+    #[serde(default)]
+    #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
+    expected_sha256: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum WriteMode {
+    Create,
+    #[default]
+    Overwrite,
+    Append,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Written {
+    /// The canonical name of the file.
+    path: String,
+    /// Whether it was not there before.
+    created: bool,
+    /// How many bytes it has now.
+    size: u64,
+    /// The digest of its content now.
+    sha256: String,
+}
+
+pub(super) fn tool() -> ToolEntry {
+    let about = "Write a text file. The file is replaced whole: a failure leaves the old content.";
+    let mut spec = ToolSpec::new("write_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
+    spec.allowed_modes = vec![Mode::Normal];
+    spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
+    spec.example = Some(json!({"path": "notes.txt", "content": "Remember the milk.\n"}));
+    ToolEntry::new(spec, write)
+}
+
+fn write(permit: &Permit, arguments: Arguments) -> Result<Answer<Written>, Failure> {
+    let file = target(permit)?;
+    let (content, expected) = match (arguments.mode, arguments.expected_sha256) {
+        (WriteMode::Append, asked) if file.kind() == ObjectKind::File => {
+            appended(permit, file, arguments.content, asked)?
+        }
+        (WriteMode::Create, None) => (arguments.content.into_bytes(), Expected::Absent),
+        (WriteMode::Create, Some(_)) => {
+            let message = "a file that must not exist has no expected_sha256";
+            return Err(Failure::new(FailureKind::Conflict, message).hint("leave one of the two out"));
+        }
+        (_, None) => (arguments.content.into_bytes(), Expected::Anything),
+        (_, Some(sha256)) => (arguments.content.into_bytes(), Expected::Content { sha256 }),
+    };
+    let replaced = file.replace(&content, &expected)?;
+    let usage = Usage { written_bytes: replaced.bytes, ..Usage::default() };
+    let facts = Output { files_touched: vec![shown(file)], usage, ..Output::default() };
+    let value =
+        Written { path: shown(file), created: replaced.created, size: replaced.bytes, sha256: replaced.sha256 };
+    Ok(Answer { value, facts })
+}
+
+/// The old content with the new behind it, to be written only if the old is still what was read here.
+fn appended(
+    permit: &Permit,
+    file: &OpenedPath,
+    addition: String,
+    asked: Option<String>,
+) -> Result<(Vec<u8>, Expected), Failure> {
+    let limit = permit.max_file_bytes().unwrap_or(u64::MAX);
+    let room = limit.saturating_sub(addition.len() as u64);
+    let mut content = Vec::new();
+    file.reader()?
+        .take(room.saturating_add(1))
+        .read_to_end(&mut content)
+        .map_err(|error| Failure::from_io(&format!("reading `{}`", shown(file)), &error))?;
+    if content.len() as u64 > room {
+        let message = format!("`{}` would grow past {limit} bytes", shown(file));
+        return Err(Failure::new(FailureKind::TooLarge, message));
+    }
+    let sha256 = canonical::sha256_hex(&content);
+    if asked.is_some_and(|asked| !asked.eq_ignore_ascii_case(&sha256)) {
+        let message = format!("`{}` has changed: its sha256 is now {sha256}", shown(file));
+        return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
+    }
+    content.extend_from_slice(addition.as_bytes());
+    Ok((content, Expected::Content { sha256 }))
+}

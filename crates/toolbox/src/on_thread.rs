@@ -1,0 +1,51 @@
+//! Runs a tool's body on a thread that may block, because files can: a dead mount or a permission dialog holds a
+//! system call for as long as it likes, and must hold nothing else.
+
+use std::sync::Arc;
+
+use governance::Permit;
+use registry::{Order, Running, ToolExecutor};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tool::{Failure, FailureKind, Output};
+
+use crate::tool_entry::Answer;
+
+/// A body with typed arguments and a typed output.
+pub(crate) struct OnThread<A, O> {
+    body: fn(&Permit, A) -> Result<Answer<O>, Failure>,
+}
+
+impl<A, O> OnThread<A, O> {
+    pub(crate) fn new(body: fn(&Permit, A) -> Result<Answer<O>, Failure>) -> Self {
+        OnThread { body }
+    }
+}
+
+impl<A, O> ToolExecutor for OnThread<A, O>
+where
+    A: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+{
+    fn run(&self, order: Arc<Order>) -> Running {
+        let body = self.body;
+        let work = move || {
+            let permit = order.value();
+            let answer = body(permit, permit.call().typed()?)?;
+            let value = serde_json::to_value(answer.value).map_err(|error| {
+                Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+            })?;
+            Ok(Output { value, ..answer.facts })
+        };
+        Box::pin(async move {
+            match tokio::task::spawn_blocking(work).await {
+                Ok(end) => end,
+                // The panic goes on to whoever runs the order, who turns it into a failed call.
+                Err(stopped) => match stopped.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Err(Failure::new(FailureKind::Cancelled, "Sinew is shutting down")),
+                },
+            }
+        })
+    }
+}

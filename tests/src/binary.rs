@@ -1,0 +1,62 @@
+//! Finds the binary under test, and makes sure an unprivileged user can run it.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+
+/// The user a root process turns into: `nobody` everywhere we run as root.
+const NOBODY: u32 = 65534;
+
+/// A command line for the binary under test, with an environment made from nothing.
+pub fn sinew() -> Command {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let binary = BINARY.get_or_init(prepare);
+    let mut command = Command::new(binary);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
+    command
+}
+
+/// Locates the binary while we may still look anywhere, then gives up root.
+fn prepare() -> PathBuf {
+    let binary = locate();
+    if !geteuid().is_root() {
+        return binary;
+    }
+    let binary = if open_to_all(&binary) { binary } else { copy_for_all(&binary) };
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    setgroups(&[group]).expect("drop groups");
+    setresgid(group, group, group).expect("drop group");
+    setresuid(user, user, user).expect("drop user");
+    binary
+}
+
+fn locate() -> PathBuf {
+    let named = std::env::var_os("SINEW_BIN").map(PathBuf::from);
+    let beside = || {
+        let here = std::env::current_exe().expect("this test binary has a path");
+        here.ancestors().nth(2).map(|profile| profile.join("sinew")).expect("target/<profile>/deps/<test>")
+    };
+    let binary = named.unwrap_or_else(beside);
+    assert!(binary.is_file(), "{} does not exist: run `cargo xtask test`, which builds it", binary.display());
+    binary
+}
+
+fn open_to_all(binary: &Path) -> bool {
+    binary.ancestors().skip(1).all(|dir| dir.metadata().is_ok_and(|facts| facts.permissions().mode() & 0o001 != 0))
+}
+
+/// Below a private folder, such as root's home: one copy for the whole run, named by what it is a copy of.
+fn copy_for_all(binary: &Path) -> PathBuf {
+    let facts = binary.metadata().expect("facts of the binary");
+    let name = format!("sinew-under-test-{}-{}-{}", facts.ino(), facts.size(), facts.mtime_nsec());
+    let copy = std::env::temp_dir().join(name);
+    if !copy.is_file() {
+        let draft = copy.with_extension(std::process::id().to_string());
+        std::fs::copy(binary, &draft).expect("copy the binary");
+        std::fs::rename(&draft, &copy).expect("put the copy in place");
+    }
+    copy
+}

@@ -1,0 +1,74 @@
+//! A client that speaks raw bytes, so that a test can send what no library would.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Long enough for a loaded machine; only a failure ever waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One connection.
+pub struct Client {
+    reader: BufReader<UnixStream>,
+    next_id: u64,
+}
+
+impl Client {
+    /// Connects to a socket.
+    pub fn connect(socket: &Path) -> Client {
+        let stream = UnixStream::connect(socket).unwrap_or_else(|e| panic!("{}: {e}", socket.display()));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a write timeout");
+        Client { reader: BufReader::new(stream), next_id: 1 }
+    }
+
+    /// Sends bytes as they are. A peer that hung up is for the reader to notice.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.reader.get_mut().write_all(bytes);
+    }
+
+    /// The next message, or nothing when the peer hung up.
+    pub fn receive(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        match self.reader.read_line(&mut line) {
+            Ok(0) => None,
+            Ok(_) => Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:.200}"))),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+            Err(error) => panic!("no answer: {error}"),
+        }
+    }
+
+    /// Sends one line and waits for one message.
+    pub fn exchange(&mut self, line: &str) -> Value {
+        self.send(line.as_bytes());
+        self.send(b"\n");
+        self.receive().unwrap_or_else(|| panic!("hung up on {line:.200}"))
+    }
+
+    /// A request with an id of its own; returns the whole response.
+    pub fn request(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.next_id;
+        self.next_id += 1;
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let response = self.exchange(&message.to_string());
+        assert_eq!(response["id"], id, "{response}");
+        response
+    }
+
+    /// `sinew/execute`; returns the tool result.
+    pub fn execute(&mut self, tool: &str, arguments: &Value) -> Value {
+        let response = self.request("sinew/execute", &json!({"tool_name": tool, "arguments": arguments}));
+        assert!(response["result"].is_object(), "{response}");
+        response["result"].clone()
+    }
+
+    /// Reads until the peer hangs up.
+    pub fn until_closed(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let _ = self.reader.read_to_end(&mut rest);
+        rest
+    }
+}

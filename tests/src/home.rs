@@ -1,0 +1,124 @@
+//! A temporary Sinew home with a workspace in it, and the command line run against it.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::sinew;
+
+/// A home of its own, removed when dropped.
+pub struct Home {
+    folder: TempDir,
+}
+
+#[allow(clippy::new_without_default)] // making one touches the disk
+impl Home {
+    /// A fresh home; nothing in it is configured.
+    pub fn new() -> Home {
+        let _ = sinew(); // give up root before anything is created
+        let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir().expect("a temporary folder");
+        std::fs::create_dir(folder.path().join("work")).expect("a workspace");
+        Home { folder }
+    }
+
+    /// A home that was initialised, with its workspace added.
+    pub fn initialised() -> Home {
+        let home = Home::new();
+        home.run(&["init"]).must_exit(0);
+        let workspace = home.workspace().display().to_string();
+        home.run(&["workspace", "add", &workspace]).must_exit(0);
+        home
+    }
+
+    /// The folder `SINEW_HOME` names.
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().canonicalize().expect("the home exists").join("home")
+    }
+
+    /// The folder calls work in.
+    pub fn workspace(&self) -> PathBuf {
+        self.folder.path().canonicalize().expect("the home exists").join("work")
+    }
+
+    /// A file below the workspace, with this content.
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.workspace().join(name);
+        std::fs::write(&path, content).expect("write a test file");
+        path
+    }
+
+    /// A configuration file, replaced.
+    pub fn configure(&self, name: &str, content: &str) {
+        std::fs::write(self.root().join("config").join(name), content).expect("write configuration");
+    }
+
+    /// One of the sockets.
+    pub fn socket(&self, name: &str) -> PathBuf {
+        self.root().join("run").join(name)
+    }
+
+    /// Runs `sinew` with these words, in the workspace.
+    pub fn run(&self, words: &[&str]) -> Run {
+        self.run_in(&self.workspace(), words)
+    }
+
+    /// Runs `sinew` with these words, in a folder.
+    pub fn run_in(&self, folder: &Path, words: &[&str]) -> Run {
+        let mut command = sinew();
+        command.args(words).current_dir(folder).env("SINEW_HOME", self.root()).env("HOME", self.folder.path());
+        Run { words: words.join(" "), output: command.output().expect("run sinew") }
+    }
+
+    /// All records in the ledger, oldest first, straight from its files.
+    pub fn records(&self) -> Vec<Value> {
+        let folder = self.root().join("state/ledger");
+        let mut segments: Vec<PathBuf> = std::fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+            .map(|entry| entry.expect("a folder entry").path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "ndjson"))
+            .collect();
+        segments.sort();
+        let text: String =
+            segments.iter().map(|path| std::fs::read_to_string(path).expect("read a segment")).collect();
+        text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+    }
+}
+
+/// A finished run of `sinew`.
+pub struct Run {
+    words: String,
+    /// What it left behind.
+    pub output: Output,
+}
+
+impl Run {
+    /// Standard output as text.
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    /// Standard error as text.
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// Standard output as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.output.stdout).unwrap_or_else(|error| panic!("{error}\n{self}"))
+    }
+
+    /// Fails the test, showing everything, unless the exit code is this one.
+    pub fn must_exit(self, code: i32) -> Run {
+        assert_eq!(self.output.status.code(), Some(code), "{self}");
+        self
+    }
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let status = self.output.status;
+        write!(f, "sinew {} → {status}\nstdout: {}\nstderr: {}", self.words, self.stdout(), self.stderr())
+    }
+}

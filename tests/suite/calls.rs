@@ -1,0 +1,225 @@
+//! Real calls along the whole road: results, refusals, failures, and what the ledger keeps of them.
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+fn code(result: &Value) -> &str {
+    result["metadata"]["refusal"]["code"].as_str().unwrap_or("not refused")
+}
+
+fn kinds(home: &Home, call_id: &Value) -> Vec<String> {
+    let records = home.records();
+    let of_call = records.iter().filter(|record| record["call_id"] == *call_id);
+    of_call.map(|record| record["kind"].as_str().expect("a kind").to_owned()).collect()
+}
+
+#[test]
+fn a_file_is_read_listed_and_written() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "hello\n");
+    let mut agent = daemon.agent();
+
+    let read = agent.execute("read_file", &json!({"path": "a.txt"}));
+    assert_eq!((&read["success"], &read["output"]["content"]), (&json!(true), &json!("hello\n")), "{read}");
+    assert_eq!(kinds(daemon.home(), &read["metadata"]["call_id"]), ["decision", "outcome"]);
+
+    let written = agent.execute("write_file", &json!({"path": "b.txt", "content": "new"}));
+    assert_eq!(written["success"], true, "{written}");
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("b.txt")).unwrap(), "new");
+    let touched = daemon.home().workspace().join("b.txt");
+    assert_eq!(written["metadata"]["files_touched"], json!([touched]));
+    assert_eq!(kinds(daemon.home(), &written["metadata"]["call_id"]), ["decision", "outcome"]);
+
+    let listed = agent.execute("list_directory", &json!({"path": "."}));
+    let names: Vec<_> = listed["output"]["entries"].as_array().unwrap().iter().map(|e| &e["name"]).collect();
+    assert_eq!(names, ["a.txt", "b.txt"]);
+}
+
+#[test]
+fn metadata_says_where_and_under_what_it_ran() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let result = daemon.agent().execute("read_file", &json!({"path": "a.txt"}));
+    let metadata = &result["metadata"];
+    assert_eq!(metadata["mode"], "NORMAL");
+    assert_eq!(metadata["trace_id"].as_str().unwrap().len(), 32);
+    assert_eq!(metadata["span_id"].as_str().unwrap().len(), 16);
+    assert_eq!(metadata["sandbox"]["tier"], "none");
+    assert!(metadata["definition_hash"].as_str().unwrap().len() == 64);
+    assert!(metadata["policy_hash"].as_str().unwrap().len() == 64);
+    assert!(result["latency_ms"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_malformed_call_is_refused_with_the_way_out_and_the_corrected_one_works() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let refused = agent.execute("write_file", &json!({"path": "new.txt", "contnet": "hello"}));
+    let refusal = &refused["metadata"]["refusal"];
+    assert_eq!((code(&refused), &refusal["detail"]), ("invalid_arguments", &json!("missing_field")));
+    assert!(refused["error"].as_str().unwrap().starts_with("⚠️ Invalid write_file call. Missing required fields: content."));
+    assert_eq!(refused["output"], json!({}));
+    assert!(refusal["problems"].to_string().contains("did you mean `content`"), "{refusal}");
+    assert_eq!(kinds(daemon.home(), &refused["metadata"]["call_id"]), ["refusal"], "one record, and never started");
+    assert!(!daemon.home().workspace().join("new.txt").exists(), "no side effect");
+
+    let fixed = agent.execute("write_file", &json!({"path": "new.txt", "content": "hello"}));
+    assert_eq!(fixed["success"], true, "{fixed}");
+}
+
+#[test]
+fn an_unknown_tool_is_not_found_and_the_nearest_is_named() {
+    let daemon = Daemon::start();
+    let result = daemon.agent().execute("raed_file", &json!({}));
+    assert_eq!((code(&result), &result["error"]), ("unknown_tool", &json!("Tool raed_file not found")));
+    assert!(result["metadata"]["refusal"]["hint"].as_str().unwrap().contains("read_file"), "{result}");
+    assert_eq!(result["output"], json!({}));
+}
+
+#[test]
+fn what_lies_outside_is_refused_whether_it_exists_or_not() {
+    let daemon = Daemon::start();
+    let outside = daemon.home().workspace().with_file_name("secret.txt");
+    std::fs::write(&outside, "secret").unwrap();
+    let missing = outside.with_file_name("missing.txt");
+    let mut agent = daemon.agent();
+    let mut refuse = |path: &std::path::Path| {
+        let result = agent.execute("read_file", &json!({"path": path}));
+        assert_eq!(code(&result), "path_not_allowed", "{result}");
+        let mut refusal = result["metadata"]["refusal"].clone();
+        let text = refusal.to_string().replace(&path.display().to_string(), "PATH");
+        refusal = serde_json::from_str(&text).unwrap();
+        refusal.as_object_mut().unwrap().remove("trace_id");
+        refusal
+    };
+    assert_eq!(refuse(&outside), refuse(&missing), "existence must not show");
+    refuse(&daemon.home().workspace().join("../secret.txt"));
+    std::os::unix::fs::symlink(&outside, daemon.home().workspace().join("link")).unwrap();
+    let result = daemon.agent().execute("read_file", &json!({"path": "link"}));
+    assert_eq!(code(&result), "path_not_allowed", "{result}");
+    let sibling = daemon.home().workspace().with_file_name("work-evil");
+    std::fs::create_dir(&sibling).unwrap();
+    std::fs::write(sibling.join("x"), "x").unwrap();
+    assert_eq!(code(&daemon.agent().execute("read_file", &json!({"path": sibling.join("x")}))), "path_not_allowed");
+}
+
+#[test]
+fn sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
+    let home = Home::initialised();
+    let root = home.root().display().to_string();
+    home.run(&["workspace", "add", &root]).must_exit(0);
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    for name in ["config/governance/tools.yaml", "config/new.yaml", "state/ledger/x", "run/agent.sock", "tools/x.yaml"] {
+        let path = daemon.home().root().join(name);
+        let read = agent.execute("read_file", &json!({"path": path}));
+        assert_eq!(code(&read), "control_plane", "reading {name}: {read}");
+        let write = agent.execute("write_file", &json!({"path": path, "content": "x"}));
+        assert_eq!(code(&write), "control_plane", "writing {name}: {write}");
+    }
+}
+
+#[test]
+fn protected_names_cannot_be_written_even_where_they_do_not_exist() {
+    let daemon = Daemon::start();
+    let git = daemon.home().workspace().join(".git/hooks");
+    std::fs::create_dir_all(git).unwrap();
+    let mut agent = daemon.agent();
+    for name in [".git/hooks/pre-commit", ".git/config", ".bashrc", ".mcp.json"] {
+        let result = agent.execute("write_file", &json!({"path": name, "content": "x"}));
+        assert_eq!(code(&result), "path_forbidden", "{name}: {result}");
+        assert!(!daemon.home().workspace().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_refusal_names_the_rule_by_file_and_line() {
+    let daemon = Daemon::start();
+    let result = daemon.agent().execute("read_file", &json!({"path": ".env"}));
+    assert_eq!(code(&result), "path_forbidden", "{result}");
+    let rule = &result["metadata"]["refusal"]["rule"];
+    let file = rule["file"].as_str().unwrap();
+    assert!(file.ends_with("governance/tools.yaml"), "{rule}");
+    let text = std::fs::read_to_string(daemon.home().root().join("config/governance/tools.yaml")).unwrap();
+    let line = text.lines().nth(rule["line"].as_u64().unwrap() as usize - 1).unwrap();
+    assert!(line.contains(".env"), "line {} is {line:?}", rule["line"]);
+}
+
+#[test]
+fn four_ways_a_read_can_fail_are_four_answers() {
+    let daemon = Daemon::start();
+    let work = daemon.home().workspace();
+    std::fs::create_dir(work.join("dir")).unwrap();
+    std::fs::File::create(work.join("huge")).unwrap().set_len(1 << 40).unwrap();
+    let closed = daemon.home().file("closed", "x");
+    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    nix::unistd::mkfifo(&work.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut agent = daemon.agent();
+    let mut kind = |path: &str| {
+        let result = agent.execute("read_file", &json!({"path": path}));
+        assert_eq!(result["success"], false, "{result}");
+        let failure = &result["metadata"]["failure"];
+        failure["kind"].as_str().unwrap_or_else(|| code(&result)).to_owned()
+    };
+    assert_eq!(kind("missing"), "not_found");
+    assert_eq!(kind("dir"), "wrong_kind");
+    assert_eq!(kind("huge"), "too_large");
+    assert_eq!(kind("closed"), "unreadable");
+    assert_eq!(kind("pipe"), "wrong_kind");
+}
+
+#[test]
+fn a_failed_call_says_whose_fault_it_is_and_whether_to_retry() {
+    let daemon = Daemon::start();
+    let result = daemon.agent().execute("read_file", &json!({"path": "missing"}));
+    let failure = &result["metadata"]["failure"];
+    assert_eq!((&failure["fault"], &failure["retryable"]), (&json!("caller"), &json!(false)), "{result}");
+    assert_eq!(kinds(daemon.home(), &result["metadata"]["call_id"]), ["decision", "outcome"]);
+}
+
+#[test]
+fn a_mode_forbids_and_a_restart_does_not_leave_it() {
+    let daemon = Daemon::start();
+    let response = daemon.control().request("control/mode.set", &json!({"mode": "LOCKDOWN", "reason": "test"}));
+    assert!(response["result"].is_object(), "{response}");
+    let result = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
+    assert_eq!(code(&result), "mode_denied");
+    assert_eq!(result["error"], "Permission denied: Tool not allowed in LOCKDOWN mode");
+
+    let daemon = Daemon::start_in(daemon.crash());
+    let result = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
+    assert_eq!(code(&result), "mode_denied", "a crash must not leave LOCKDOWN: {result}");
+    assert!(!daemon.home().workspace().join("x").exists());
+}
+
+#[test]
+fn a_call_that_needs_a_human_is_refused_while_nobody_can_be_asked() {
+    let daemon = Daemon::start();
+    daemon.control().request("control/mode.set", &json!({"mode": "ALERT", "reason": "test"}));
+    let result = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
+    assert!(code(&result).starts_with("approval_"), "{result}");
+    assert!(!daemon.home().workspace().join("x").exists(), "it must not run");
+}
+
+#[test]
+fn a_lost_update_is_refused_and_the_file_stays() {
+    let daemon = Daemon::start();
+    let path = daemon.home().file("a.txt", "one");
+    let mut agent = daemon.agent();
+    let seen = agent.execute("read_file", &json!({"path": "a.txt"}))["output"]["sha256"].clone();
+    std::fs::write(&path, "two").unwrap();
+    let result = agent.execute("write_file", &json!({"path": "a.txt", "content": "three", "expected_sha256": seen}));
+    assert_eq!(result["success"], false, "{result}");
+    assert_eq!(result["metadata"]["failure"]["kind"], "conflict");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
+}
+
+#[test]
+fn trace_context_is_taken_over() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let params = json!({"tool_name": "read_file", "arguments": {"path": "a.txt"}, "trace_ctx": {"traceparent": traceparent}});
+    let response = daemon.agent().request("sinew/execute", &params);
+    assert_eq!(response["result"]["metadata"]["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736", "{response}");
+}

@@ -1,0 +1,117 @@
+//! Every door gives the same answer: output, verdict and record.
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+/// What must not depend on the door or the moment: everything but ids, times and the door itself.
+fn essence(mut result: Value) -> Value {
+    for key in ["latency_ms"] {
+        result.as_object_mut().unwrap().remove(key);
+    }
+    let metadata = result["metadata"].as_object_mut().unwrap();
+    for key in ["call_id", "trace_id", "span_id", "remaining"] {
+        metadata.remove(key);
+    }
+    if let Some(refusal) = metadata.get_mut("refusal") {
+        refusal.as_object_mut().unwrap().remove("trace_id");
+    }
+    result.as_object_mut().unwrap().remove("schema_version");
+    result
+}
+
+/// The records of the newest call, without what differs from call to call.
+fn last_records(home: &Home) -> Vec<Value> {
+    let mut records = home.records();
+    let call_id = records.iter().rev().find_map(|record| record.get("call_id").cloned()).unwrap();
+    records.retain(|record| record.get("call_id") == Some(&call_id));
+    let changing =
+        ["seq", "time", "prev", "hash", "call_id", "trace_id", "span_id", "trace", "caller", "latency_ms", "stages"];
+    for record in &mut records {
+        for key in changing {
+            record.as_object_mut().unwrap().remove(key);
+        }
+    }
+    records
+}
+
+fn cases() -> Vec<(&'static str, Value, i32)> {
+    vec![
+        ("read_file", json!({"path": "README.md"}), 0),
+        ("list_directory", json!({"path": "."}), 0),
+        ("read_file", json!({"path": "missing.md"}), 1),
+        ("read_file", json!({"path": "/etc/hostname"}), 3),
+        ("read_file", json!({}), 3),
+        ("read_flie", json!({"path": "x"}), 3),
+        ("write_file", json!({"path": "new.txt", "content": "x"}), 0),
+    ]
+}
+
+#[test]
+fn with_and_without_a_daemon_the_answer_is_the_same() {
+    let home = Home::initialised();
+    home.file("README.md", "# Hello\n");
+    let mut embedded = Vec::new();
+    for (tool, arguments, exit) in cases() {
+        let run = home.run(&["call", tool, "--json", &arguments.to_string()]).must_exit(exit);
+        assert!(run.stderr().contains("no daemon"), "it says that it ran alone: {run}");
+        embedded.push((essence(run.json()), last_records(&home)));
+    }
+    std::fs::remove_file(home.workspace().join("new.txt")).unwrap();
+
+    let daemon = Daemon::start_in(home);
+    for ((tool, arguments, exit), (result, records)) in cases().into_iter().zip(embedded) {
+        let run = daemon.home().run(&["call", tool, "--json", &arguments.to_string()]).must_exit(exit);
+        assert!(!run.stderr().contains("no daemon"), "{run}");
+        assert_eq!(essence(run.json()), result, "{tool} {arguments}");
+        assert_eq!(last_records(daemon.home()), records, "{tool} {arguments}");
+    }
+}
+
+#[test]
+fn native_and_mcp_give_the_same_verdict() {
+    let daemon = Daemon::start();
+    daemon.home().file("README.md", "# Hello\n");
+    let mut native = daemon.agent();
+    let mut mcp = daemon.agent();
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "s", "version": "1"}});
+    mcp.request("initialize", &hello);
+    for (tool, arguments, _) in cases() {
+        if tool == "write_file" || tool == "read_flie" {
+            continue; // one changes its own precondition, the other is a protocol error in MCP
+        }
+        let direct = native.execute(tool, &arguments);
+        let wrapped = mcp.request("tools/call", &json!({"name": tool, "arguments": arguments}));
+        let wrapped = &wrapped["result"];
+        assert_eq!(wrapped["isError"] == true, direct["success"] == false, "{tool} {arguments}: {wrapped}");
+        if direct["success"] == true {
+            assert_eq!(wrapped["structuredContent"], direct["output"], "{tool} {arguments}");
+        }
+        let code = |refusal: &Value| refusal["code"].clone();
+        assert_eq!(code(&wrapped["_meta"]["sinew/refusal"]), code(&direct["metadata"]["refusal"]), "{tool} {arguments}");
+    }
+}
+
+#[test]
+fn human_output_is_the_same_on_both_roads() {
+    let home = Home::initialised();
+    home.file("README.md", "# Hello\n");
+    let alone = home.run(&["call", "read_file", "path=README.md"]).must_exit(0).stdout();
+    assert_eq!(alone, "# Hello\n");
+    let daemon = Daemon::start_in(home);
+    assert_eq!(daemon.home().run(&["call", "read_file", "path=README.md"]).must_exit(0).stdout(), alone);
+}
+
+#[test]
+fn a_callers_folder_selects_and_never_widens() {
+    let daemon = Daemon::start();
+    let outside = daemon.home().workspace().with_file_name("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("x.txt"), "x").unwrap();
+    let run = daemon.home().run_in(&outside, &["call", "read_file", "path=x.txt", "--json"]).must_exit(3);
+    assert_eq!(run.json()["metadata"]["refusal"]["code"], "path_not_allowed", "{run}");
+    let below = daemon.home().workspace().join("below");
+    std::fs::create_dir(&below).unwrap();
+    std::fs::write(below.join("y.txt"), "y").unwrap();
+    let run = daemon.home().run_in(&below, &["call", "read_file", "path=y.txt"]).must_exit(0);
+    assert_eq!(run.stdout(), "y");
+}

@@ -1,0 +1,224 @@
+//! Bad input gets a clear error and the daemon lives. Each case on the real socket, each followed by a good call.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+use tests::Daemon;
+
+/// The same daemon must still serve an ordinary client.
+fn must_live(daemon: &Daemon) {
+    let result = daemon.agent().execute("read_file", &json!({"path": "alive.txt"}));
+    assert_eq!(result["output"]["content"], "yes", "{result}");
+}
+
+fn daemon() -> Daemon {
+    let daemon = Daemon::start();
+    daemon.home().file("alive.txt", "yes");
+    daemon
+}
+
+/// Resident memory of the daemon, in bytes.
+fn resident(daemon: &Daemon) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("statm");
+    let pages: u64 = text.split(' ').nth(1).expect("resident").parse().expect("a number");
+    pages * 4096
+}
+
+fn error_code(response: &Value) -> i64 {
+    response["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error in {response}"))
+}
+
+#[test]
+fn a_line_of_ten_megabytes_is_refused_with_the_limit() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    let mut line = br#"{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":""#.to_vec();
+    line.resize(10 << 20, b'x');
+    client.send(&line);
+    let response = client.receive().expect("an answer before the connection ends");
+    assert!(response["error"]["message"].as_str().unwrap().contains("4194304"), "{response}");
+    assert_eq!(response["error"]["data"]["code"], "frame_too_large", "{response}");
+    must_live(&daemon);
+}
+
+#[test]
+fn a_line_that_never_ends_costs_no_memory() {
+    let daemon = daemon();
+    must_live(&daemon);
+    let before = resident(&daemon);
+    let mut stream = UnixStream::connect(daemon.home().socket("agent.sock")).unwrap();
+    stream.set_write_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let chunk = vec![b'['; 1 << 20];
+    let mut sent = 0_u64;
+    // Bounded: 256 MiB, or until the daemon hangs up.
+    while sent < 256 && stream.write_all(&chunk).is_ok() {
+        sent += 1;
+    }
+    let grown = resident(&daemon).saturating_sub(before);
+    assert!(grown < 24 << 20, "{sent} MiB sent, {grown} bytes kept");
+    must_live(&daemon);
+}
+
+#[test]
+fn deep_nesting_duplicate_keys_and_nul_are_parse_errors() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let execute = |arguments: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":{{"tool_name":"read_file","arguments":{arguments}}}}}"#)
+    };
+    for (line, part) in [
+        (deep.clone(), "nested"),
+        (execute(&deep), "nested"),
+        (execute(r#"{"path":"a","path":"b"}"#), "duplicate key"),
+        (execute(r#"{"path":"a","p\u0061th":"b"}"#), "duplicate key"),
+        (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#.to_owned(), "duplicate key"),
+        (execute(r#"{"path":"a\u0000b"}"#), "NUL"),
+        (r#"{"jsonrpc":"2.0","#.to_owned(), "EOF"),
+        ("hello".to_owned(), "expected"),
+    ] {
+        let response = client.exchange(&line);
+        assert_eq!(error_code(&response), -32700, "{response}");
+        assert!(response["error"]["message"].as_str().unwrap().contains(part), "{part}: {response}");
+    }
+    must_live(&daemon);
+}
+
+#[test]
+fn invalid_utf8_is_a_parse_error_and_the_connection_lives() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    client.send(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\xfe\"}\n");
+    let response = client.receive().expect("an answer");
+    assert_eq!(error_code(&response), -32700, "{response}");
+    assert!(client.request("sinew/status", &json!({}))["result"].is_object());
+}
+
+#[test]
+fn wrong_shapes_are_invalid_requests() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    for line in [
+        r#"[]"#,
+        r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+        r#"7"#,
+        r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+        r#"{"id":1,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+    ] {
+        let response = client.exchange(line);
+        assert_eq!(error_code(&response), -32600, "{line}: {response}");
+    }
+    must_live(&daemon);
+}
+
+#[test]
+fn an_unknown_method_names_the_nearest() {
+    let daemon = daemon();
+    let response = daemon.agent().request("sinew/exceute", &json!({}));
+    assert_eq!(error_code(&response), -32601);
+    assert!(response.to_string().contains("sinew/execute"), "{response}");
+}
+
+#[test]
+fn wrong_parameters_name_the_field() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    for (params, field) in [
+        (json!({"arguments": {}}), "tool_name"),
+        (json!({"tool_name": 7}), "tool_name"),
+        (json!({"tool_name": "read_file", "arguments": {}, "argments": {}}), "argments"),
+        (json!({"tool_name": "read_file", "arguments": {}, "deadline_ms": -1}), "deadline_ms"),
+        (json!({"tool_name": "read_file", "arguments": {}, "deadline_ms": 1e300}), "deadline_ms"),
+        (json!({"tool_name": "read_file", "arguments": {}, "dry_run": true}), "dry_run"),
+        (json!([1]), "params"),
+    ] {
+        let response = client.request("sinew/execute", &params);
+        assert_eq!(error_code(&response), -32602, "{params}: {response}");
+        assert!(response["error"]["message"].as_str().unwrap().contains(field), "{field}: {response}");
+    }
+    must_live(&daemon);
+}
+
+#[test]
+fn a_client_that_dies_in_mid_call_still_has_its_record() {
+    let daemon = daemon();
+    let before = daemon.home().records().len();
+    for _ in 0..20 {
+        let mut client = daemon.agent();
+        client.send(br#"{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":{"tool_name":"write_file","arguments":{"path":"w.txt","content":"x"}}}"#);
+        client.send(b"\n");
+        drop(client);
+    }
+    must_live(&daemon);
+    let home = daemon.stop();
+    let records = home.records();
+    let new = records.get(before..).unwrap();
+    let count = |kind: &str| new.iter().filter(|r| r["kind"] == kind).count();
+    assert_eq!(count("decision"), count("outcome"), "every intent has its outcome");
+    assert!(count("decision") > 1, "the calls of dead clients ran: {}", count("decision"));
+}
+
+#[test]
+fn half_a_line_and_then_nothing_is_no_request() {
+    let daemon = daemon();
+    let before = daemon.home().records().len();
+    let mut client = daemon.agent();
+    client.send(br#"{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":{"tool_name":"write_file","arguments":{"path":"half.txt","content":"x"}}}"#);
+    drop(client);
+    must_live(&daemon);
+    assert!(!daemon.home().workspace().join("half.txt").exists(), "a line without its end was executed");
+    assert_eq!(daemon.home().records().len(), before + 2, "only the good call is on record");
+}
+
+#[test]
+fn another_protocol_is_answered_with_an_error() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let response = client.receive().expect("an error");
+    assert_eq!(error_code(&response), -32700, "{response}");
+    must_live(&daemon);
+}
+
+#[test]
+fn many_requests_in_one_breath_are_all_answered() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    let mut lines = String::new();
+    for id in 0..2000 {
+        lines.push_str(&json!({"jsonrpc": "2.0", "id": id, "method": "sinew/status"}).to_string());
+        lines.push('\n');
+    }
+    let mut sender = daemon.agent();
+    std::mem::swap(&mut sender, &mut client);
+    client.send(lines.as_bytes());
+    let mut ids: Vec<i64> = (0..2000).map(|_| client.receive().expect("an answer")["id"].as_i64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..2000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_client_that_never_reads_does_not_hold_the_daemon() {
+    let daemon = daemon();
+    must_live(&daemon);
+    let before = resident(&daemon);
+    let mut deaf = UnixStream::connect(daemon.home().socket("agent.sock")).unwrap();
+    deaf.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+    let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/tools", "params": {}}));
+    let burst = line.repeat(1000);
+    // Bounded: 20,000 requests whose answers nobody takes, or until the daemon stops reading or hangs up.
+    for _ in 0..20 {
+        if deaf.write_all(burst.as_bytes()).is_err() {
+            break;
+        }
+    }
+    must_live(&daemon);
+    let grown = resident(&daemon).saturating_sub(before);
+    assert!(grown < 48 << 20, "{grown} bytes held for a client that never reads");
+}

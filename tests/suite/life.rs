@@ -1,0 +1,164 @@
+//! Start, stop, crash, restart: one daemon, its own sockets, nothing lost.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tests::{Daemon, Home, sinew};
+
+fn mode_of(path: &std::path::Path) -> u32 {
+    path.metadata().unwrap_or_else(|e| panic!("{}: {e}", path.display())).permissions().mode() & 0o777
+}
+
+#[test]
+fn folders_and_sockets_are_private() {
+    let daemon = Daemon::start();
+    let root = daemon.home().root();
+    for folder in ["run", "state", "state/ledger", "log"] {
+        assert_eq!(mode_of(&root.join(folder)), 0o700, "{folder}");
+    }
+    for socket in ["agent.sock", "control.sock"] {
+        assert_eq!(mode_of(&daemon.home().socket(socket)), 0o600, "{socket}");
+    }
+}
+
+#[test]
+fn a_run_folder_open_to_others_is_refused_with_the_remedy() {
+    let home = Home::initialised();
+    let run = home.root().join("run");
+    std::fs::create_dir_all(&run).unwrap();
+    std::fs::set_permissions(&run, PermissionsExt::from_mode(0o755)).unwrap();
+    let refused = home.run(&["serve"]).must_exit(7);
+    assert!(refused.stderr().contains("chmod 700"), "{refused}");
+}
+
+#[test]
+fn a_second_daemon_is_refused_and_the_first_goes_on() {
+    let daemon = Daemon::start();
+    let second = daemon.home().run(&["serve"]);
+    assert_eq!(second.output.status.code(), Some(7), "{second}");
+    assert!(second.stderr().contains(&daemon.pid().to_string()), "names the running one: {second}");
+    assert!(daemon.agent().request("sinew/status", &json!({}))["result"].is_object());
+}
+
+#[test]
+fn a_stale_socket_is_replaced() {
+    let home = Home::initialised();
+    let daemon = Daemon::start_in(home);
+    let home = daemon.crash();
+    assert!(home.socket("agent.sock").exists(), "a crash leaves its sockets behind");
+    let daemon = Daemon::start_in(home);
+    assert!(daemon.agent().request("sinew/status", &json!({}))["result"].is_object());
+    let home = daemon.stop();
+    assert!(!home.socket("agent.sock").exists() && !home.socket("control.sock").exists(), "a clean stop removes them");
+}
+
+#[test]
+fn someone_elses_live_socket_is_never_taken_away() {
+    let home = Home::initialised();
+    let run = home.root().join("run");
+    std::fs::create_dir_all(&run).unwrap();
+    std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
+    let _holder = UnixListener::bind(home.socket("agent.sock")).unwrap();
+    let refused = home.run(&["serve"]).must_exit(7);
+    assert!(refused.stderr().contains("agent.sock"), "{refused}");
+    assert!(home.socket("agent.sock").exists());
+}
+
+#[test]
+fn a_path_too_long_for_a_socket_is_refused_with_the_number() {
+    let home = Home::new();
+    let long = home.workspace().join("x".repeat(120));
+    let mut command = sinew();
+    let output = command.arg("serve").env("SINEW_HOME", long).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("107") || text.contains("103"), "{text}");
+}
+
+#[test]
+fn calls_in_flight_are_drained_on_sigterm() {
+    let daemon = Daemon::start();
+    let mut client = daemon.agent();
+    let mut lines = String::new();
+    for id in 0..50 {
+        let params = json!({"tool_name": "write_file", "arguments": {"path": format!("f{id}"), "content": "x"}});
+        lines.push_str(&json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params}).to_string());
+        lines.push('\n');
+    }
+    client.send(lines.as_bytes());
+    let first = client.receive().expect("the first answer");
+    assert!(first["result"].is_object(), "{first}");
+    let home = daemon.stop();
+    let records = home.records();
+    let count = |kind: &str| records.iter().filter(|record| record["kind"] == kind).count();
+    assert_eq!(count("decision"), count("outcome"), "nothing is left open");
+    assert_eq!(count("stop"), 1, "a clean stop is on record");
+}
+
+#[test]
+fn control_can_stop_it_and_agents_cannot() {
+    let mut daemon = Daemon::start();
+    let refused = daemon.agent().request("control/shutdown", &json!({}));
+    assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    let crossed = daemon.control().request("sinew/execute", &json!({"tool_name": "read_file", "arguments": {}}));
+    assert_eq!(crossed["error"]["code"], -32601, "{crossed}");
+    assert!(daemon.control().request("control/shutdown", &json!({}))["result"].is_object());
+    assert!(daemon.wait().success());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut daemon = Daemon::start();
+    daemon.signal(Signal::SIGTERM);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+}
+
+#[test]
+fn after_a_crash_every_open_call_is_closed_and_the_chain_goes_on() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let result = daemon.agent().execute("read_file", &json!({"path": "a.txt"}));
+    let home = daemon.crash();
+    let before = home.records();
+    assert!(before.iter().any(|r| r["call_id"] == result["metadata"]["call_id"] && r["kind"] == "outcome"));
+    let daemon = Daemon::start_in(home);
+    let after = daemon.home().records();
+    assert_eq!(after.get(..before.len()).unwrap(), before, "nothing that was written changes");
+    let seqs: Vec<u64> = after.iter().map(|record| record["seq"].as_u64().unwrap()).collect();
+    assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seqs:?}");
+}
+
+#[test]
+fn bad_configuration_is_refused_with_its_place() {
+    for (file, content, part) in [
+        ("governance/tools.yaml", "tools:\n  read_file:\n    categroy: read_only\n", "categroy"),
+        ("governance/modes.yaml", "", "modes.yaml"),
+        ("governance/safety.yaml", "rate_limits:\n  SAFE: {tool_calls_per_minute: 1}\n", "SAFE"),
+        ("sinew.yaml", "workspces: []\n", "workspces"),
+    ] {
+        let home = Home::initialised();
+        home.configure(file, content);
+        let refused = home.run(&["serve"]).must_exit(7);
+        assert!(refused.stderr().contains(file) && refused.stderr().contains(part), "{refused}");
+    }
+}
+
+#[test]
+fn a_file_that_went_missing_after_init_is_an_error() {
+    let home = Home::initialised();
+    std::fs::remove_file(home.root().join("config/governance/safety.yaml")).unwrap();
+    let refused = home.run(&["serve"]).must_exit(7);
+    assert!(refused.stderr().contains("safety.yaml"), "{refused}");
+}
+
+#[test]
+fn a_policy_others_can_write_is_refused() {
+    let home = Home::initialised();
+    let file = home.root().join("config/governance/tools.yaml");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
+    let refused = home.run(&["serve"]).must_exit(7);
+    assert!(refused.stderr().contains("tools.yaml") && refused.stderr().contains("chmod"), "{refused}");
+}
