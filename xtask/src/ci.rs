@@ -138,12 +138,12 @@ fn doc(root: &Root) -> Result<Outcome> {
     Ok(Outcome::Held)
 }
 
-/// Licences, sources and doubled versions of what we depend on. Advisories need a fetched database: not here.
+/// Licences, sources and banned names among what we depend on. Advisories need a fetched database: not here.
 fn deny(root: &Root) -> Result<Outcome> {
     if !process::works(&mut root.cargo(&["deny", "--version"])) {
         return Ok(Outcome::Skipped("cargo-deny is not installed"));
     }
-    process::run(&mut root.cargo(&["deny", "check", "bans", "licenses", "sources"]))?;
+    process::run(&mut root.cargo(&["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))?;
     Ok(Outcome::Held)
 }
 

@@ -4,7 +4,7 @@ use crate::tidy::Finding;
 use crate::tree::Tree;
 
 /// Fewer words than this say nothing.
-const FEWEST_WORDS: usize = 4;
+const FEWEST_WORDS: usize = 3;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     tree.ending(".rs").filter_map(|file| Some(Finding::error(&file.path, 1, trouble(&file.text)?))).collect()

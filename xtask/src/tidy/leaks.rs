@@ -1,12 +1,11 @@
 //! Nothing in the repository names the machine it was written on: a clone elsewhere has no such folder or host.
+//! The names are put together from pieces, so that this file does not contain them itself.
 
 use crate::tidy::Finding;
 use crate::tree::Tree;
 
-/// Names of package hosts have no business outside the lock file; a mirror there breaks everyone else's build.
-/// The pieces are joined here so that this file does not name them itself.
-const ANYWHERE: &[&str] = &[
-    concat!("../", "shared"),
+/// Package hosts and their mirrors are the business of each machine's own settings. The lock file may name them.
+const HOSTS: &[&str] = &[
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),
     concat!("pypi.", "org"),
@@ -14,18 +13,24 @@ const ANYWHERE: &[&str] = &[
     concat!("registry.", "npmjs.org"),
 ];
 
-/// Absolute folders of one machine.
-const FOLDERS: &[&str] = &[concat!("/", "work"), concat!("/", "root")];
+/// Folders of one machine, absolute or beside the repository.
+const FOLDERS: &[&str] = &[concat!("/", "work"), concat!("/", "root"), concat!("../", "shared")];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files().filter(|file| file.path != "Cargo.lock") {
         for (number, line) in file.lines() {
-            let named = ANYWHERE.iter().filter(|name| line.contains(**name));
-            let folders = FOLDERS.iter().filter(|folder| has_folder(line, folder));
-            findings.extend(named.chain(folders).map(|name| {
+            let hosts = HOSTS.iter().filter(|host| line.contains(**host));
+            findings.extend(hosts.map(|host| {
                 let message =
-                    format!("`{name}` exists on one machine only: use a relative path or a temporary folder");
+                    format!("`{host}` is a package host: leave it to cargo, in an example use example.org");
+                Finding::error(&file.path, number, message)
+            }));
+            let folders = FOLDERS.iter().filter(|folder| has_folder(line, folder));
+            findings.extend(folders.map(|folder| {
+                let message = format!(
+                    "`{folder}` exists on one machine only: use a relative path or a temporary folder"
+                );
                 Finding::error(&file.path, number, message)
             }));
         }
@@ -33,11 +38,11 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether the absolute path stands there, not as the tail or the beginning of another name.
+/// Whether the path stands there by itself, not as the tail or the beginning of another name.
 fn has_folder(line: &str, folder: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || "_-.~$}*".contains(c);
     line.match_indices(folder).any(|(at, _)| {
-        let before = line.get(..at).is_some_and(|before| before.ends_with(in_name));
+        let before = line.get(..at).is_some_and(|before| before.trim_end_matches('/').ends_with(in_name));
         let after = line.get(at + folder.len()..).is_some_and(|after| after.starts_with(in_name));
         !before && !after
     })
@@ -55,14 +60,15 @@ mod tests {
     #[test]
     fn folders_of_one_machine_are_found() {
         check_line(concat!("see /", "work/main"), &[("docs/a.md", 2, "exists on one machine only")]);
+        check_line(concat!("file:///", "work/a"), &[("docs/a.md", 2, "one machine")]);
         check_line(concat!("\"/", "root\""), &[("docs/a.md", 2, "one machine")]);
         check_line(concat!("../", "shared/design"), &[("docs/a.md", 2, "one machine")]);
-        check_line(concat!("https://pypi.", "org/simple"), &[("docs/a.md", 2, "one machine")]);
+        check_line(concat!("https://pypi.", "org/simple"), &[("docs/a.md", 2, "a package host")]);
     }
 
     #[test]
     fn other_names_are_not() {
-        check_line("/workspace /workflows src/work/a $HOME/work ~/work /proc/self/root /rootless", &[]);
+        check_line("/workspace /workflows src/work/a $HOME/work ~/work /proc/self//root /rootless", &[]);
         check_line("https://crates.io/crates/serde", &[]);
     }
 
