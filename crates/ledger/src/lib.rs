@@ -1,1 +1,56 @@
-//! Placeholder while the room is being built.
+//! The record of Sinew: every decision before it is acted on, every outcome after it, every refusal, approval, mode
+//! change and start. Nothing runs that is not written here first, and nothing written here can be changed unseen.
+//!
+//! The record is a folder of plain NDJSON segments, one sealed line per entry, each naming the seal of the line
+//! before. It can be read with `grep` and `jq`; everything else beside it (the index, the anchors) is derived or
+//! guards it. Writing goes `entry` → `line` → `writer`; `commit` makes lines durable; `recover` and `open` start
+//! from what the last writer left; `verify` finds any byte that is not as it was written.
+//!
+//! What is recorded is the caller's choice: this crate redacts nothing and decides nothing.
+
+mod anchor;
+mod chain;
+mod commit;
+mod disk;
+mod error;
+mod hash;
+mod health;
+mod housekeeping;
+mod intent;
+mod key;
+mod ledger;
+mod line;
+mod lines;
+mod open;
+mod options;
+mod private_file;
+mod reader;
+mod record;
+mod recover;
+mod resume;
+mod retention;
+mod reverse;
+#[cfg(test)]
+mod samples;
+mod segment;
+mod shared;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod tracker;
+mod writer;
+
+pub mod entry;
+
+pub use entry::{Call, Decision, Effect, Entry, Outcome, Status};
+pub use error::LedgerError;
+pub use health::{Health, State};
+pub use housekeeping::{
+    Checkpoint, Executed, Missing, MissingCause, Recovered, Resumed, Retention, Sealed, Torn,
+};
+pub use intent::Intent;
+pub use ledger::{Ledger, Receipt};
+pub use open::Recovery;
+pub use options::Options;
+pub use reader::Reader;
+pub use record::Record;

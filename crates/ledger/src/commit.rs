@@ -1,0 +1,273 @@
+//! The committing thread: makes written lines durable, many at a time, and brings a halted ledger back.
+//!
+//! While one sync runs, lines and waiters gather for the next (group commit). An error of a sync is final for its
+//! segment: what the kernel then holds of it is unknown, and a second sync that succeeds proves nothing.
+
+use std::{
+    fs::File,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    anchor::{AnchorFile, WriterState},
+    entry::{Concluded, Entry},
+    line::Body,
+    resume, retention,
+    shared::{Queue, RETRY_EVERY, Shared, lock},
+    writer::{Halt, HaltKind, Owed, Purpose},
+};
+
+/// How often anchors are made durable; in between they are in the kernel.
+const ANCHORS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often age alone is looked at; a new segment is another reason to look.
+const RETENTION_EVERY: Duration = Duration::from_secs(3600);
+
+/// The state of the thread itself.
+pub(crate) struct Committer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) witness: Option<AnchorFile>,
+    pub(crate) anchors_synced: Instant,
+    pub(crate) retained: Instant,
+    pub(crate) after_pass: Box<dyn Fn() + Send>,
+}
+
+enum Stop {
+    Yes,
+    No,
+}
+
+impl Committer {
+    /// Runs until the ledger is closed.
+    pub(crate) fn run(mut self) {
+        loop {
+            let stop = self.wait();
+            self.sync();
+            if self.is_halted() {
+                self.try_to_resume();
+            }
+            self.settle();
+            self.let_go();
+            self.write_witness();
+            (self.after_pass)();
+            if let Stop::Yes = stop {
+                self.close();
+                return;
+            }
+        }
+    }
+
+    fn wait(&self) -> Stop {
+        let mut queue = lock(&self.shared.queue);
+        loop {
+            let Queue { waiters, look_at, nudged, stop } = &*queue;
+            let now = Instant::now();
+            if *stop {
+                return Stop::Yes;
+            }
+            if *nudged || !waiters.is_empty() || look_at.is_some_and(|at| at <= now) {
+                queue.look_at = None;
+                queue.nudged = false;
+                return Stop::No;
+            }
+            let bell = &self.shared.bell;
+            queue = match *look_at {
+                Some(at) => {
+                    bell.wait_timeout(queue, at - now).map_or_else(|e| e.into_inner().0, |(queue, _)| queue)
+                }
+                None => bell.wait(queue).unwrap_or_else(std::sync::PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn is_halted(&self) -> bool {
+        lock(&self.shared.writer).halt.is_some()
+    }
+
+    /// One sync for everything written so far.
+    fn sync(&self) {
+        let shared = &self.shared;
+        shared.unsynced.store(false, Ordering::Release);
+        let mut writer = lock(&shared.writer);
+        if let Some(Halt { kind: HaltKind::Broken, reason, .. }) = writer.halt.clone() {
+            drop(writer);
+            return self.tell_all(&reason);
+        }
+        if let Some(tampering) = writer.tampering() {
+            writer.stop(HaltKind::Broken, &tampering);
+            shared.publish(&writer);
+            return self.tell_all(&tampering.into());
+        }
+        let (upto, names, retired) = (writer.chain.head(), writer.names_changed, writer.retired.len());
+        if upto == writer.synced && !names {
+            drop(writer);
+            return self.tell_durable(upto);
+        }
+        let mut files: Vec<Arc<File>> =
+            writer.retired.iter().map(|active| Arc::clone(&active.file)).collect();
+        files.push(Arc::clone(&writer.active.file));
+        let disk = Arc::clone(&writer.options.disk);
+        drop(writer);
+
+        shared.syncs.fetch_add(1, Ordering::Relaxed);
+        let result = files.iter().try_for_each(|file| disk.sync(file)).and_then(|()| match names {
+            true => disk.sync_folder(&shared.folder),
+            false => Ok(()),
+        });
+
+        let mut writer = lock(&shared.writer);
+        match result {
+            Ok(()) => {
+                writer.synced = upto;
+                let done = retired.min(writer.retired.len());
+                writer.retired.drain(..done);
+                writer.names_changed = writer.names_changed && !writer.retired.is_empty();
+                writer.write_anchor(WriterState::Open);
+                drop(writer);
+                self.tell_durable(upto);
+            }
+            Err(error) => {
+                let reason = format!("cannot make {} durable: {error}", writer.active.segment.name());
+                writer.stop(HaltKind::Broken, &reason);
+                shared.publish(&writer);
+                // Still under the writer's lock: whoever wrote before the halt is in the queue by now.
+                self.tell_all(&reason.into());
+            }
+        }
+    }
+
+    fn tell_durable(&self, upto: u64) {
+        let mut queue = lock(&self.shared.queue);
+        for waiter in queue.waiters.extract_if(.., |waiter| waiter.seq <= upto) {
+            // Nobody listens any more where the call was cancelled; its guard records that.
+            let _ = waiter.told.send(Ok(()));
+        }
+    }
+
+    fn tell_all(&self, reason: &Arc<str>) {
+        for waiter in std::mem::take(&mut lock(&self.shared.queue).waiters) {
+            let _ = waiter.told.send(Err(Arc::clone(reason)));
+        }
+    }
+
+    fn try_to_resume(&self) {
+        if let Err(error) = resume::resume(&self.shared) {
+            tracing::warn!(%error, "the ledger cannot go on yet");
+            lock(&self.shared.queue).look_within(RETRY_EVERY);
+        }
+        self.shared.tries.send_modify(|count| *count += 1);
+    }
+
+    /// Writes the ends that are owed.
+    fn settle(&self) {
+        let mut writer = lock(&self.shared.writer);
+        if writer.halt.is_some() || writer.owed.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let due: Vec<Owed> = writer.owed.extract_if(.., |owed| owed.due <= now).collect();
+        for owed in due {
+            // Somebody may have recorded an end after all.
+            if !writer.tracker.is_open(owed.call.call_id) {
+                continue;
+            }
+            let entry =
+                Entry::Outcome(Concluded { call: Arc::clone(&owed.call), outcome: owed.outcome.clone() });
+            let written = Body::new(&entry, &self.shared.key)
+                .and_then(|body| writer.append(&entry, &body, Purpose::LastWords));
+            if let Err(error) = written {
+                tracing::warn!(%error, "the end of a call waits until it can be recorded");
+                writer.owed.push(owed);
+            }
+        }
+        if let Some(next) = writer.owed.iter().map(|owed| owed.due).min() {
+            lock(&self.shared.queue)
+                .look_within(next.saturating_duration_since(now).max(Duration::from_millis(50)));
+        }
+        if !self.shared.unsynced.swap(true, Ordering::AcqRel) {
+            lock(&self.shared.queue).look_within(crate::shared::SYNC_WITHIN);
+        }
+        self.shared.publish(&writer);
+    }
+
+    /// Lets old segments go once the entry that says so is durable.
+    fn let_go(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let due =
+            std::mem::take(&mut lock(&shared.writer).rotated) || self.retained.elapsed() >= RETENTION_EVERY;
+        if !due || self.is_halted() {
+            return;
+        }
+        self.retained = Instant::now();
+        let (options, active) = {
+            let writer = lock(&shared.writer);
+            (writer.options.clone(), writer.active.segment.first)
+        };
+        let plan = match retention::plan(&shared.folder, active, &options, Timestamp::now()) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => return,
+            Err(error) => return tracing::warn!(%error, "cannot look for old ledger segments"),
+        };
+        match shared.write(&Entry::Retention(plan.entry.clone()), Purpose::Work) {
+            Ok(seq) => {
+                self.sync();
+                if lock(&shared.writer).synced >= seq {
+                    plan.carry_out();
+                }
+            }
+            Err(error) => tracing::warn!(%error, "old ledger segments stay: the record of their end failed"),
+        }
+    }
+
+    fn write_witness(&mut self) {
+        let Some(witness) = &self.witness else { return };
+        let rendered = {
+            let writer = lock(&self.shared.writer);
+            writer.anchor.render(&self.shared.key)
+        };
+        if let Err(error) = witness.write(&rendered) {
+            tracing::warn!(%error, "cannot update the ledger's second anchor");
+        }
+        if self.anchors_synced.elapsed() >= ANCHORS_EVERY {
+            self.sync_anchors();
+        }
+    }
+
+    fn sync_anchors(&mut self) {
+        self.anchors_synced = Instant::now();
+        let ours = lock(&self.shared.writer).anchor_file.try_clone();
+        let synced = ours.and_then(|ours| ours.sync());
+        let witness = self.witness.as_ref().map_or(Ok(()), AnchorFile::sync);
+        if let Err(error) = synced.and(witness) {
+            tracing::warn!(%error, "cannot make the ledger's anchors durable");
+        }
+    }
+
+    /// The last pass: nothing is taken after it.
+    fn close(&mut self) {
+        {
+            let mut writer = lock(&self.shared.writer);
+            let whole = writer.halt.is_none();
+            writer.owed.iter_mut().for_each(|owed| owed.due = Instant::now());
+            drop(writer);
+            if whole {
+                self.settle();
+                self.sync();
+            }
+        }
+        let mut writer = lock(&self.shared.writer);
+        if writer.halt.is_none() {
+            writer.write_anchor(WriterState::Closed);
+        }
+        writer.stop(HaltKind::Closed, "it was closed");
+        self.shared.publish(&writer);
+        self.tell_all(&"it was closed".into());
+        drop(writer);
+        self.write_witness();
+        self.sync_anchors();
+        self.shared.tries.send_modify(|count| *count += 1);
+    }
+}

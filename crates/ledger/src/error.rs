@@ -1,0 +1,45 @@
+//! What can go wrong with the record. A caller that gets one of these must not act.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use tool::CallId;
+
+/// Why something could not be recorded or read back.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum LedgerError {
+    #[error(
+        "the ledger takes no records: {reason}; it starts a new segment by itself once it can write again"
+    )]
+    Unavailable { reason: Arc<str> },
+    #[error("the ledger is closed")]
+    Closed,
+    #[error("another process ({holder}) writes the ledger in `{}`: stop it, or read only", .folder.display())]
+    Locked { folder: PathBuf, holder: String },
+    #[error("`{}` belongs to user {owner}, not to user {us}: a ledger must be written by its owner", .path.display())]
+    NotOurs { path: PathBuf, owner: u32, us: u32 },
+    #[error("the key `{}` is missing although the ledger has records: put it back from a backup, or move the folder away to begin a new ledger", .path.display())]
+    KeyMissing { path: PathBuf },
+    #[error("the key `{}` is not 64 hexadecimal digits: put it back from a backup", .path.display())]
+    BadKey { path: PathBuf },
+    #[error("`{}` is not a ledger segment: only `segment-<number>.ndjson` may begin with `segment-`; move it away", .path.display())]
+    StrangeFile { path: PathBuf },
+    #[error("the outcome of call {0} is already recorded")]
+    AlreadyConcluded(CallId),
+    #[error("cannot {doing} `{}`: {source}", .path.display())]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("an entry cannot be written as one line of JSON: {0}")]
+    Encode(String),
+    #[error("cannot write the export: {0}")]
+    Export(io::Error),
+    #[error("the index failed: {0}")]
+    Index(#[from] rusqlite::Error),
+}
+
+impl LedgerError {
+    /// Says what was being done to which file.
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> LedgerError {
+        let path = path.into();
+        move |source| LedgerError::Io { doing, path, source }
+    }
+}

@@ -1,0 +1,92 @@
+//! An intent: the proof that a decision is in the record, and so the only way to get at what was decided.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tool::CallId;
+
+use crate::{
+    entry::{Call, Status},
+    shared::Shared,
+};
+
+/// A value that may be acted on, because the decision to do so has been recorded. Made by
+/// [`Ledger::intend`](crate::Ledger::intend) alone; holds on to its value for good, so that no other can be put in.
+///
+/// One that is dropped without [`Ledger::conclude`](crate::Ledger::conclude) is recorded as `unknown` by the ledger.
+pub struct Intent<T> {
+    value: T,
+    call: Arc<Call>,
+    seq: u64,
+    shared: Arc<Shared>,
+    concluded: AtomicBool,
+}
+
+impl<T> Intent<T> {
+    pub(crate) fn new(value: T, call: Arc<Call>, seq: u64, shared: Arc<Shared>) -> Self {
+        Intent { value, call, seq, shared, concluded: AtomicBool::new(false) }
+    }
+
+    /// What was decided on.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// The call.
+    pub fn call_id(&self) -> CallId {
+        self.call.call_id
+    }
+
+    /// The number of the recorded decision.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub(crate) fn call(&self) -> &Arc<Call> {
+        &self.call
+    }
+
+    pub(crate) fn belongs_to(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    pub(crate) fn set_concluded(&self) {
+        self.concluded.store(true, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Intent<T> {
+    fn drop(&mut self) {
+        if !self.concluded.load(Ordering::Acquire) {
+            self.shared.abandon(&self.call, Status::Unknown, "the call was dropped without an outcome");
+        }
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Intent<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Intent")
+            .field("seq", &self.seq)
+            .field("call", &self.call)
+            .field("value", &self.value)
+            .finish()
+    }
+}
+
+/// A decision that is written and not yet an intent. Dropped before that, the call is recorded as not started.
+pub(crate) struct Pending {
+    pub(crate) call: Arc<Call>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) why: &'static str,
+    pub(crate) armed: bool,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.armed {
+            self.shared.abandon(&self.call, Status::NotStarted, self.why);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The ledger as the rest of Sinew sees it.
+
+use std::{
+    fs::File,
+    path::Path,
+    sync::{Arc, Condvar, Mutex, atomic::AtomicBool, atomic::AtomicU64, atomic::Ordering},
+    thread::JoinHandle,
+    time::Instant,
+};
+
+use tokio::sync::watch;
+use tool::RiskLevel;
+
+use crate::{
+    Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State,
+    commit::Committer,
+    entry::{Decision, Effect, Entry},
+    intent::Pending,
+    open::{self, Opened},
+    shared::{Queue, Shared, lock},
+    writer::Purpose,
+};
+
+/// Proof that an entry was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its number in the record.
+    pub seq: u64,
+}
+
+/// The record of everything that was decided and done, open for writing. One per folder, in one process.
+///
+/// Writing happens on the caller's thread and costs a few microseconds; only what must be durable first is waited
+/// for, and all who wait share one sync of the disk. Reading is blocking work.
+pub struct Ledger {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Held until the ledger is dropped: the kernel lets go of it also when the process dies.
+    _lock: File,
+}
+
+impl Ledger {
+    /// Opens the ledger in `folder`, creates it where there is none, and puts right what the last writer left.
+    /// Blocking.
+    pub fn open(folder: &Path, options: &Options) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
+        let Opened { writer, witness, lock, recovery } = open::open(folder, options)?;
+        let shared = Arc::new(Shared {
+            folder: folder.to_owned(),
+            key: writer.key.clone(),
+            writer: Mutex::new(writer),
+            queue: Mutex::new(Queue::default()),
+            bell: Condvar::new(),
+            state: watch::Sender::new(State::Ready),
+            tries: watch::Sender::new(0),
+            unsynced: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+            indexed: AtomicU64::new(0),
+        });
+        let committer = Committer {
+            shared: Arc::clone(&shared),
+            witness,
+            anchors_synced: Instant::now(),
+            retained: Instant::now(),
+            after_pass: Box::new(|| {}),
+        };
+        let thread = std::thread::Builder::new()
+            .name("ledger-commit".into())
+            .spawn(move || committer.run())
+            .map_err(LedgerError::io("start the committing thread of", folder))?;
+        lock_queue_look(&shared);
+        Ok((Arc::new(Ledger { shared, thread: Mutex::new(Some(thread)), _lock: lock }), recovery))
+    }
+
+    /// Records a decision and returns what was decided on as an intent, which is what an executor takes.
+    ///
+    /// A call that only reads is in the kernel when this returns, one that changes something is on disk. On an error
+    /// the value is gone with the permission to act on it: nothing may run.
+    pub async fn intend<T>(&self, decision: Decision, value: T) -> Result<Intent<T>, LedgerError> {
+        let call = Arc::clone(&decision.call);
+        let durable = decision.effect == Effect::Changes || decision.risk == RiskLevel::High;
+        let entry = Entry::Decision(decision);
+        let mut pending = Pending {
+            call: Arc::clone(&call),
+            shared: Arc::clone(&self.shared),
+            why: "given up before it was known to be on disk",
+            armed: true,
+        };
+        let seq = match durable {
+            true => self.record_durably(&entry).await?,
+            false => self.record(&entry).await?,
+        };
+        pending.armed = false;
+        Ok(Intent::new(value, call, seq, Arc::clone(&self.shared)))
+    }
+
+    /// Records how an intended call ended.
+    ///
+    /// While nothing can be written the outcome is kept in memory and recorded as soon as there is room; the error
+    /// then tells that it is not in the record yet.
+    pub fn conclude<T>(&self, intent: &Intent<T>, outcome: Outcome) -> Result<Receipt, LedgerError> {
+        debug_assert!(intent.belongs_to(&self.shared), "an intent belongs to the ledger that made it");
+        let seq = self.shared.conclude(intent.call(), outcome);
+        intent.set_concluded();
+        seq.map(|seq| Receipt { seq })
+    }
+
+    /// Records an entry; it is in the kernel when this returns and on disk within a second.
+    pub fn append(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
+        self.shared.write(entry, Purpose::Work).map(|seq| Receipt { seq })
+    }
+
+    /// Records an entry; it is on disk when this returns.
+    pub async fn append_durably(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
+        self.record_durably(entry).await.map(|seq| Receipt { seq })
+    }
+
+    /// Stands for a content that the record must not hold: the same content gives the same digest in this ledger,
+    /// and without the key nobody can try contents out.
+    pub fn keyed_digest(&self, content: &[u8]) -> String {
+        self.shared.key.digest(content).to_string()
+    }
+
+    /// How the ledger is.
+    pub fn health(&self) -> Health {
+        let writer = lock(&self.shared.writer);
+        Health {
+            state: self.shared.state.borrow().clone(),
+            head: writer.chain.head(),
+            synced: writer.synced,
+            open_intents: u64::try_from(writer.tracker.open_count()).unwrap_or(u64::MAX),
+            lost_records: writer.lost,
+            turned_away: writer.turned_away,
+            owed: u64::try_from(writer.owed.len()).unwrap_or(u64::MAX),
+            syncs: self.shared.syncs.load(Ordering::Relaxed),
+            segment_bytes: writer.active.length,
+            indexed: self.shared.indexed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Follows whether records are taken.
+    pub fn watch(&self) -> watch::Receiver<State> {
+        self.shared.state.subscribe()
+    }
+
+    /// The last `count` records, oldest first. Blocking.
+    pub fn tail(&self, count: usize) -> Result<Vec<Record>, LedgerError> {
+        self.reader().tail(count)
+    }
+
+    /// Reads the same folder; works beside the writer and needs no lock.
+    pub fn reader(&self) -> Reader {
+        Reader::new(&self.shared.folder)
+    }
+
+    /// Makes everything durable and takes nothing more. Blocking; dropping the ledger does the same.
+    pub fn close(&self) {
+        let Some(thread) = lock(&self.thread).take() else { return };
+        lock(&self.shared.queue).stop = true;
+        self.shared.bell.notify_all();
+        if thread.join().is_err() {
+            tracing::error!("the ledger's committing thread panicked");
+        }
+    }
+
+    /// A halted ledger may be able to go on by now, so an async caller lets it try once.
+    async fn record(&self, entry: &Entry) -> Result<u64, LedgerError> {
+        match self.shared.write(entry, Purpose::Work) {
+            Err(LedgerError::Unavailable { .. }) => {
+                self.shared.one_try().await;
+                self.shared.write(entry, Purpose::Work)
+            }
+            written => written,
+        }
+    }
+
+    async fn record_durably(&self, entry: &Entry) -> Result<u64, LedgerError> {
+        let ticket = match self.shared.write_and_queue(entry, Purpose::Work) {
+            Err(LedgerError::Unavailable { .. }) => {
+                self.shared.one_try().await;
+                self.shared.write_and_queue(entry, Purpose::Work)
+            }
+            written => written,
+        };
+        ticket?.durable().await
+    }
+}
+
+/// The first pass looks for old segments.
+fn lock_queue_look(shared: &Shared) {
+    lock(&shared.queue).look_within(std::time::Duration::ZERO);
+    shared.bell.notify_one();
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger").field("folder", &self.shared.folder).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,238 @@
+//! The form of one line: how an entry becomes bytes, and how bytes are taken apart again. Pure.
+//!
+//! `{"seq":N,"time":"…","kind":"…", …,"prev":"<64 hex>","hash":"<64 hex>"}` and a newline. The hash is the keyed
+//! seal over every byte before `,"hash"`; `prev` is the hash of the line before. A line is read by position, not as
+//! JSON, so that no two byte strings count as the same line.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+
+use crate::{LedgerError, hash::Hash, key::Key, shrink};
+
+const HASH: &[u8] = br#","hash":""#;
+const PREV: &[u8] = br#","prev":""#;
+const CLOSE: &[u8] = br#""}"#;
+const SEQ: &[u8] = br#"{"seq":"#;
+const TIME: &[u8] = br#","time":""#;
+const KIND: &[u8] = br#"","kind":""#;
+
+/// An entry as it stands in its line: `"kind":"…",…` without the braces around it.
+#[derive(Debug)]
+pub(crate) struct Body(Vec<u8>);
+
+impl Body {
+    /// Writes an entry; one that is too long is cut, and says so with its length and digest.
+    pub(crate) fn new(entry: &impl Serialize, key: &Key) -> Result<Body, LedgerError> {
+        let body = Body::whole(entry)?;
+        if body.0.len() <= shrink::LONGEST {
+            Ok(body)
+        } else {
+            Body::whole(&shrink::shrink(&body.object(), key)?)
+        }
+    }
+
+    /// Writes an entry of our own making, however long.
+    pub(crate) fn whole(entry: &impl Serialize) -> Result<Body, LedgerError> {
+        let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
+        let mut bytes = Vec::with_capacity(1024);
+        entry.serialize(&mut Serializer::with_formatter(&mut bytes, Visible)).map_err(encode)?;
+        let inner = bytes.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+        let inner = inner.filter(|inner| inner.starts_with(br#""kind":""#));
+        let Some(inner) = inner else {
+            return Err(LedgerError::Encode("an entry begins with its kind".into()));
+        };
+        if inner.iter().any(|byte| *byte < b' ') {
+            return Err(LedgerError::Encode("an entry holds a control character".into()));
+        }
+        let end = inner.len() + 1;
+        bytes.truncate(end);
+        bytes.remove(0);
+        Ok(Body(bytes))
+    }
+
+    fn object(&self) -> Vec<u8> {
+        [b"{", self.0.as_slice(), b"}"].concat()
+    }
+}
+
+/// Appends one sealed line, newline included, and returns its seal.
+pub(crate) fn write(
+    out: &mut Vec<u8>,
+    key: &Key,
+    seq: u64,
+    time: Timestamp,
+    body: &Body,
+    prev: &Hash,
+) -> Hash {
+    let start = out.len();
+    out.extend_from_slice(SEQ);
+    write_number(out, seq);
+    out.extend_from_slice(TIME);
+    write_time(out, time);
+    out.extend_from_slice(b"\",");
+    out.extend_from_slice(&body.0);
+    out.extend_from_slice(PREV);
+    prev.write(out);
+    out.push(b'"');
+    let hash = key.seal(out.get(start..).unwrap_or_default());
+    out.extend_from_slice(HASH);
+    hash.write(out);
+    out.extend_from_slice(CLOSE);
+    out.push(b'\n');
+    hash
+}
+
+/// A line taken apart.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Parts<'a> {
+    pub(crate) seq: u64,
+    pub(crate) kind: &'a str,
+    pub(crate) prev: Hash,
+    pub(crate) hash: Hash,
+    sealed: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// Whether the seal is the one our key makes for these bytes.
+    pub(crate) fn is_authentic(&self, key: &Key) -> bool {
+        key.seal(self.sealed) == self.hash
+    }
+}
+
+/// Takes a line (without its newline) apart, or says nothing where it has not our form.
+pub(crate) fn parts(line: &[u8]) -> Option<Parts<'_>> {
+    let (sealed, hash) = split_member(line.strip_suffix(CLOSE)?, HASH)?;
+    let (content, prev) = split_member(sealed.strip_suffix(b"\"")?, PREV)?;
+    let rest = content.strip_prefix(SEQ)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = rest.split_at_checked(digits)?;
+    let seq = std::str::from_utf8(number).ok()?.parse().ok()?;
+    let rest = rest.strip_prefix(TIME)?;
+    let time = rest.iter().position(|byte| *byte == b'"')?;
+    let kind = rest.get(time..)?.strip_prefix(KIND)?;
+    let end = kind.iter().position(|byte| *byte == b'"')?;
+    let kind = std::str::from_utf8(kind.get(..end)?).ok()?;
+    Some(Parts { seq, kind, prev, hash, sealed })
+}
+
+fn split_member<'a>(text: &'a [u8], name: &[u8]) -> Option<(&'a [u8], Hash)> {
+    let (rest, digits) = text.split_at_checked(text.len().checked_sub(Hash::DIGITS)?)?;
+    Some((rest.strip_suffix(name)?, Hash::parse(digits)?))
+}
+
+fn write_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(number.to_string().as_bytes());
+}
+
+fn write_time(out: &mut Vec<u8>, time: Timestamp) {
+    const PRINTER: jiff::fmt::temporal::DateTimePrinter =
+        jiff::fmt::temporal::DateTimePrinter::new().precision(Some(3));
+    out.extend_from_slice(PRINTER.timestamp_to_string(&time).as_bytes());
+}
+
+/// Compact JSON in which whatever a terminal, an editor or a line splitter could take for more than text is escaped.
+struct Visible;
+
+impl Formatter for Visible {
+    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> std::io::Result<()>
+    where
+        W: ?Sized + std::io::Write,
+    {
+        if fragment.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
+            return writer.write_all(fragment.as_bytes());
+        }
+        let mut units = [0; 2];
+        for c in fragment.chars() {
+            if is_hidden(c) {
+                for unit in c.encode_utf16(&mut units) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+            } else {
+                CompactFormatter.write_string_fragment(writer, c.encode_utf8(&mut [0; 4]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Control characters, line and paragraph separators, and what is invisible or reorders text.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn key() -> Key {
+        Key::derive(&[1; 32]).unwrap()
+    }
+
+    fn line(entry: &Value) -> Vec<u8> {
+        let mut out = Vec::new();
+        let body = Body::new(entry, &key()).unwrap();
+        write(&mut out, &key(), 7, Timestamp::UNIX_EPOCH, &body, &Hash::NONE);
+        out
+    }
+
+    #[test]
+    fn written_and_taken_apart() {
+        let line = line(&json!({"kind": "note", "text": "hello"}));
+        let text = String::from_utf8(line.clone()).unwrap();
+        assert!(text.starts_with(
+            r#"{"seq":7,"time":"1970-01-01T00:00:00.000Z","kind":"note","text":"hello","prev":"0000"#
+        ));
+        let parts = parts(line.strip_suffix(b"\n").unwrap()).unwrap();
+        assert_eq!((parts.seq, parts.kind, parts.prev), (7, "note", Hash::NONE));
+        assert!(parts.is_authentic(&key()));
+        assert!(!parts.is_authentic(&Key::derive(&[2; 32]).unwrap()));
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["hash"], parts.hash.to_string());
+    }
+
+    #[test]
+    fn every_changed_byte_breaks_form_or_seal() {
+        let line = line(&json!({"kind": "note", "text": "hello"}));
+        let line = line.strip_suffix(b"\n").unwrap();
+        for place in 0..line.len() {
+            for bit in 0..8 {
+                let mut changed = line.to_vec();
+                changed[place] ^= 1 << bit;
+                let accepted = parts(&changed).is_some_and(|parts| parts.is_authentic(&key()));
+                assert!(!accepted, "byte {place} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_text_stays_one_visible_line() {
+        let hostile = "a\nb\r\0\u{1b}[2J\u{7f}\u{85}\u{9b}\u{2028}\u{2029}\u{202e}\u{200b}\u{feff}\u{e0041}é漢🦀\"\\\
+            \n{\"seq\":9,\"time\":\"x\",\"kind\":\"note\",\"prev\":\"\",\"hash\":\"\"}";
+        let line = line(&json!({"kind": "note", hostile: hostile, "nested": [{"k": hostile}]}));
+        assert_eq!(line.iter().filter(|byte| **byte < b' ').count(), 1, "the newline at its end");
+        let text = String::from_utf8(line).unwrap();
+        assert_eq!(text.trim_end().chars().find(|c| is_hidden(*c)), None);
+        assert!(text.contains("é漢🦀"), "what can be read stays readable");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value[hostile], hostile);
+        assert_eq!(value["nested"][0]["k"], hostile);
+    }
+
+    #[test]
+    fn what_has_not_our_form_is_no_line() {
+        for wrong in ["", "{}", "\"}", "{\"seq\":1}", &"x".repeat(400)] {
+            assert_eq!(parts(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert!(Body::new(&json!({"text": "no kind first", "kind": "note"}), &key()).is_err());
+        assert!(Body::new(&json!(["kind"]), &key()).is_err());
+    }
+}

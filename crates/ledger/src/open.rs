@@ -1,0 +1,244 @@
+//! Opening a ledger for writing: the lock, the key, what the last writer left, and the first lines of this one.
+
+use std::{
+    fs::{File, TryLockError},
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    LedgerError, Options,
+    anchor::{self, Anchor, AnchorFile, WriterState},
+    entry::{Call, Concluded, Entry, Outcome, Status},
+    housekeeping::{Executed, Missing, Recovered, Torn},
+    key::Key,
+    line::Body,
+    private_file,
+    recover::{self, Found},
+    resume, segment,
+    segment::Active,
+    writer::{Purpose, Writer},
+};
+
+/// What a start found, for those who must pick up where the last daemon stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recovery {
+    /// Whether there was no record at all before this start.
+    pub first_start: bool,
+    /// Whether the last writer did not close the ledger.
+    pub crashed: bool,
+    /// Torn ends that were taken off.
+    pub torn: Vec<Torn>,
+    /// Records that an anchor counts and that are not there.
+    pub missing: Option<Missing>,
+    /// What else is wrong, and where.
+    pub damage: Vec<String>,
+    /// Calls that were under way; each is now recorded as `unknown`.
+    pub interrupted: Vec<Arc<Call>>,
+    /// The mode that held last.
+    pub mode: Option<tool::Mode>,
+    /// What ran in the last hour, interrupted calls included.
+    pub executed: Vec<Executed>,
+}
+
+/// The parts of an opened ledger.
+pub(crate) struct Opened {
+    pub(crate) writer: Writer,
+    pub(crate) witness: Option<AnchorFile>,
+    pub(crate) lock: File,
+    pub(crate) recovery: Recovery,
+}
+
+pub(crate) fn key_path(folder: &Path, options: &Options) -> PathBuf {
+    options.key_file.clone().unwrap_or_else(|| folder.join("key"))
+}
+
+/// The anchor beside the segments.
+pub(crate) fn anchor_path(folder: &Path) -> PathBuf {
+    folder.join("anchor")
+}
+
+/// The file whose lock says that somebody writes.
+pub(crate) fn lock_path(folder: &Path) -> PathBuf {
+    folder.join("lock")
+}
+
+pub(crate) fn open(folder: &Path, options: &Options) -> Result<Opened, LedgerError> {
+    private_file::prepare_folder(folder)?;
+    let lock = take_lock(folder)?;
+    let key = load_or_create_key(folder, options)?;
+    let boot = anchor::boot_id();
+    let mut anchors = vec![Anchor::read(&anchor_path(folder), &key)];
+    anchors.extend(options.witness.as_ref().map(|path| Anchor::read(path, &key)));
+    let found = recover::recover(folder, &key, &anchors, &boot)?;
+    resume::fill_reserve(&*options.disk, &folder.join("reserve"), options.reserve_bytes)
+        .map_err(LedgerError::io("keep space back in", folder))?;
+    let witness = options.witness.as_ref().map(|path| open_anchor(path)).transpose()?;
+    let first_start = found.last.is_none() && found.missing.is_none();
+    let mut recovery = Recovery {
+        first_start,
+        crashed: found.writer.is_some_and(|writer| writer != WriterState::Closed),
+        torn: found.torn.clone(),
+        missing: found.missing.clone(),
+        damage: found.damage.clone(),
+        interrupted: found.tracker.open_calls(),
+        mode: found.tracker.mode(),
+        executed: Vec::new(),
+    };
+    let mut writer = build(folder, options, key, found, boot)?;
+    record_recovery(&mut writer, &recovery)?;
+    recovery.executed = writer.tracker.executed(Timestamp::now());
+    settle(&mut writer, folder, witness.as_ref())?;
+    Ok(Opened { writer, witness, lock, recovery })
+}
+
+fn take_lock(folder: &Path) -> Result<File, LedgerError> {
+    let path = lock_path(folder);
+    let failed = |error| LedgerError::io("lock", &path)(error);
+    let mut file = private_file::open_to_overwrite(&path).map_err(failed)?;
+    // A reader takes the lock for a moment to see whether somebody writes.
+    for _ in 0..50 {
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+                return Ok(file);
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+    }
+    let mut holder = String::new();
+    let _ = file.rewind().and_then(|()| file.take(32).read_to_string(&mut holder));
+    let holder = match holder.trim() {
+        "" => "unknown".to_owned(),
+        pid => format!("pid {pid}"),
+    };
+    Err(LedgerError::Locked { folder: folder.to_owned(), holder })
+}
+
+fn load_or_create_key(folder: &Path, options: &Options) -> Result<Key, LedgerError> {
+    let path = key_path(folder, options);
+    match Key::load(&path) {
+        // A ledger without any record or anchor has nothing that an old key sealed.
+        Err(LedgerError::KeyMissing { .. }) if segment::list(folder)?.is_empty() => {
+            if let Some(parent) = options.key_file.as_ref().and_then(|path| path.parent()) {
+                private_file::prepare_folder(parent)?;
+            }
+            Key::create(&path)
+        }
+        loaded => loaded,
+    }
+}
+
+fn open_anchor(path: &Path) -> Result<AnchorFile, LedgerError> {
+    AnchorFile::open(path).map_err(LedgerError::io("open the anchor", path))
+}
+
+fn build(
+    folder: &Path,
+    options: &Options,
+    key: Key,
+    found: Found,
+    boot: String,
+) -> Result<Writer, LedgerError> {
+    let halted = found.writer == Some(WriterState::Halted);
+    let mut chain = found.chain;
+    // A segment whose writer was halted is never written again.
+    let (active, names_changed) = match found.last {
+        Some((segment, length)) if !halted => {
+            let file = private_file::open_to_append(&segment.path)
+                .map_err(LedgerError::io("open", &segment.path))?;
+            (Active { segment, file: Arc::new(file), length }, false)
+        }
+        Some(_) | None => {
+            let checkpoint = Body::whole(&Entry::Checkpoint(found.tracker.checkpoint(Timestamp::now())))?;
+            let begun = segment::begin(&*options.disk, folder, chain, &key, &[checkpoint]);
+            let (active, after) = begun.map_err(LedgerError::io("begin a segment in", folder))?;
+            chain = after;
+            (active, true)
+        }
+    };
+    let anchor_file = open_anchor(&anchor_path(folder))?;
+    Ok(Writer {
+        folder: folder.to_owned(),
+        key,
+        chain,
+        tracker: found.tracker,
+        halt: None,
+        retired: Vec::new(),
+        names_changed,
+        rotated: true,
+        synced: 0,
+        owed: Vec::new(),
+        turned_away: 0,
+        turned_away_before: 0,
+        lost: 0,
+        anchor: Anchor {
+            seq: 0,
+            hash: String::new(),
+            segment: active.segment.first,
+            end: 0,
+            synced: 0,
+            writer: WriterState::Open,
+            boot,
+        },
+        anchor_file,
+        buffer: Vec::with_capacity(4096),
+        rotate_at: options.segment_limit(),
+        options: options.clone(),
+        active,
+    })
+}
+
+/// Records what was found, and ends every call that was under way.
+fn record_recovery(writer: &mut Writer, recovery: &Recovery) -> Result<(), LedgerError> {
+    let Recovery { crashed, torn, missing, damage, interrupted, .. } = recovery;
+    if *crashed || !torn.is_empty() || missing.is_some() || !damage.is_empty() || !interrupted.is_empty() {
+        let entry = Entry::Recovered(Recovered {
+            crashed: *crashed,
+            torn: torn.clone(),
+            missing: missing.clone(),
+            damage: damage.clone(),
+            interrupted: u64::try_from(interrupted.len()).unwrap_or(u64::MAX),
+        });
+        write(writer, &entry)?;
+    }
+    for call in interrupted {
+        let outcome = Outcome {
+            message: Some("interrupted: the daemon ended while the call was under way".into()),
+            ..Outcome::new(Status::Unknown, Duration::ZERO)
+        };
+        write(writer, &Entry::Outcome(Concluded { call: Arc::clone(call), outcome }))?;
+    }
+    Ok(())
+}
+
+fn write(writer: &mut Writer, entry: &Entry) -> Result<u64, LedgerError> {
+    let body = Body::new(entry, &writer.key)?;
+    writer.append(entry, &body, Purpose::LastWords)
+}
+
+/// Makes the start durable before anything is built on it.
+fn settle(writer: &mut Writer, folder: &Path, witness: Option<&AnchorFile>) -> Result<(), LedgerError> {
+    let disk = Arc::clone(&writer.options.disk);
+    let files = writer.retired.iter().chain([&writer.active]).map(|active| Arc::clone(&active.file));
+    files
+        .into_iter()
+        .try_for_each(|file| disk.sync(&file))
+        .and_then(|()| disk.sync_folder(folder))
+        .map_err(LedgerError::io("make durable", folder))?;
+    writer.retired.clear();
+    writer.names_changed = false;
+    writer.synced = writer.chain.head();
+    writer.write_anchor(WriterState::Open);
+    let rendered = writer.anchor.render(&writer.key);
+    let failed = |error| LedgerError::io("write the anchor of", folder)(error);
+    for anchor in [Some(&writer.anchor_file), witness].into_iter().flatten() {
+        anchor.write(&rendered).and_then(|()| anchor.trim()).and_then(|()| anchor.sync()).map_err(failed)?;
+    }
+    Ok(())
+}

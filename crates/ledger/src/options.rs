@@ -1,0 +1,47 @@
+//! How a ledger is opened.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use crate::disk::{Disk, Real};
+
+/// The largest segment: a start reads one segment, so this bounds how long a start takes.
+const LARGEST_SEGMENT: u64 = 256 * 1024 * 1024;
+
+/// Where the parts of a ledger are and how long they are kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The key that seals the records; `key` in the ledger's folder where absent. Kept elsewhere, it also protects
+    /// against someone who can write that folder.
+    pub key_file: Option<PathBuf>,
+    /// A second place for the anchor, outside the folder: gives away a folder that was put back to an older state.
+    pub witness: Option<PathBuf>,
+    /// A segment that has grown past this is followed by a new one.
+    pub segment_bytes: u64,
+    /// The oldest segments go when all together are larger than this.
+    pub keep_bytes: Option<u64>,
+    /// Segments go when all their records are older than this.
+    pub keep_for: Option<Duration>,
+    /// Space kept back for the last words when the disk is full.
+    pub reserve_bytes: usize,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            key_file: None,
+            witness: None,
+            segment_bytes: 64 * 1024 * 1024,
+            keep_bytes: None,
+            keep_for: None,
+            reserve_bytes: 64 * 1024,
+            disk: Arc::new(Real),
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn segment_limit(&self) -> u64 {
+        self.segment_bytes.clamp(4096, LARGEST_SEGMENT)
+    }
+}

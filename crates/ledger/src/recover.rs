@@ -1,0 +1,183 @@
+//! What a start finds: the end of the chain, what is torn, what is missing, what was going on. Reads the last
+//! segment only, so that a start takes the same time however long the record is.
+
+use std::{
+    fs, io,
+    io::{Read, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use crate::{
+    LedgerError,
+    anchor::{Anchor, AnchorFlaw, WriterState},
+    chain::{Chain, Flaw},
+    housekeeping::{Missing, MissingCause, Torn},
+    key::Key,
+    line,
+    lines::Lines,
+    private_file,
+    record::Record,
+    segment::{self, Segment},
+    tracker::Tracker,
+};
+
+/// The state of a ledger that nobody writes.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) chain: Chain,
+    /// The segment to go on with, and how many of its bytes are records.
+    pub(crate) last: Option<(Segment, u64)>,
+    pub(crate) tracker: Tracker,
+    pub(crate) torn: Vec<Torn>,
+    pub(crate) missing: Option<Missing>,
+    pub(crate) damage: Vec<String>,
+    pub(crate) writer: Option<WriterState>,
+}
+
+/// Looks at a folder and takes torn ends off.
+pub(crate) fn recover(
+    folder: &Path,
+    key: &Key,
+    anchors: &[Result<Anchor, AnchorFlaw>],
+    boot: &str,
+) -> Result<Found, LedgerError> {
+    let good: Vec<&Anchor> = anchors.iter().flatten().collect();
+    let mut found = Found {
+        chain: Chain::START,
+        last: None,
+        tracker: Tracker::default(),
+        torn: Vec::new(),
+        missing: None,
+        damage: Vec::new(),
+        writer: anchors.first().and_then(|first| first.as_ref().ok()).map(|anchor| anchor.writer),
+    };
+    for segment in segment::list(folder)?.into_iter().rev() {
+        let scan = scan(&segment, key, &good).map_err(LedgerError::io("read", &segment.path))?;
+        if let Some(torn) = take_off(folder, &segment, scan.end, scan.length)? {
+            found.torn.push(torn);
+        }
+        if let Some(chain) = scan.chain {
+            found.chain = chain;
+            found.tracker = scan.tracker;
+            found.damage = scan.damage;
+            found.last = Some((segment, scan.end));
+            break;
+        }
+        // It holds no record: a start or a rotation died before its first line was whole.
+        fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
+    }
+    found.missing = missing(found.chain.head(), &good, boot);
+    if found.chain.head() > 0 || found.missing.is_some() {
+        let names = ["the anchor", "the second anchor"];
+        for (name, anchor) in names.iter().zip(anchors) {
+            match anchor {
+                Err(AnchorFlaw::Changed) => found.damage.push(format!("{name} was changed")),
+                Err(AnchorFlaw::Missing) => found.damage.push(format!("{name} is missing")),
+                Ok(_) => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+struct Scan {
+    /// After the last authentic line, if there is one.
+    chain: Option<Chain>,
+    /// Where that line ends.
+    end: u64,
+    /// Where the file ends.
+    length: u64,
+    tracker: Tracker,
+    damage: Vec<String>,
+}
+
+fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
+    let mut lines = Lines::open(segment)?;
+    let mut scan = Scan { chain: None, end: 0, length: 0, tracker: Tracker::default(), damage: Vec::new() };
+    // Damage that nothing authentic follows is not damage but a torn end.
+    let mut pending = Vec::new();
+    while let Some(line) = lines.next_line()? {
+        scan.length = line.offset + u64::try_from(line.bytes.len()).unwrap_or_default();
+        let text = line.whole().unwrap_or_default();
+        match next(&mut scan.chain, segment, text, key) {
+            Ok(parts) => {
+                scan.damage.append(&mut pending);
+                scan.end = scan.length;
+                let differs =
+                    |anchor: &&&Anchor| anchor.seq == parts.seq && anchor.hash() != Some(parts.hash);
+                if anchors.iter().any(|anchor| differs(&anchor)) {
+                    scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
+                }
+                if Tracker::cares_for(parts.kind)
+                    && let Some(record) = Record::parse(text)
+                {
+                    scan.tracker.note(&record.entry, record.time);
+                }
+            }
+            Err(flaw) => {
+                let (name, number, offset) = (segment.name(), line.number, line.offset);
+                pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
+                pending.truncate(16);
+            }
+        }
+    }
+    Ok(scan)
+}
+
+/// Follows the chain, and picks it up again behind damage as long as lines are authentic and numbers grow.
+fn next<'a>(
+    chain: &mut Option<Chain>,
+    segment: &Segment,
+    text: &'a [u8],
+    key: &Key,
+) -> Result<line::Parts<'a>, Flaw> {
+    let parts = line::parts(text).ok_or(Flaw::Form)?;
+    let seq = parts.seq;
+    if !parts.is_authentic(key) {
+        return Err(Flaw::Seal { seq });
+    }
+    let expected = chain.map_or(segment.first, |chain| chain.next);
+    if seq < expected {
+        return Err(Flaw::Order { seq, expected });
+    }
+    *chain = Some(Chain { next: seq + 1, prev: parts.hash });
+    Ok(parts)
+}
+
+/// Takes off what is behind the last record. More than one unfinished line is evidence and is kept beside.
+fn take_off(folder: &Path, segment: &Segment, end: u64, length: u64) -> Result<Option<Torn>, LedgerError> {
+    if end == length {
+        return Ok(None);
+    }
+    let failed = |error| LedgerError::io("take the torn end off", &segment.path)(error);
+    let mut file = private_file::open_to_append(&segment.path).map_err(failed)?;
+    let mut rest = Vec::new();
+    file.seek(SeekFrom::Start(end)).map_err(failed)?;
+    file.read_to_end(&mut rest).map_err(failed)?;
+    let saved_as = rest.contains(&b'\n').then(|| format!("cut-{}-{end}.bin", segment.name()));
+    if let Some(name) = &saved_as {
+        let path = folder.join(name);
+        let mut copy = private_file::open_to_overwrite(&path).map_err(failed)?;
+        copy.set_len(0)
+            .and_then(|()| copy.write_all(&rest))
+            .and_then(|()| copy.sync_all())
+            .map_err(failed)?;
+    }
+    file.set_len(end).and_then(|()| file.sync_all()).map_err(failed)?;
+    Ok(Some(Torn {
+        segment: segment.name(),
+        offset: end,
+        bytes: length - end,
+        sha256: tool::canonical::sha256_hex(&rest),
+        saved_as,
+    }))
+}
+
+/// What the anchors count beyond the head. Pure.
+fn missing(head: u64, anchors: &[&Anchor], boot: &str) -> Option<Missing> {
+    let last = anchors.iter().max_by_key(|anchor| anchor.seq).filter(|anchor| anchor.seq > head)?;
+    let synced = anchors.iter().any(|anchor| anchor.synced > head);
+    let same_boot = !boot.is_empty() && last.boot == boot;
+    let cause = if synced || same_boot { MissingCause::Removed } else { MissingCause::PowerFailure };
+    Some(Missing { from: head + 1, to: last.seq, cause })
+}

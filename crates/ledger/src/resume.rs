@@ -1,0 +1,142 @@
+//! Going on after a failure: a new segment, durable before anything is taken, that says why there is one.
+
+use std::{fs, io, io::Write, sync::Arc};
+
+use jiff::Timestamp;
+
+use crate::{
+    chain::Chain,
+    disk::Disk,
+    entry::Entry,
+    housekeeping::Resumed,
+    line::Body,
+    lines::Lines,
+    segment::{self, Active},
+    shared::{Shared, lock},
+    writer::{Halt, HaltKind, Writer},
+};
+
+/// Tries once. On an error the ledger stays halted.
+pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
+    let mut writer = lock(&shared.writer);
+    let Some(halt) = writer.halt.clone() else { return Ok(()) };
+    if halt.kind == HaltKind::Closed {
+        return Ok(());
+    }
+    // From here no line is written by anyone else, so the end of the chain stands still without the lock.
+    writer.halt = Some(Halt { kind: HaltKind::Resuming, ..halt.clone() });
+    let plan = Plan::new(&writer, &halt);
+    drop(writer);
+
+    let begun = plan.carry_out(shared);
+
+    let mut writer = lock(&shared.writer);
+    match begun {
+        Ok((active, chain, lost)) => {
+            writer.retired.clear();
+            writer.active = active;
+            writer.chain = chain;
+            writer.synced = chain.head();
+            writer.names_changed = false;
+            writer.lost += lost;
+            writer.rotate_at = writer.options.segment_limit();
+            writer.halt = None;
+            writer.write_anchor(crate::anchor::WriterState::Open);
+            shared.publish(&writer);
+            tracing::info!(segment = writer.active.segment.name(), "the ledger takes records again");
+            Ok(())
+        }
+        Err(error) => {
+            writer.halt = Some(halt);
+            Err(error)
+        }
+    }
+}
+
+/// What is known under the lock and used without it.
+struct Plan {
+    disk: Arc<dyn Disk>,
+    reserve: std::path::PathBuf,
+    reserve_bytes: usize,
+    chain: Chain,
+    /// Segments whose lines may not be on disk.
+    doubtful: Vec<segment::Segment>,
+    /// Files that are whole and only need a sync.
+    whole: Vec<Arc<fs::File>>,
+    checkpoint: Entry,
+    resumed: Resumed,
+}
+
+impl Plan {
+    fn new(writer: &Writer, halt: &Halt) -> Plan {
+        let all = || writer.retired.iter().chain([&writer.active]);
+        let broken = halt.kind == HaltKind::Broken;
+        Plan {
+            disk: Arc::clone(&writer.options.disk),
+            reserve: writer.reserve(),
+            reserve_bytes: writer.options.reserve_bytes,
+            chain: writer.chain,
+            doubtful: all().filter(|_| broken).map(|active| active.segment.clone()).collect(),
+            whole: all().filter(|_| !broken).map(|active| Arc::clone(&active.file)).collect(),
+            checkpoint: Entry::Checkpoint(writer.tracker.checkpoint(Timestamp::now())),
+            resumed: Resumed {
+                reason: halt.reason.to_string(),
+                since: halt.since,
+                sealed: writer.sealed(),
+                turned_away: writer.turned_away - writer.turned_away_before,
+                lost: 0,
+            },
+        }
+    }
+
+    fn carry_out(mut self, shared: &Shared) -> io::Result<(Active, Chain, u64)> {
+        fill_reserve(&*self.disk, &self.reserve, self.reserve_bytes)?;
+        self.whole.iter().try_for_each(|file| self.disk.sync(file))?;
+        self.resumed.lost = self.count_lost(shared);
+        let bodies = [&self.checkpoint, &Entry::Resumed(self.resumed.clone())].map(Body::whole);
+        let bodies = bodies.into_iter().collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+        let (active, chain) = segment::begin(&*self.disk, &shared.folder, self.chain, &shared.key, &bodies)?;
+        let durable = self.disk.sync(&active.file).and_then(|()| self.disk.sync_folder(&shared.folder));
+        match durable {
+            Ok(()) => Ok((active, chain, self.resumed.lost)),
+            Err(error) => {
+                let _ = fs::remove_file(&active.segment.path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Which records, written but not known to be durable, can no longer be read back.
+    fn count_lost(&self, shared: &Shared) -> u64 {
+        let Some(first) = self.doubtful.first().map(|segment| segment.first) else { return 0 };
+        let mut head = first.saturating_sub(1);
+        let mut found = 0;
+        for doubtful in &self.doubtful {
+            let Ok(mut lines) = Lines::open(doubtful) else { continue };
+            while let Ok(Some(line)) = lines.next_line() {
+                let Some(parts) = line.whole().and_then(crate::line::parts) else { continue };
+                if parts.is_authentic(&shared.key) && parts.seq > head && parts.seq <= self.chain.head() {
+                    head = parts.seq;
+                    found += 1;
+                }
+            }
+        }
+        (self.chain.head() + 1).saturating_sub(first).saturating_sub(found)
+    }
+}
+
+/// Takes the space for the last words of the next time, which also proves that there is room to go on.
+pub(crate) fn fill_reserve(disk: &dyn Disk, path: &std::path::Path, bytes: usize) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|found| usize::try_from(found.len()) == Ok(bytes)) {
+        return Ok(());
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = disk.create(path)?;
+    let filled = file.write_all(&vec![b'.'; bytes]).and_then(|()| disk.sync(&file));
+    filled.inspect_err(|_| {
+        let _ = fs::remove_file(path);
+    })
+}

@@ -1,0 +1,87 @@
+//! Which old segments may go. Whole segments only, oldest first, never the one being written; an entry in the chain
+//! says what went and what the rest begins with, so that the rest can still be verified.
+
+use std::{fs, path::Path, path::PathBuf};
+
+use jiff::Timestamp;
+
+use crate::{
+    LedgerError, Options,
+    housekeeping::Retention,
+    line,
+    lines::Lines,
+    private_file,
+    record::time_of,
+    segment::{self, Segment},
+};
+
+/// What goes, and what is recorded about it before it does.
+pub(crate) struct Plan {
+    pub(crate) entry: Retention,
+    folder: PathBuf,
+    going: Vec<Segment>,
+}
+
+/// Decides; nothing is removed yet.
+pub(crate) fn plan(
+    folder: &Path,
+    active: u64,
+    options: &Options,
+    now: Timestamp,
+) -> Result<Option<Plan>, LedgerError> {
+    let segments = segment::list(folder)?;
+    let size = |segment: &Segment| fs::metadata(&segment.path).map_or(0, |found| found.len());
+    let mut total: u64 = segments.iter().map(size).sum();
+    let (mut going, mut bytes, mut kept) = (Vec::new(), 0, None);
+    for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+        let begins = head(next)?;
+        let too_much = options.keep_bytes.is_some_and(|most| total > most);
+        let too_old = match (options.keep_for, begins.time) {
+            (Some(keep), Some(time)) => now.duration_since(time).unsigned_abs() > keep && time < now,
+            _ => false,
+        };
+        if segment.first >= active || !(too_much || too_old) {
+            break;
+        }
+        total -= size(segment);
+        bytes += size(segment);
+        going.push(segment.clone());
+        kept = Some((next.first, begins.base));
+    }
+    Ok(kept.map(|(first, base)| Plan {
+        entry: Retention { first, base, segments: u64::try_from(going.len()).unwrap_or_default(), bytes },
+        folder: folder.to_owned(),
+        going,
+    }))
+}
+
+impl Plan {
+    /// Removes the files.
+    pub(crate) fn carry_out(&self) {
+        for segment in &self.going {
+            if let Err(error) = fs::remove_file(&segment.path) {
+                tracing::warn!(%error, segment = segment.name(), "cannot remove an old ledger segment");
+            }
+        }
+        if let Err(error) = private_file::sync_folder(&self.folder) {
+            tracing::warn!(%error, "cannot make the removal of old ledger segments durable");
+        }
+    }
+}
+
+/// How a segment begins.
+struct Head {
+    /// The time of its first record: no record of the segment before it is much younger.
+    time: Option<Timestamp>,
+    /// The seal of the last record before it.
+    base: String,
+}
+
+fn head(segment: &Segment) -> Result<Head, LedgerError> {
+    let failed = |error| LedgerError::io("read", &segment.path)(error);
+    let mut lines = Lines::open(segment).map_err(failed)?;
+    let first = lines.next_line().map_err(failed)?;
+    let text = first.and_then(|line| line.whole()).unwrap_or_default();
+    let base = line::parts(text).map(|parts| parts.prev.to_string()).unwrap_or_default();
+    Ok(Head { time: time_of(text), base })
+}

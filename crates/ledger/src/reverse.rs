@@ -1,0 +1,170 @@
+//! Reading the record from its end backwards, across segments, while somebody may be writing.
+
+use std::{fs::File, io, os::unix::fs::FileExt};
+
+use crate::{LedgerError, private_file, segment::Segment};
+
+/// How much is read at a time.
+const BLOCK: u64 = 64 * 1024;
+
+/// Whole lines from the last to the first. An unfinished last line is somebody's write under way and is left out.
+pub(crate) struct Reverse {
+    /// Segments not yet begun, oldest first.
+    segments: Vec<Segment>,
+    current: Option<Current>,
+}
+
+/// The segment being read.
+struct Current {
+    segment: Segment,
+    file: File,
+    /// Bytes before this place are unread.
+    start: u64,
+    /// What was read and not yet given out: from `start` on.
+    bytes: Vec<u8>,
+}
+
+/// A line and the place it was found in.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) line: Vec<u8>,
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+}
+
+impl Reverse {
+    pub(crate) fn new(segments: Vec<Segment>) -> Reverse {
+        Reverse { segments, current: None }
+    }
+
+    /// The line before the last one given.
+    pub(crate) fn next_line(&mut self) -> Result<Option<Found>, LedgerError> {
+        loop {
+            let Some(current) = &mut self.current else {
+                let Some(segment) = self.segments.pop() else { return Ok(None) };
+                self.current = Current::open(segment)?;
+                continue;
+            };
+            let path = current.segment.path.clone();
+            if let Some(found) = current.next_line().map_err(LedgerError::io("read", path))? {
+                return Ok(Some(found));
+            }
+            self.current = None;
+        }
+    }
+}
+
+impl Current {
+    fn open(segment: Segment) -> Result<Option<Current>, LedgerError> {
+        let opened =
+            private_file::open_to_read(&segment.path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        match opened {
+            Ok((start, file)) => {
+                let mut current = Current { segment, file, start, bytes: Vec::new() };
+                let path = current.segment.path.clone();
+                current.skip_unfinished().map_err(LedgerError::io("read", path))?;
+                Ok(Some(current))
+            }
+            // It was let go between listing and opening.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(LedgerError::io("open", segment.path)(error)),
+        }
+    }
+
+    fn skip_unfinished(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(newline) = self.bytes.iter().rposition(|byte| *byte == b'\n') {
+                self.bytes.truncate(newline + 1);
+                return Ok(());
+            }
+            if !self.read_more()? {
+                self.bytes.clear();
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<Found>> {
+        loop {
+            let Some(text) = self.bytes.strip_suffix(b"\n") else { return Ok(None) };
+            let begin = match text.iter().rposition(|byte| *byte == b'\n') {
+                Some(newline) => newline + 1,
+                None if self.start == 0 => 0,
+                None => {
+                    self.read_more()?;
+                    continue;
+                }
+            };
+            let line = text.get(begin..).unwrap_or_default().to_vec();
+            self.bytes.truncate(begin);
+            let offset = self.start + u64::try_from(begin).unwrap_or_default();
+            return Ok(Some(Found { line, segment: self.segment.first, offset }));
+        }
+    }
+
+    /// Reads the block before; long lines make it grow, so that they are not read over and over.
+    fn read_more(&mut self) -> io::Result<bool> {
+        let held = u64::try_from(self.bytes.len()).unwrap_or_default();
+        let count = BLOCK.max(held).min(self.start);
+        if count == 0 {
+            return Ok(false);
+        }
+        let mut block = vec![0; usize::try_from(count).unwrap_or_default()];
+        self.file.read_exact_at(&mut block, self.start - count)?;
+        self.start -= count;
+        block.append(&mut self.bytes);
+        self.bytes = block;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn check(files: &[&str]) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut segments = Vec::new();
+        for (content, first) in files.iter().zip(1..) {
+            let segment = Segment::new(folder.path(), first);
+            fs::write(&segment.path, content).unwrap();
+            segments.push(segment);
+        }
+        let mut expected = Vec::new();
+        for (content, first) in files.iter().zip(1..) {
+            let whole = content.rfind('\n').map_or("", |end| &content[..=end]);
+            let mut offset = 0;
+            for line in whole.split_inclusive('\n') {
+                expected.push((first, offset, line.trim_end_matches('\n').to_owned()));
+                offset += line.len() as u64;
+            }
+        }
+        expected.reverse();
+        let mut reverse = Reverse::new(segments);
+        let mut found = Vec::new();
+        while let Some(line) = reverse.next_line().unwrap() {
+            found.push((line.segment, line.offset, String::from_utf8(line.line).unwrap()));
+        }
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_same_lines_as_forwards() {
+        check(&[]);
+        check(&["", "a\n", "", "b\nc\n"]);
+        check(&["a\nb\nunfinished"]);
+        check(&["unfinished only"]);
+        check(&["\n\n\n"]);
+        let long = "x".repeat(300_000);
+        let exact = "y".repeat(65_535);
+        check(&[
+            &format!("a\n{long}\n{exact}\n{long}\nb\n"),
+            &format!("{long}\n{long}"),
+            &format!("{exact}\n"),
+        ]);
+        let many: String = (0..40_000).map(|n| format!("line {n}\n")).collect();
+        check(&[&many, &many]);
+    }
+}

@@ -1,0 +1,99 @@
+//! An entry that is too long for one line, made shorter: never dropped, never silent. Pure.
+//!
+//! Long texts and lists keep their beginning, level by level tighter until the whole fits; `cut` then tells the
+//! length and the keyed digest of what the entry was.
+
+use serde_json::{Map, Value, json};
+
+use crate::{LedgerError, key::Key};
+
+/// The longest entry that is kept whole, in bytes.
+pub(crate) const LONGEST: usize = 128 * 1024;
+
+/// Characters of a text, members of a list or object, and levels that are kept; tried in this order.
+const LIMITS: [(usize, usize, usize); 4] = [(4096, 128, 12), (1024, 32, 8), (256, 12, 5), (64, 12, 3)];
+
+/// The entry in at most [`LONGEST`] bytes.
+pub(crate) fn shrink(entry: &[u8], key: &Key) -> Result<Value, LedgerError> {
+    let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
+    let whole: Value = serde_json::from_slice(entry).map_err(encode)?;
+    let note = json!({"bytes": entry.len(), "digest": key.digest(entry).to_string()});
+    for (text, members, levels) in LIMITS {
+        let Value::Object(mut shorter) = cut(&whole, text, members, levels, Top::Yes) else { break };
+        shorter.insert("cut".to_owned(), note.clone());
+        let shorter = Value::Object(shorter);
+        if shorter.to_string().len() <= LONGEST {
+            return Ok(shorter);
+        }
+    }
+    Err(LedgerError::Encode(format!("an entry of {} bytes cannot be made shorter", entry.len())))
+}
+
+/// The fields of an entry itself are ours and few: all of them are kept.
+#[derive(Clone, Copy, PartialEq)]
+enum Top {
+    Yes,
+    No,
+}
+
+fn cut(value: &Value, text: usize, members: usize, levels: usize, top: Top) -> Value {
+    let inner = |value: &Value| cut(value, text, members, levels.saturating_sub(1), Top::No);
+    match value {
+        Value::String(whole) => Value::String(beginning(whole, text)),
+        Value::Array(items) if levels > 0 => items.iter().take(members).map(inner).collect(),
+        Value::Object(map) if levels > 0 => {
+            let members = if top == Top::Yes { map.len() } else { members };
+            let kept = map.iter().take(members).map(|(name, value)| (beginning(name, text), inner(value)));
+            Value::Object(kept.collect::<Map<_, _>>())
+        }
+        Value::Array(_) => json!([]),
+        Value::Object(_) => json!({}),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+fn beginning(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Body;
+
+    fn check(entry: &Value) -> Value {
+        let key = Key::derive(&[1; 32]).unwrap();
+        let whole = entry.to_string();
+        let short = shrink(whole.as_bytes(), &key).unwrap();
+        assert!(short.to_string().len() <= LONGEST);
+        assert_eq!(short["cut"]["bytes"], whole.len());
+        assert_eq!(short["cut"]["digest"], key.digest(whole.as_bytes()).to_string());
+        assert_eq!(short["kind"], "note");
+        assert!(Body::new(&short, &key).is_ok());
+        short
+    }
+
+    #[test]
+    fn whatever_is_long_is_cut_and_told() {
+        let long = "é".repeat(5_000_000);
+        assert_eq!(check(&json!({"kind": "note", "text": long}))["text"], "é".repeat(4096) + "…");
+        let many: Vec<Value> = (0..200_000).map(|n| json!({"path": format!("/tmp/{n}")})).collect();
+        assert_eq!(check(&json!({"kind": "note", "list": many}))["list"].as_array().unwrap().len(), 128);
+        let wide: Map<String, Value> =
+            (0..100_000).map(|n| (format!("key {n}"), json!(long.len()))).collect();
+        check(&json!({"kind": "note", "facts": wide, "after": 1}));
+        let mut deep = json!(["x".repeat(4000)]);
+        for _ in 0..100 {
+            deep = json!([deep, "y".repeat(4000)]);
+        }
+        check(&json!({"kind": "note", "facts": deep}));
+        let mut bushy = json!("z".repeat(100));
+        for _ in 0..5 {
+            bushy = json!(vec![bushy; 13]);
+        }
+        assert_eq!(check(&json!({"kind": "note", "facts": bushy, "after": 1}))["after"], 1);
+    }
+}

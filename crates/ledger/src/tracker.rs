@@ -1,0 +1,208 @@
+//! What the record says is going on right now: open calls, the mode, and what ran lately. Pure; kept up to date
+//! while writing, and rebuilt from the last segment alone after a crash.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use tool::{CallId, Mode};
+
+use crate::{
+    entry::{Call, Entry, Status},
+    housekeeping::{Checkpoint, Executed},
+};
+
+/// How long a run is remembered: the longest rate window.
+const WINDOW: i64 = 3600;
+/// How finely, in seconds. A call counts until the end of its slot has left the window, so a restart never forgets
+/// one early.
+const SLOT: i64 = 10;
+
+type Slots = VecDeque<(i64, u32)>;
+
+/// The state that a chain of entries adds up to.
+#[derive(Debug, Default)]
+pub(crate) struct Tracker {
+    open: HashMap<CallId, Arc<Call>>,
+    mode: Option<Mode>,
+    executed: HashMap<String, HashMap<Mode, Slots>>,
+}
+
+impl Tracker {
+    /// Takes in one entry.
+    pub(crate) fn note(&mut self, entry: &Entry, time: Timestamp) {
+        match entry {
+            Entry::Decision(decision) => {
+                self.count(&decision.call, time);
+                self.open.insert(decision.call.call_id, Arc::clone(&decision.call));
+            }
+            Entry::Outcome(concluded) => {
+                self.open.remove(&concluded.call.call_id);
+                if concluded.outcome.status == Status::NotStarted {
+                    self.uncount(&concluded.call);
+                }
+            }
+            Entry::Refusal(refused) => {
+                if self.open.remove(&refused.call.call_id).is_some() {
+                    self.uncount(&refused.call);
+                }
+            }
+            Entry::Mode(change) => self.mode = Some(change.to),
+            Entry::Checkpoint(checkpoint) => *self = Tracker::from(checkpoint),
+            Entry::Reload(_)
+            | Entry::Start(_)
+            | Entry::Stop(_)
+            | Entry::Session(_)
+            | Entry::Approval(_)
+            | Entry::Undo(_)
+            | Entry::Note(_)
+            | Entry::Recovered(_)
+            | Entry::Resumed(_)
+            | Entry::Retention(_)
+            | Entry::Other => {}
+        }
+    }
+
+    /// Whether an entry of this kind can change anything here.
+    pub(crate) fn cares_for(kind: &str) -> bool {
+        matches!(kind, "decision" | "outcome" | "refusal" | "mode" | "checkpoint")
+    }
+
+    /// The mode that holds.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+
+    /// Whether a call has an intent and no outcome.
+    pub(crate) fn is_open(&self, call: CallId) -> bool {
+        self.open.contains_key(&call)
+    }
+
+    /// How many are.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The open calls, oldest first (call ids sort by time).
+    pub(crate) fn open_calls(&self) -> Vec<Arc<Call>> {
+        let mut calls: Vec<_> = self.open.values().cloned().collect();
+        calls.sort_by_key(|call| call.call_id);
+        calls
+    }
+
+    /// What ran in the hour before `now`.
+    pub(crate) fn executed(&self, now: Timestamp) -> Vec<Executed> {
+        let oldest = now.as_second() - WINDOW;
+        let mut out = Vec::new();
+        for (tool, modes) in &self.executed {
+            for (mode, slots) in modes {
+                let slots: Vec<_> = slots.iter().filter(|(end, _)| *end > oldest).copied().collect();
+                if !slots.is_empty() {
+                    out.push(Executed { tool: tool.clone(), mode: *mode, slots });
+                }
+            }
+        }
+        out.sort_by(|a, b| (&a.tool, a.mode).cmp(&(&b.tool, b.mode)));
+        out
+    }
+
+    /// Everything, for the head of a new segment.
+    pub(crate) fn checkpoint(&self, now: Timestamp) -> Checkpoint {
+        let open = self.open_calls().into_iter().map(|call| (*call).clone()).collect();
+        Checkpoint { mode: self.mode, open, executed: self.executed(now) }
+    }
+
+    fn count(&mut self, call: &Call, time: Timestamp) {
+        let second = time.as_second();
+        let end = second - second.rem_euclid(SLOT) + SLOT;
+        let slots = self.slots(call);
+        match slots.back_mut() {
+            Some((last, count)) if *last == end => *count = count.saturating_add(1),
+            _ => slots.push_back((end, 1)),
+        }
+        // Forgets what has left the window; a clock that was set back keeps more, never less.
+        while slots.front().is_some_and(|(first, _)| *first < end - WINDOW - SLOT) {
+            slots.pop_front();
+        }
+    }
+
+    fn uncount(&mut self, call: &Call) {
+        if let Some((_, count)) = self.slots(call).iter_mut().rev().find(|(_, count)| *count > 0) {
+            *count -= 1;
+        }
+    }
+
+    fn slots(&mut self, call: &Call) -> &mut Slots {
+        self.executed.entry(call.tool.clone()).or_default().entry(call.mode).or_default()
+    }
+}
+
+impl From<&Checkpoint> for Tracker {
+    fn from(checkpoint: &Checkpoint) -> Tracker {
+        let mut executed: HashMap<String, HashMap<Mode, Slots>> = HashMap::new();
+        for ran in &checkpoint.executed {
+            let slots = ran.slots.iter().copied().collect();
+            executed.entry(ran.tool.clone()).or_default().insert(ran.mode, slots);
+        }
+        let open = checkpoint.open.iter().map(|call| (call.call_id, Arc::new(call.clone()))).collect();
+        Tracker { open, mode: checkpoint.mode, executed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn follows_a_call_from_intent_to_end() {
+        let mut tracker = Tracker::default();
+        let calls: Vec<_> = (0..4).map(|_| samples::call("write_file")).collect();
+        for call in &calls {
+            tracker.note(&samples::decision_of(call), at(1000));
+        }
+        tracker.note(&samples::outcome_of(&calls[0], Status::Done), at(1001));
+        tracker.note(&samples::outcome_of(&calls[1], Status::NotStarted), at(1001));
+        tracker.note(&samples::refusal_of(&calls[2]), at(1001));
+        tracker.note(&samples::refusal_of(&samples::call("write_file")), at(1001));
+        assert_eq!(tracker.open_calls(), [Arc::clone(&calls[3])]);
+        assert!(tracker.is_open(calls[3].call_id) && !tracker.is_open(calls[0].call_id));
+        let slots = vec![(1010, 2)];
+        let ran = vec![Executed { tool: "write_file".into(), mode: Mode::Normal, slots }];
+        assert_eq!(tracker.executed(at(1002)), ran, "given up is not executed; interrupted is");
+    }
+
+    #[test]
+    fn a_checkpoint_carries_everything_over() {
+        let mut tracker = Tracker::default();
+        tracker.note(&samples::decision_of(&samples::call("a")), at(1000));
+        tracker.note(&samples::decision_of(&samples::call("b")), at(1015));
+        tracker.note(&samples::mode(Mode::Normal, Mode::Lockdown), at(1016));
+        let checkpoint = tracker.checkpoint(at(1017));
+        let mut next = Tracker::default();
+        next.note(&samples::decision_of(&samples::call("stale")), at(1));
+        next.note(&Entry::Checkpoint(checkpoint.clone()), at(1017));
+        assert_eq!(next.checkpoint(at(1017)), checkpoint);
+        assert_eq!((next.mode(), next.open_count()), (Some(Mode::Lockdown), 2));
+    }
+
+    #[test]
+    fn an_hour_is_remembered_and_no_more() {
+        let mut tracker = Tracker::default();
+        let call = samples::call("a");
+        for second in (0..20_000).step_by(5) {
+            tracker.note(&samples::decision_of(&call), at(second));
+        }
+        let ran = tracker.executed(at(19_999));
+        let total: u32 = ran[0].slots.iter().map(|(_, count)| count).sum();
+        assert!((720..=722).contains(&total), "one each 5 s for an hour, and at most a slot more: {total}");
+        assert!(tracker.executed["a"][&Mode::Normal].len() < 370, "memory is bounded");
+        assert!(tracker.executed(at(19_999 + 3620)).is_empty());
+    }
+}
