@@ -1,1 +1,38 @@
-//! Placeholder while the room is being built.
+//! The doors of the daemon: two Unix sockets, one JSON-RPC message per line, MCP and Sinew's own methods.
+//!
+//! Bytes come in here and go out here; nothing else in the project knows how. `frame.rs` cuts lines, `rpc/` reads
+//! messages, `service.rs` finds the method, `connection.rs` holds the conversation, `listener.rs` lets people in,
+//! and `serve.rs` is the life of it all. What a call means, and whether it may run, is the execution layer's
+//! business: a method here turns a message into a request and a result into a message.
+
+mod agent;
+mod budget;
+mod client;
+mod connection;
+mod control;
+mod error;
+mod frame;
+mod home;
+mod in_flight;
+mod listener;
+mod lock;
+mod mcp;
+mod methods;
+mod outbox;
+mod platform;
+mod private_folder;
+mod rpc;
+mod serve;
+mod service;
+mod session;
+mod settings;
+mod settings_file;
+mod socket;
+
+pub use client::{Client, ClientError, Socket};
+pub use error::ServeError;
+pub use home::{Environment, Home};
+pub use lock::{Holder, StateLock};
+pub use serve::{Exit, Stop, serve};
+pub use settings::{Limits, SETTINGS_TEMPLATE, Settings, WorkspaceSetting};
+pub use settings_file::{SettingsFile, WorkspaceAccess};

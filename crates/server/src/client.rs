@@ -1,0 +1,181 @@
+//! A small client for the command line: connects, asks one thing at a time, and says what is wrong when it cannot.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tool::strict_json;
+
+use crate::budget::{self, Budget};
+use crate::error::of_pid;
+use crate::frame::{Frame, LineReader};
+use crate::home::Home;
+use crate::lock::{Holder, StateLock};
+use crate::private_folder::own_uid;
+
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+
+/// Which of a daemon's sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Socket {
+    /// Where tools are called.
+    Agent,
+    /// Where the daemon is controlled.
+    Control,
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    lines: LineReader<OwnedReadHalf>,
+    write: OwnedWriteHalf,
+    asked: u64,
+}
+
+/// Why a request has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing answers on the socket.
+    #[error("no daemon answers on `{}`: {}", .socket.display(), why(*.exists, *.holder, .cause))]
+    Unreachable {
+        /// The socket.
+        socket: PathBuf,
+        /// Whether it is there.
+        exists: bool,
+        /// Who owns the state.
+        holder: Holder,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Something answers that is not ours.
+    #[error("`{}` is served by uid {uid}, not by this user", .socket.display())]
+    Foreign {
+        /// The socket.
+        socket: PathBuf,
+        /// Whose process it is.
+        uid: u32,
+    },
+    /// The daemon answered with an error.
+    #[error("{message}")]
+    Answered {
+        /// The JSON-RPC code.
+        code: i64,
+        /// The sentence.
+        message: String,
+        /// The facts; `code` in it is the word.
+        data: Value,
+    },
+    /// The daemon went away before it had answered.
+    #[error("the daemon closed the connection before it had answered{}", .0.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
+    Closed(Option<std::io::Error>),
+    /// What came back is not an answer.
+    #[error("the daemon's answer cannot be read: {0}")]
+    Garbled(String),
+}
+
+impl ClientError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ClientError::Unreachable { holder: Holder::Nobody, .. } => {
+                Some("start one with `sinew serve`".to_owned())
+            }
+            ClientError::Unreachable { holder: Holder::Process { pid: Some(pid) }, .. } => {
+                Some(format!("it may be starting or stopping: try again, or look at it with `ps -p {pid}`"))
+            }
+            ClientError::Unreachable { holder: Holder::Process { pid: None }, .. } => {
+                Some("it may be starting or stopping: try again".to_owned())
+            }
+            ClientError::Closed(_) => Some("`sinew status` shows whether it is running".to_owned()),
+            ClientError::Foreign { .. } => Some("set SINEW_HOME to a folder of your own".to_owned()),
+            ClientError::Answered { .. } | ClientError::Garbled(_) => None,
+        }
+    }
+}
+
+impl Client {
+    /// Connects. A daemon that is just starting is waited for, up to `patience`.
+    pub async fn connect(home: &Home, socket: Socket, patience: Duration) -> Result<Self, ClientError> {
+        let path = match socket {
+            Socket::Agent => home.agent_socket(),
+            Socket::Control => home.control_socket(),
+        };
+        let started = Instant::now();
+        loop {
+            match UnixStream::connect(&path).await {
+                Ok(stream) => return Self::over(stream, path),
+                Err(cause) if may_yet_come(&cause) && started.elapsed() < patience => {
+                    tokio::time::sleep(BETWEEN_ATTEMPTS.min(patience)).await;
+                }
+                Err(cause) => {
+                    let (exists, holder) = (path.exists(), StateLock::holder(home));
+                    return Err(ClientError::Unreachable { socket: path, exists, holder, cause });
+                }
+            }
+        }
+    }
+
+    fn over(stream: UnixStream, socket: PathBuf) -> Result<Self, ClientError> {
+        let served_by = stream.peer_cred().map_err(|error| ClientError::Closed(Some(error)))?;
+        if served_by.uid() != own_uid() {
+            return Err(ClientError::Foreign { socket, uid: served_by.uid() });
+        }
+        let (read, write) = stream.into_split();
+        Ok(Client { lines: LineReader::new(read, budget::TOTAL, Budget::new()), write, asked: 0 })
+    }
+
+    /// Asks, and waits for the answer as long as it takes.
+    pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, ClientError> {
+        self.asked += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        // A daemon that closes the connection has often said why before: that is worth more than the write's error.
+        let written = self.write.write_all(format!("{request}\n").as_bytes()).await;
+        loop {
+            let answer = match self.lines.next().await {
+                Ok(Frame::Line(line)) => {
+                    strict_json::parse(line.text).map_err(|error| ClientError::Garbled(error.to_string()))?
+                }
+                Ok(Frame::End) => return Err(ClientError::Closed(written.err())),
+                Ok(Frame::NotUtf8) => return Err(ClientError::Garbled("it is not UTF-8".to_owned())),
+                Ok(Frame::Unusable(why)) => return Err(ClientError::Garbled(format!("the line is {why:?}"))),
+                Err(error) => return Err(ClientError::Closed(Some(error))),
+            };
+            // An error without an id is about the connection, and so about this request too.
+            if answer["id"] == self.asked || answer["id"].is_null() {
+                return unwrap(answer);
+            }
+        }
+    }
+}
+
+fn unwrap(mut answer: Value) -> Result<Value, ClientError> {
+    let error = answer["error"].take();
+    match (answer.get_mut("result"), error["code"].as_i64(), error["message"].as_str()) {
+        (Some(result), None, None) => Ok(result.take()),
+        (None, Some(code), Some(message)) => {
+            Err(ClientError::Answered { code, message: message.to_owned(), data: error["data"].clone() })
+        }
+        _ => Err(ClientError::Garbled("it is neither a result nor an error".to_owned())),
+    }
+}
+
+/// Not there yet, not listening yet, or more callers than it can take in at once.
+fn may_yet_come(cause: &std::io::Error) -> bool {
+    matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
+}
+
+fn why(exists: bool, holder: Holder, cause: &std::io::Error) -> String {
+    let socket = match (cause.kind(), exists) {
+        (ErrorKind::NotFound, false) => "there is no such socket".to_owned(),
+        (ErrorKind::ConnectionRefused, true) => "nothing listens on it".to_owned(),
+        _ => cause.to_string(),
+    };
+    match holder {
+        Holder::Nobody => format!("{socket}, and no daemon is running"),
+        Holder::Process { pid } => format!("{socket}, though a process{} holds the state", of_pid(pid)),
+    }
+}

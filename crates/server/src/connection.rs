@@ -1,0 +1,267 @@
+//! One conversation: reads lines, starts answers, sends them as they come, in whatever order.
+//!
+//! Back-pressure, not refusal: with as many answers open as the limit allows, or with more replies unread than the
+//! queue holds, nothing more is read until that changes.
+
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::budget::Budget;
+use crate::frame::{Frame, Line, LineReader, Unusable};
+use crate::in_flight::{InFlight, Ticket};
+use crate::outbox::Outbox;
+use crate::rpc::{self, Id, Message, Reply, RpcError};
+use crate::service::{Answer, Call, Effect, Service};
+use crate::session::Session;
+use crate::settings::Limits;
+
+/// A peer that sends this many unreadable lines in a row does not speak this protocol.
+const PATIENCE_WITH_NOISE: u32 = 16;
+/// How long a peer that was told why may go on writing before it is cut off.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long the answers of calls that have ended may take when the daemon stops.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// One conversation with one peer.
+pub(crate) struct Connection<C: 'static> {
+    pub(crate) service: Arc<Service<C>>,
+    pub(crate) session: Session,
+    pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
+    /// Fired when the daemon stops for good.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Why a conversation ended.
+enum End {
+    /// The peer has said all it will; it may still be reading.
+    Finished,
+    /// What it sends cannot be understood any more.
+    Unusable,
+    /// It is not there any more.
+    Gone,
+    /// We stop.
+    Stopped,
+}
+
+/// A conversation in progress.
+struct Talk<C: 'static> {
+    connection: Connection<C>,
+    outbox: Outbox,
+    answers: JoinSet<()>,
+    open: InFlight,
+    noise: u32,
+}
+
+impl<C: Send + Sync> Connection<C> {
+    /// Talks until either side has had enough.
+    pub(crate) async fn run<R, W>(self, read: R, write: W)
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
+        let (outbox, writer) = Outbox::open(write, self.limits.write_stall);
+        let (answers, open) = (JoinSet::new(), InFlight::default());
+        let mut talk = Talk { connection: self, outbox, answers, open, noise: 0 };
+        let end = talk.listen(&mut lines).await;
+        talk.conclude(&end).await;
+        // With its last sender gone the writer sends what is queued, and ends.
+        drop(talk);
+        let _ = writer.await;
+        if matches!(end, End::Unusable) {
+            lines.linger(LINGER).await;
+        }
+    }
+}
+
+impl<C: Send + Sync> Talk<C> {
+    async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> End {
+        loop {
+            while self.answers.try_join_next().is_some() {}
+            let frame = tokio::select! {
+                biased;
+                () = self.outbox.gone() => return End::Gone,
+                () = self.connection.stop.cancelled() => return End::Stopped,
+                frame = lines.next() => frame,
+            };
+            let next = match frame {
+                Ok(Frame::Line(line)) => self.hear(line).await,
+                Ok(Frame::NotUtf8) => self.complain(None, RpcError::not_utf8()).await,
+                Ok(Frame::Unusable(why)) => {
+                    self.send(None, &Err(self.explain(why))).await;
+                    ControlFlow::Break(End::Unusable)
+                }
+                Ok(Frame::End) => ControlFlow::Break(End::Finished),
+                Err(error) => {
+                    tracing::debug!(%error, "connection_lost");
+                    ControlFlow::Break(End::Gone)
+                }
+            };
+            if let ControlFlow::Break(end) = next {
+                return end;
+            }
+        }
+    }
+
+    async fn hear(&mut self, line: Line<'_>) -> ControlFlow<End> {
+        let message = match rpc::read(line.text) {
+            Ok(message) => message,
+            Err(_) if speaks_http(line.text) => {
+                let error = RpcError::invalid_request("this is not an HTTP server: send one JSON-RPC message per line");
+                self.send(None, &Err(error)).await;
+                return ControlFlow::Break(End::Unusable);
+            }
+            Err(unreadable) => return self.complain(unreadable.id, unreadable.error).await,
+        };
+        self.noise = 0;
+        match message {
+            Message::Notification { method, params } => {
+                if let Effect::Forget(id) = self.connection.service.notice(&method, params) {
+                    self.open.forget(&id);
+                }
+                ControlFlow::Continue(())
+            }
+            Message::Request { id, method, params } => {
+                let call = Call { params, began: line.began };
+                self.ask(id, &method, call, line.share).await
+            }
+        }
+    }
+
+    /// Starts one answer; `held` is kept until it is there.
+    async fn ask(
+        &mut self,
+        id: Id,
+        method: &str,
+        call: Call,
+        held: impl Send + 'static,
+    ) -> ControlFlow<End> {
+        let Some(ticket) = self.open.open(&id) else {
+            // With the same id the two answers could not be told apart.
+            let error = RpcError::invalid_request("this id belongs to a request that is still open");
+            self.send(None, &Err(error.with("id", &id))).await;
+            return ControlFlow::Continue(());
+        };
+        let answer = self.connection.service.request(&mut self.connection.session, method, call);
+        match answer {
+            Answer::Now(reply) => {
+                drop(ticket);
+                self.send(Some(&id), &reply).await;
+            }
+            Answer::Later(reply) => {
+                let limit = self.connection.limits.max_line_bytes;
+                let answer = answer_later(ticket, reply, self.outbox.clone(), limit, held);
+                self.answers.spawn(answer);
+                return self.wait_for_a_place().await;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn wait_for_a_place(&mut self) -> ControlFlow<End> {
+        while self.answers.len() >= self.connection.limits.max_in_flight {
+            tokio::select! {
+                biased;
+                () = self.outbox.gone() => return ControlFlow::Break(End::Gone),
+                () = self.connection.stop.cancelled() => return ControlFlow::Break(End::Stopped),
+                _ = self.answers.join_next() => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Answers a line that is no message.
+    async fn complain(&mut self, id: Option<Id>, error: RpcError) -> ControlFlow<End> {
+        self.send(id.as_ref(), &Err(error)).await;
+        self.noise += 1;
+        if self.noise < PATIENCE_WITH_NOISE { ControlFlow::Continue(()) } else { ControlFlow::Break(End::Unusable) }
+    }
+
+    /// Lets the open answers come to their end, where someone is there to read them.
+    async fn conclude(&mut self, end: &End) {
+        match end {
+            End::Gone => self.answers.abort_all(),
+            End::Finished | End::Unusable => loop {
+                tokio::select! {
+                    biased;
+                    () = self.outbox.gone() => return self.answers.abort_all(),
+                    () = self.connection.stop.cancelled() => return self.break_off().await,
+                    done = self.answers.join_next() => if done.is_none() { return },
+                }
+            },
+            End::Stopped => self.break_off().await,
+        }
+    }
+
+    /// Tells the client that no answer will come to what is still open.
+    async fn break_off(&mut self) {
+        // A call that has just ended still has to say so.
+        let last_words = async { while self.answers.join_next().await.is_some() {} };
+        let _ = timeout(LAST_WORDS, last_words).await;
+        let open = self.open.ids();
+        self.answers.abort_all();
+        for id in open {
+            let message = "Sinew stopped before the call had ended: how it ended is in the ledger";
+            self.send(Some(&id), &Err(RpcError::server("shutting_down", message))).await;
+        }
+    }
+
+    async fn send(&self, id: Option<&Id>, reply: &Reply) {
+        self.outbox.send(rpc::write(id, reply, self.connection.limits.max_line_bytes)).await;
+    }
+
+    fn explain(&self, why: Unusable) -> RpcError {
+        let limit = self.connection.limits.max_line_bytes;
+        match why {
+            Unusable::TooLong => {
+                let message = format!("the line is longer than {limit} bytes: the connection is closed");
+                RpcError::server("frame_too_large", message).with("limit_bytes", limit)
+            }
+            Unusable::Starved => {
+                RpcError::server("busy", "too many long messages are being read: try again, or send less at a time")
+            }
+            Unusable::TooSlow => RpcError::server("frame_too_slow", "a long message must be sent without pauses"),
+            Unusable::Foreign => {
+                RpcError::invalid_request("this is not a JSON-RPC message: send one JSON object per line")
+            }
+            Unusable::Unterminated => {
+                RpcError::invalid_request("the last line does not end with a newline, so it was not read")
+            }
+        }
+    }
+}
+
+async fn answer_later(
+    ticket: Ticket,
+    reply: impl Future<Output = Reply>,
+    outbox: Outbox,
+    limit: usize,
+    held: impl Send,
+) {
+    let reply = AssertUnwindSafe(reply).catch_unwind();
+    let reply = tokio::select! {
+        biased;
+        // The call goes on and is recorded; only its answer is not wanted any more.
+        () = ticket.forgotten() => return,
+        reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
+    };
+    let line = rpc::write(Some(ticket.id()), &reply, limit);
+    drop((reply, held));
+    // Closed before it is sent: whoever has the answer may use the id again.
+    drop(ticket);
+    outbox.send(line).await;
+}
+
+/// Whether a line is the first of an HTTP request.
+fn speaks_http(line: &str) -> bool {
+    line.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"))
+}

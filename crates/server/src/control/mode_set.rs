@@ -1,0 +1,32 @@
+//! `control/mode.set`: changes the operational mode, on record, with a reason.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tool::{Door, Mode};
+
+use super::Control;
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Control> = Method { name: "control/mode.set", run };
+
+const LONGEST_REASON: usize = 1000;
+
+fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let (mode, reason): (Mode, String) = (params.need("mode")?, params.need("reason")?);
+    params.finish()?;
+    if reason.trim().is_empty() || reason.len() > LONGEST_REASON {
+        let message = format!("`reason` must say why, in 1 to {LONGEST_REASON} bytes");
+        return Err(RpcError::invalid_params("reason", &message));
+    }
+    let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
+    Ok(Answer::later(async move {
+        match layer.set_mode(mode, &reason, &caller).await {
+            Ok(previous) => rpc::answer(&json!({"mode": mode, "previous": previous})),
+            Err(error) => Err(RpcError::server("mode_not_changed", error.to_string())),
+        }
+    }))
+}

@@ -1,0 +1,312 @@
+//! One message per line: cuts a byte stream into lines of bounded length. Knows nothing of what a line says.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::timeout;
+
+use crate::budget::{Budget, SMALL, Share};
+
+/// What a connection's buffer starts with.
+const FIRST: usize = 8 * 1024;
+/// How long a long message waits for its share of the budget, and then, from its first share on, for its end.
+const SHARE_PATIENCE: Duration = Duration::from_secs(10);
+const LINE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Cuts a stream into lines. A buffer grows with its line, never past the limit, and shrinks again after it.
+pub(crate) struct LineReader<R> {
+    source: R,
+    limit: usize,
+    budget: Budget,
+    buffer: Vec<u8>,
+    /// The current line begins here; what is before it has been handed out.
+    start: usize,
+    /// No newline stands between `start` and here.
+    scanned: usize,
+    /// When the first byte of the current line came.
+    began: Option<Instant>,
+    /// Held while the current line is a long one, and since when.
+    share: Option<(Share, Instant)>,
+    last_read: Instant,
+}
+
+/// What came next.
+pub(crate) enum Frame<'a> {
+    /// A line with something on it.
+    Line(Line<'a>),
+    /// A line that is not UTF-8; the next one may be.
+    NotUtf8,
+    /// Nothing after this can be understood.
+    Unusable(Unusable),
+    /// The peer will send no more.
+    End,
+}
+
+/// One line, without its end.
+pub(crate) struct Line<'a> {
+    pub(crate) text: &'a str,
+    /// When its first byte came.
+    pub(crate) began: Instant,
+    /// To be kept as long as what the line says is.
+    pub(crate) share: Share,
+}
+
+/// Why a stream cannot be read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// The line is longer than the limit, or never ends.
+    TooLong,
+    /// Too many other long lines are being read.
+    Starved,
+    /// A long line took too long.
+    TooSlow,
+    /// A line begins with a byte that begins no JSON text, such as a TLS handshake's.
+    Foreign,
+    /// The stream ended inside a line.
+    Unterminated,
+}
+
+/// A frame as a place in the buffer.
+enum Found {
+    Line(Range<usize>),
+    Unusable(Unusable),
+    End,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub(crate) fn new(source: R, limit: usize, budget: Budget) -> Self {
+        let (buffer, last_read) = (Vec::new(), Instant::now());
+        LineReader { source, limit, budget, buffer, start: 0, scanned: 0, began: None, share: None, last_read }
+    }
+
+    /// The next frame. Empty lines are passed over, and so is a carriage return at a line's end.
+    pub(crate) async fn next(&mut self) -> std::io::Result<Frame<'_>> {
+        let range = match self.find().await? {
+            Found::Line(range) => range,
+            Found::Unusable(why) => return Ok(Frame::Unusable(why)),
+            Found::End => return Ok(Frame::End),
+        };
+        let began = self.began.take().unwrap_or(self.last_read);
+        let (mut share, _) = self.share.take().unwrap_or((Share::default(), began));
+        share.trim(range.len());
+        // The rest of the buffer came in the same read as this line's end.
+        self.began = (self.start < self.buffer.len()).then_some(self.last_read);
+        Ok(match std::str::from_utf8(self.buffer.get(range).unwrap_or_default()) {
+            Ok(text) => Frame::Line(Line { text, began, share }),
+            Err(_) => Frame::NotUtf8,
+        })
+    }
+
+    /// Reads and forgets until the peer is done, so that it can finish writing and read what it was told.
+    pub(crate) async fn linger(&mut self, patience: Duration) {
+        self.buffer = Vec::with_capacity(FIRST);
+        let drained = async {
+            while self.source.read_buf(&mut self.buffer).await.is_ok_and(|read| read > 0) {
+                self.buffer.clear();
+            }
+        };
+        let _ = timeout(patience, drained).await;
+    }
+
+    async fn find(&mut self) -> std::io::Result<Found> {
+        self.forget();
+        if self.buffer.capacity() > SMALL {
+            self.buffer.shrink_to(FIRST);
+        }
+        loop {
+            while let Some(line) = self.cut() {
+                if line.len() > self.limit {
+                    return Ok(Found::Unusable(Unusable::TooLong));
+                }
+                if !line.is_empty() {
+                    return Ok(Found::Line(line));
+                }
+                self.began = None;
+            }
+            if let Some(why) = self.hopeless() {
+                return Ok(Found::Unusable(why));
+            }
+            if let Err(why) = self.make_room().await {
+                return Ok(Found::Unusable(why));
+            }
+            match self.read_some().await? {
+                None => return Ok(Found::Unusable(Unusable::TooSlow)),
+                Some(0) if self.buffer.is_empty() => return Ok(Found::End),
+                Some(0) => return Ok(Found::Unusable(Unusable::Unterminated)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Forgets what was handed out.
+    fn forget(&mut self) {
+        self.buffer.drain(..self.start);
+        (self.start, self.scanned) = (0, self.scanned - self.start);
+    }
+
+    /// The next whole line in the buffer, without its end.
+    fn cut(&mut self) -> Option<Range<usize>> {
+        let fresh = self.buffer.get(self.scanned..).unwrap_or_default();
+        let Some(offset) = fresh.iter().position(|byte| *byte == b'\n') else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let (start, newline) = (self.start, self.scanned + offset);
+        (self.start, self.scanned) = (newline + 1, newline + 1);
+        let line = self.buffer.get(start..newline).unwrap_or_default();
+        Some(start..newline - usize::from(line.ends_with(b"\r")))
+    }
+
+    /// Whether the unfinished line can already be refused.
+    fn hopeless(&self) -> Option<Unusable> {
+        let line = self.buffer.get(self.start..).unwrap_or_default();
+        let control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
+        // One byte over the limit may still be the carriage return of a line that fits.
+        if line.len() > self.limit + 1 {
+            Some(Unusable::TooLong)
+        } else if line.first().is_some_and(control) {
+            Some(Unusable::Foreign)
+        } else {
+            None
+        }
+    }
+
+    async fn make_room(&mut self) -> Result<(), Unusable> {
+        self.forget();
+        let capacity = self.buffer.capacity();
+        if self.buffer.len() < capacity {
+            return Ok(());
+        }
+        let wanted = (capacity * 2).max(FIRST).min(self.limit + 2);
+        if wanted > SMALL && self.share.is_none() {
+            let taken = timeout(SHARE_PATIENCE, self.budget.take(self.limit)).await;
+            self.share = Some((taken.map_err(|_| Unusable::Starved)?, Instant::now()));
+        }
+        self.buffer.reserve_exact(wanted.saturating_sub(self.buffer.len()));
+        Ok(())
+    }
+
+    /// One read; `None` when a long line has used up its time.
+    async fn read_some(&mut self) -> std::io::Result<Option<usize>> {
+        // At most this much is ever behind a line's end, so what is left over needs no share.
+        let mut source = (&mut self.source).take(SMALL as u64);
+        let read = source.read_buf(&mut self.buffer);
+        let read = match &self.share {
+            None => read.await?,
+            Some((_, since)) => match timeout(LINE_PATIENCE.saturating_sub(since.elapsed()), read).await {
+                Ok(read) => read?,
+                Err(_) => return Ok(None),
+            },
+        };
+        self.last_read = Instant::now();
+        self.began.get_or_insert(self.last_read);
+        Ok(Some(read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 200 * 1024;
+
+    /// What a stream is cut into, with each line in its own words.
+    async fn frames(input: impl AsyncRead + Unpin, limit: usize) -> Vec<String> {
+        let mut reader = LineReader::new(input, limit, Budget::new());
+        let mut seen = Vec::new();
+        loop {
+            let frame = match reader.next().await.unwrap() {
+                Frame::Line(line) => line.text.to_owned(),
+                Frame::NotUtf8 => "not utf-8".to_owned(),
+                Frame::Unusable(why) => format!("{why:?}"),
+                Frame::End => return seen,
+            };
+            let last = frame.starts_with(char::is_uppercase);
+            seen.push(frame);
+            assert!(reader.buffer.capacity() <= limit + 2 + SMALL, "{}", reader.buffer.capacity());
+            if last {
+                return seen;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_are_cut_into_lines() {
+        let check = async |input: &[u8], expect: &[&str]| {
+            assert_eq!(frames(input, LIMIT).await, expect, "{}", input.escape_ascii());
+        };
+        check(b"", &[]).await;
+        check(b"a\nb\n", &["a", "b"]).await;
+        check(b"a\r\n\r\n\n  \nb\r\n", &["a", "  ", "b"]).await;
+        check(b"a\r\r\n", &["a\r"]).await;
+        check(b"\xff{\nb\n", &["not utf-8", "b"]).await;
+        check(b"a\nb", &["a", "Unterminated"]).await;
+        check(b"\x16\x03\x01\x02", &["Foreign"]).await;
+        check(b"\ta\n", &["\ta"]).await;
+    }
+
+    #[tokio::test]
+    async fn the_limit_is_exact() {
+        for limit in [100, SMALL - 1, SMALL, SMALL + 1, LIMIT] {
+            for end in ["\n", "\r\n"] {
+                let line = |length: usize| format!("{}{end}next\n", "x".repeat(length));
+                let fits = frames(line(limit).as_bytes(), limit).await;
+                assert_eq!((fits[0].len(), fits[1].as_str()), (limit, "next"), "{limit}");
+                assert_eq!(frames(line(limit + 1).as_bytes(), limit).await, ["TooLong"], "{limit}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_endless_line_costs_no_more_than_the_limit() {
+        let mut reader = LineReader::new(tokio::io::repeat(b'x'), LIMIT, Budget::new());
+        assert!(matches!(reader.next().await.unwrap(), Frame::Unusable(Unusable::TooLong)));
+        assert!(reader.buffer.capacity() <= LIMIT + 2, "{}", reader.buffer.capacity());
+    }
+
+    #[tokio::test]
+    async fn the_memory_of_a_long_line_is_given_back() {
+        let input = format!("{}\nshort\n", "x".repeat(LIMIT));
+        let mut reader = LineReader::new(input.as_bytes(), LIMIT, Budget::new());
+        assert!(matches!(reader.next().await.unwrap(), Frame::Line(_)));
+        assert!(matches!(reader.next().await.unwrap(), Frame::Line(Line { text: "short", .. })));
+        assert!(reader.buffer.capacity() <= SMALL, "{}", reader.buffer.capacity());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_lines_share_one_budget() {
+        let limit = crate::budget::TOTAL / 2;
+        let budget = Budget::new();
+        let long = format!("{}\n", "x".repeat(SMALL + 1));
+        let read = async |budget: &Budget| {
+            let mut reader = LineReader::new(long.as_bytes(), limit, budget.clone());
+            match reader.next().await.unwrap() {
+                Frame::Line(line) => Ok(line.share),
+                Frame::Unusable(why) => Err(why),
+                _ => panic!("another frame"),
+            }
+        };
+        let one = read(&budget).await.unwrap();
+        let half = budget.take(limit).await;
+        assert_eq!(read(&budget).await.unwrap_err(), Unusable::Starved, "less than a line may need is left");
+        let short = frames(&b"short\n"[..], limit).await;
+        assert_eq!(short, ["short"], "a short line needs no share");
+        drop(half);
+        read(&budget).await.expect("what was given back is enough");
+        drop(one);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_line_that_never_ends_is_given_up() {
+        let (mut client, server) = tokio::io::duplex(SMALL * 2);
+        let mut reader = LineReader::new(server, LIMIT, Budget::new());
+        let slow = tokio::spawn(async move {
+            use tokio::io::AsyncWriteExt;
+            client.write_all(&vec![b'x'; SMALL + 1]).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        assert!(matches!(reader.next().await.unwrap(), Frame::Unusable(Unusable::TooSlow)));
+        slow.abort();
+    }
+}

@@ -1,0 +1,186 @@
+//! Where everything lives. Decided once, from an explicit environment; never from the current directory.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::ServeError;
+use crate::platform::{Folders, Platform};
+use crate::private_folder;
+
+/// The variables of a process. A caller passes `std::env::vars_os().collect()`.
+pub type Environment = HashMap<OsString, OsString>;
+
+/// The folders and files of one Sinew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    folders: Folders,
+    user_home: Option<PathBuf>,
+}
+
+impl Home {
+    /// `SINEW_HOME` if it is set, else the system's usual folders for this user.
+    pub fn locate(environment: &Environment) -> Result<Self, ServeError> {
+        Self::locate_on(Platform::CURRENT, environment)
+    }
+
+    /// Everything below one folder, as with `SINEW_HOME`.
+    pub fn at(root: &Path) -> Result<Self, ServeError> {
+        let environment = Environment::from([("SINEW_HOME".into(), root.into())]);
+        Self::locate(&environment)
+    }
+
+    fn locate_on(platform: Platform, environment: &Environment) -> Result<Self, ServeError> {
+        let user_home = absolute(environment, "HOME")?;
+        let folders = match (absolute(environment, "SINEW_HOME")?, &user_home) {
+            (Some(root), _) => Folders::below(&root),
+            // A relative XDG folder is to be ignored, says its specification.
+            (None, Some(user)) => platform.folders(user, |key| absolute(environment, key).ok().flatten()),
+            (None, None) => return Err(ServeError::NoHome),
+        };
+        let home = Home { folders, user_home };
+        for socket in [home.agent_socket(), home.control_socket()] {
+            check_length(socket, platform.longest_socket_path())?;
+        }
+        Ok(home)
+    }
+
+    /// `sinew.yaml` and `governance/`.
+    pub fn config(&self) -> &Path {
+        &self.folders.config
+    }
+
+    /// The manifests.
+    pub fn tools(&self) -> &Path {
+        &self.folders.tools
+    }
+
+    /// The sockets.
+    pub fn run(&self) -> &Path {
+        &self.folders.run
+    }
+
+    /// The ledger, the lock.
+    pub fn state(&self) -> &Path {
+        &self.folders.state
+    }
+
+    /// The daemon's own log.
+    pub fn log(&self) -> &Path {
+        &self.folders.log
+    }
+
+    /// The folders no tool may ever reach.
+    pub fn folders(&self) -> [&Path; 5] {
+        [self.config(), self.tools(), self.run(), self.state(), self.log()]
+    }
+
+    /// The user's own folder, for `~`.
+    pub fn user_home(&self) -> Option<&Path> {
+        self.user_home.as_deref()
+    }
+
+    /// Where agents connect.
+    pub fn agent_socket(&self) -> PathBuf {
+        self.folders.run.join("agent.sock")
+    }
+
+    /// Where the human connects.
+    pub fn control_socket(&self) -> PathBuf {
+        self.folders.run.join("control.sock")
+    }
+
+    /// The settings of the daemon.
+    pub fn settings_file(&self) -> PathBuf {
+        self.folders.config.join("sinew.yaml")
+    }
+
+    /// Held by the one process that owns the state.
+    pub fn lock_file(&self) -> PathBuf {
+        self.folders.state.join("daemon.lock")
+    }
+
+    /// Makes what is missing, private to this user, and refuses what others could enter or replace. A missing
+    /// configuration is not made: it means the embedded defaults.
+    pub fn prepare(&self) -> Result<(), ServeError> {
+        [self.run(), self.state(), self.log()].into_iter().try_for_each(private_folder::ensure)
+    }
+}
+
+fn absolute(environment: &Environment, variable: &'static str) -> Result<Option<PathBuf>, ServeError> {
+    let value = environment.get(OsStr::new(variable)).filter(|value| !value.is_empty());
+    match value.map(PathBuf::from) {
+        Some(value) if value.is_relative() => Err(ServeError::RelativeHome { variable, value }),
+        value => Ok(value),
+    }
+}
+
+fn check_length(path: PathBuf, limit: usize) -> Result<(), ServeError> {
+    let bytes = path.as_os_str().as_bytes().len();
+    if bytes > limit { Err(ServeError::LongSocketPath { path, bytes, limit }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        variables.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    }
+
+    #[test]
+    fn each_system_has_its_layout() {
+        let check = |platform, variables: &[(&str, &str)], config: &str, socket: &str, lock: &str| {
+            let home = Home::locate_on(platform, &environment(variables)).unwrap();
+            assert_eq!(home.config(), Path::new(config), "{variables:?}");
+            assert_eq!(home.agent_socket(), Path::new(socket), "{variables:?}");
+            assert_eq!(home.lock_file(), Path::new(lock), "{variables:?}");
+        };
+        let one_folder = [("SINEW_HOME", "/s"), ("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")];
+        for platform in [Platform::Linux, Platform::MacOs] {
+            check(platform, &one_folder, "/s/config", "/s/run/agent.sock", "/s/state/daemon.lock");
+        }
+        let plain = [("HOME", "/h"), ("SINEW_HOME", "")];
+        let state = "/h/.local/state/sinew";
+        let (socket, lock) = (format!("{state}/run/agent.sock"), format!("{state}/daemon.lock"));
+        check(Platform::Linux, &plain, "/h/.config/sinew", &socket, &lock);
+        let xdg = [
+            ("HOME", "/h"),
+            ("XDG_CONFIG_HOME", "/c"),
+            ("XDG_STATE_HOME", "relative/is/ignored"),
+            ("XDG_RUNTIME_DIR", "/r"),
+        ];
+        check(Platform::Linux, &xdg, "/c/sinew", "/r/sinew/agent.sock", &lock);
+        let library = "/h/Library/Application Support/sinew";
+        let (config, socket) = (format!("{library}/config"), format!("{library}/run/agent.sock"));
+        check(Platform::MacOs, &xdg, &config, &socket, &format!("{library}/state/daemon.lock"));
+    }
+
+    #[test]
+    fn what_cannot_be_a_home_is_refused_with_the_reason() {
+        let check = |variables: &[(&str, &str)], expect: &str| {
+            let error = Home::locate_on(Platform::Linux, &environment(variables)).unwrap_err();
+            assert_eq!(error.to_string(), expect);
+            assert!(error.hint().is_some(), "{expect}");
+        };
+        check(&[], "no place to live: neither SINEW_HOME nor HOME is set");
+        check(&[("HOME", "")], "no place to live: neither SINEW_HOME nor HOME is set");
+        check(&[("SINEW_HOME", "here")], "SINEW_HOME is `here`: it must be an absolute path");
+        check(&[("HOME", "h")], "HOME is `h`: it must be an absolute path");
+    }
+
+    #[test]
+    fn the_socket_limit_is_exact_and_counts_bytes() {
+        // `/run/control.sock`, the longer of the two, has 17 bytes.
+        for (platform, limit) in [(Platform::Linux, 107), (Platform::MacOs, 103)] {
+            let locate = |root: String| Home::locate_on(platform, &environment(&[("SINEW_HOME", &root)]));
+            let longest = format!("/{}", "x".repeat(limit - 17 - 1));
+            assert!(locate(longest.clone()).is_ok());
+            let message = locate(format!("{longest}x")).unwrap_err().to_string();
+            assert!(message.contains(&format!("has {} bytes", limit + 1)), "{message}");
+            assert!(message.contains(&format!("allows {limit}")), "{message}");
+            assert!(locate(format!("/{}", "é".repeat(limit / 2))).is_err(), "characters are not bytes");
+        }
+    }
+}

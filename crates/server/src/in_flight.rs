@@ -1,0 +1,69 @@
+//! The requests of one connection that have no answer yet, by id: so that none is used twice at a time, and one
+//! can be taken back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::rpc::Id;
+
+/// The open requests of one connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight(Arc<Mutex<HashMap<Id, CancellationToken>>>);
+
+/// One open request. It is closed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    id: Id,
+    list: InFlight,
+    forgotten: CancellationToken,
+}
+
+impl InFlight {
+    /// Opens a request; `None` if one with this id is open.
+    pub(crate) fn open(&self, id: &Id) -> Option<Ticket> {
+        let mut open = self.lock();
+        if open.contains_key(id) {
+            return None;
+        }
+        let forgotten = CancellationToken::new();
+        open.insert(id.clone(), forgotten.clone());
+        Some(Ticket { id: id.clone(), list: self.clone(), forgotten })
+    }
+
+    /// The client no longer wants this answer. An id that is not open is nothing to complain about: the answer
+    /// may have crossed the notification.
+    pub(crate) fn forget(&self, id: &Id) {
+        if let Some(forgotten) = self.lock().get(id) {
+            forgotten.cancel();
+        }
+    }
+
+    /// The ids of all open requests.
+    pub(crate) fn ids(&self) -> Vec<Id> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ticket {
+    pub(crate) fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Returns when the client no longer wants the answer.
+    pub(crate) async fn forgotten(&self) {
+        self.forgotten.cancelled().await;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.list.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,121 @@
+//! Accepts connections on one socket: checks who comes, how many are there, and gives each a task of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::budget::Budget;
+use crate::connection::Connection;
+use crate::private_folder::own_uid;
+use crate::rpc::{self, RpcError};
+use crate::service::Service;
+use crate::session::{Peer, Session};
+use crate::settings::Limits;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What all listeners of a daemon share.
+#[derive(Clone)]
+pub(crate) struct Hall {
+    pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
+    /// The only user that is let in.
+    pub(crate) own_uid: u32,
+    pub(crate) next_connection: Arc<AtomicU64>,
+    pub(crate) connections: TaskTracker,
+    /// Fired when the connections must end.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Accepts connections on one socket.
+pub(crate) struct Listener<C: 'static> {
+    service: Arc<Service<C>>,
+    hall: Hall,
+    max_connections: usize,
+    places: Arc<Semaphore>,
+}
+
+impl Hall {
+    /// A hall that lets in this process's own user.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Hall {
+            limits,
+            budget: Budget::new(),
+            own_uid: own_uid(),
+            next_connection: Arc::new(AtomicU64::new(1)),
+            connections: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+}
+
+impl<C: Send + Sync> Listener<C> {
+    pub(crate) fn new(service: Service<C>, hall: Hall, max_connections: usize) -> Self {
+        let places = Arc::new(Semaphore::new(max_connections));
+        Listener { service: Arc::new(service), hall, max_connections, places }
+    }
+
+    /// Accepts until it is dropped.
+    pub(crate) async fn run(&self, socket: &UnixListener) -> std::convert::Infallible {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match socket.accept().await {
+                Ok((stream, _)) => {
+                    pause = FIRST_PAUSE;
+                    self.admit(stream);
+                }
+                // Out of descriptors or memory: the connection stays in the backlog, and asking again at once would
+                // only burn the processor.
+                Err(error) => {
+                    tracing::warn!(%error, socket = self.service.socket, "accept_failed");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Before one byte is read or written: who is it, and is there a place?
+    fn admit(&self, stream: UnixStream) {
+        let Some(peer) = identify(&stream) else { return };
+        if peer.uid != self.hall.own_uid {
+            tracing::warn!(uid = peer.uid, pid = peer.pid, socket = self.service.socket, "foreign_user_dropped");
+            return;
+        }
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return self.turn_away(&stream) };
+        let session = Session::new(self.hall.next_connection.fetch_add(1, Ordering::Relaxed), peer);
+        tracing::debug!(connection = session.connection, pid = peer.pid, socket = self.service.socket, "connected");
+        let connection = Connection {
+            service: Arc::clone(&self.service),
+            session,
+            limits: self.hall.limits,
+            budget: self.hall.budget.clone(),
+            stop: self.hall.stop.clone(),
+        };
+        self.hall.connections.spawn(async move {
+            let (read, write) = stream.into_split();
+            connection.run(read, write).await;
+            drop(place);
+        });
+    }
+
+    /// One line, as far as the socket takes it at once: a crowd at the door must not cost more than that.
+    fn turn_away(&self, stream: &UnixStream) {
+        tracing::warn!(limit = self.max_connections, socket = self.service.socket, "connection_turned_away");
+        let message = format!("all {} connections are taken: close one, or try again", self.max_connections);
+        let error = RpcError::server("busy", message).with("max_connections", self.max_connections);
+        let _ = stream.try_write(&rpc::write(None, &Err(error), self.hall.limits.max_line_bytes));
+    }
+}
+
+/// A peer that is already gone has no identity, and gets no connection.
+fn identify(stream: &UnixStream) -> Option<Peer> {
+    let credentials = stream.peer_cred().ok()?;
+    Some(Peer { uid: credentials.uid(), pid: credentials.pid() })
+}

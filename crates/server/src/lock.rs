@@ -1,0 +1,143 @@
+//! One owner of the state at a time: an advisory lock on a file that is never removed, so that two starters
+//! cannot each lock a file of their own.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::error::ServeError;
+use crate::home::Home;
+
+/// A client that asks who holds the lock takes it for an instant; a starter outwaits that.
+const ATTEMPTS: u32 = 10;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+
+/// The right to use the state folder. Given back when dropped, or by the kernel when the process dies.
+#[derive(Debug)]
+pub struct StateLock {
+    _held: Flock<File>,
+}
+
+/// Whether a process owns the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// None does.
+    Nobody,
+    /// One does; the pid is what it wrote, for display.
+    Process {
+        /// Its process id, where it could be read.
+        pid: Option<i32>,
+    },
+}
+
+impl StateLock {
+    /// Takes the lock, or says who has it. The folder must have been prepared.
+    pub fn acquire(home: &Home) -> Result<Self, ServeError> {
+        let path = home.lock_file();
+        for attempt in 1..=ATTEMPTS {
+            let file = open(&path).map_err(|cause| ServeError::io("open the lock", &path, cause))?;
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(held) => return Self::sign(held, &path),
+                Err((_, Errno::EWOULDBLOCK)) if attempt < ATTEMPTS => std::thread::sleep(BETWEEN_ATTEMPTS),
+                Err((mut file, Errno::EWOULDBLOCK)) => {
+                    return Err(ServeError::AlreadyRunning { pid: read_pid(&mut file), path });
+                }
+                Err((_, errno)) => return Err(ServeError::io("lock", &path, errno.into())),
+            }
+        }
+        Err(ServeError::AlreadyRunning { pid: None, path })
+    }
+
+    /// Who holds the lock now. It may change at any moment: for display, never for a decision.
+    pub fn holder(home: &Home) -> Holder {
+        let Ok(file) = File::open(home.lock_file()) else { return Holder::Nobody };
+        match Flock::lock(file, FlockArg::LockSharedNonblock) {
+            Err((mut file, Errno::EWOULDBLOCK)) => Holder::Process { pid: read_pid(&mut file) },
+            _ => Holder::Nobody,
+        }
+    }
+
+    fn sign(mut held: Flock<File>, path: &Path) -> Result<Self, ServeError> {
+        let pid = format!("{}\n", std::process::id());
+        let written = held.set_len(0).and_then(|()| held.write_all(pid.as_bytes()));
+        written.map_err(|cause| ServeError::io("write", path, cause))?;
+        Ok(StateLock { _held: held })
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // Never through a link: the file that is locked is the file of this name.
+    let opened = options.custom_flags(nix::libc::O_NOFOLLOW).open(path);
+    opened.map_err(|cause| match cause.raw_os_error() {
+        Some(nix::libc::ELOOP) => std::io::Error::new(ErrorKind::InvalidInput, "it is a symbolic link"),
+        _ => cause,
+    })
+}
+
+fn read_pid(file: &mut File) -> Option<i32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        home.prepare().unwrap();
+        (folder, home)
+    }
+
+    #[test]
+    fn the_second_is_told_who_is_first() {
+        let (_folder, home) = home();
+        assert_eq!(StateLock::holder(&home), Holder::Nobody);
+        let first = StateLock::acquire(&home).unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(StateLock::holder(&home), Holder::Process { pid: Some(own) });
+        let message = StateLock::acquire(&home).unwrap_err().to_string();
+        assert!(message.contains(&format!("(pid {own})")), "{message}");
+        drop(first);
+        assert_eq!(StateLock::holder(&home), Holder::Nobody);
+        StateLock::acquire(&home).unwrap();
+        assert!(home.lock_file().exists(), "the file stays, or two starters could lock two files");
+    }
+
+    #[test]
+    fn of_many_starters_exactly_one_wins() {
+        let (_folder, home) = home();
+        let barrier = Barrier::new(8);
+        let won: Vec<StateLock> = std::thread::scope(|scope| {
+            let start = || {
+                barrier.wait();
+                StateLock::acquire(&home).ok()
+            };
+            let starters: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+            starters.into_iter().filter_map(|starter| starter.join().unwrap()).collect()
+        });
+        assert_eq!(won.len(), 1);
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let (folder, home) = home();
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::write(&elsewhere, "precious").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, home.lock_file()).unwrap();
+        let message = StateLock::acquire(&home).unwrap_err().to_string();
+        assert!(message.contains("symbolic link"), "{message}");
+        assert_eq!(std::fs::read_to_string(elsewhere).unwrap(), "precious");
+    }
+}

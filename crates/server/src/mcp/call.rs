@@ -1,0 +1,67 @@
+//! `tools/call`: one tool call, with its end told in MCP's words.
+
+use std::sync::Arc;
+
+use execution::Request;
+use serde_json::{Map, Value, json};
+use tool::{Door, TraceContext};
+
+use super::{after_handshake, result};
+use crate::agent::Agent;
+use crate::methods::execute::tool_name;
+use crate::rpc::RpcError;
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "tools/call", run };
+
+fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    after_handshake(session)?;
+    let mut params = call.params;
+    let meta: Map<String, Value> = params.want("_meta")?.unwrap_or_default();
+    refuse_unknown_wishes(&meta)?;
+    let request = Request {
+        tool_name: tool_name(&mut params, "name")?,
+        arguments: params.take("arguments").unwrap_or_else(|| json!({})),
+        caller: session.caller(Door::Mcp),
+        trace: trace(&meta),
+        deadline: None,
+        cwd: None,
+        started: call.began,
+    };
+    let layer = Arc::clone(&agent.layer);
+    Ok(Answer::later(async move { result::reply(layer.execute(request).await) }))
+}
+
+fn trace(meta: &Map<String, Value>) -> TraceContext {
+    let header = meta.get("traceparent").and_then(Value::as_str);
+    header.map_or_else(TraceContext::root, TraceContext::from_traceparent)
+}
+
+/// Whatever the client asks of Sinew itself must be honoured or refused, never passed over.
+fn refuse_unknown_wishes(meta: &Map<String, Value>) -> Result<(), RpcError> {
+    match meta.keys().find(|key| key.starts_with("sinew/")) {
+        Some(wish) => Err(RpcError::not_supported_yet(wish)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn the_envelope_is_read_leniently_except_for_our_own_words() {
+        let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let context = trace(&meta(json!({"traceparent": header, "progressToken": 1})));
+        assert_eq!(context.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));
+        assert_eq!(trace(&meta(json!({"traceparent": 5}))).parent_span_id, None);
+        refuse_unknown_wishes(&meta(json!({"progressToken": 1, "io.example/x": {}}))).unwrap();
+        let error = refuse_unknown_wishes(&meta(json!({"sinew/approval": "async"}))).unwrap_err();
+        assert!(error.message.contains("`sinew/approval` is not supported yet"), "{}", error.message);
+    }
+}

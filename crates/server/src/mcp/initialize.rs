@@ -1,0 +1,76 @@
+//! `initialize`: agrees on a revision and learns what the client calls itself.
+
+use serde_json::{Map, Value, json};
+
+use super::{Handshake, REVISIONS};
+use crate::agent::Agent;
+use crate::rpc::{self, Params, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "initialize", run };
+
+const INSTRUCTIONS: &str = "Every call is checked, judged by the policy of this machine and recorded. A call that was not \
+    run comes back as an error that says why and, where there is one, how to put it right: read it before trying again. \
+    What policy forbids stays forbidden however it is asked.";
+
+fn run(_agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    if session.handshake.is_some() {
+        return Err(RpcError::invalid_request("this connection is already initialized"));
+    }
+    let handshake = agree(call.params)?;
+    let reply = json!({
+        "protocolVersion": handshake.revision,
+        "capabilities": {"tools": {"listChanged": false}},
+        "serverInfo": {"name": "sinew", "title": "Sinew", "version": env!("CARGO_PKG_VERSION")},
+        "instructions": INSTRUCTIONS,
+    });
+    tracing::debug!(connection = session.connection, revision = handshake.revision, "mcp_initialized");
+    session.handshake = Some(handshake);
+    Ok(Answer::Now(rpc::answer(&reply)))
+}
+
+/// The client's revision where we speak it, else the newest that we do; the client may then hang up.
+fn agree(mut params: Params) -> Result<Handshake, RpcError> {
+    let wanted: String = params.need("protocolVersion")?;
+    let client: Option<Map<String, Value>> = params.want("clientInfo")?;
+    let [.., newest] = REVISIONS;
+    let revision = REVISIONS.into_iter().find(|known| *known == wanted).unwrap_or(newest);
+    let name = client.as_ref().and_then(|client| client.get("name")?.as_str());
+    Ok(Handshake { client: name.and_then(displayable), revision })
+}
+
+/// At most 64 characters that can be shown anywhere: no control, no direction marks.
+fn displayable(name: &str) -> Option<String> {
+    let harmless = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || *c == ' ';
+    let name: String = name.chars().filter(harmless).take(64).collect();
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handshake_is_agreed_or_the_mistake_named() {
+        let agree = |params: Value| agree(Params::read(Some(params)).unwrap());
+        let check = |version: &str, client: Value, revision: &str, name: Option<&str>| {
+            let params = json!({"protocolVersion": version, "clientInfo": client, "capabilities": {}, "more": 1});
+            let handshake = agree(params).unwrap();
+            assert_eq!((handshake.revision, handshake.client.as_deref()), (revision, name), "{version} {client}");
+        };
+        for revision in REVISIONS {
+            check(revision, json!({"name": "claude-code", "version": "2"}), revision, Some("claude-code"));
+        }
+        check("2026-07-28", json!({}), "2025-11-25", None);
+        check("", json!({"name": "a\u{202e}b\n\u{1b}[31mc"}), "2025-11-25", Some("ab[31mc"));
+        check("1", json!({"name": "\u{0}\u{7} "}), "2025-11-25", None);
+        check("1", json!({"name": "x".repeat(100)}), "2025-11-25", Some(&"x".repeat(64)));
+        check("1", json!({"name": 5}), "2025-11-25", None);
+        assert_eq!(agree(json!({})).unwrap_err().data["field"], "protocolVersion");
+        assert_eq!(agree(json!({"protocolVersion": 1})).unwrap_err().data["field"], "protocolVersion");
+        let error = agree(json!({"protocolVersion": "1", "clientInfo": "x"})).unwrap_err();
+        assert_eq!(error.data["field"], "clientInfo");
+    }
+}

@@ -1,0 +1,179 @@
+//! A `ToolResult` in MCP's words: what the model can put right is a result with `isError`, never a protocol error.
+
+use serde_json::{Value, json};
+use tool::{Metadata, Refusal, RefusalCode, ToolResult};
+
+use crate::rpc::{self, Reply, RpcError};
+
+/// The reply to `tools/call`.
+pub(crate) fn reply(result: ToolResult) -> Reply {
+    match &result.metadata.refusal {
+        Some(refusal) if refusal.code == RefusalCode::UnknownTool => {
+            Err(RpcError::unknown_tool(&refusal_text(refusal), refusal))
+        }
+        _ => rpc::answer(&tell(result)),
+    }
+}
+
+fn tell(result: ToolResult) -> Value {
+    let content = content(&result);
+    let ToolResult { success, output, metadata, latency_ms, .. } = result;
+    let mut told = json!({"content": content, "isError": !success, "_meta": meta(metadata, latency_ms)});
+    // A partial output need not match the schema that structured content must match, and nothing but an object may
+    // be structured content in these revisions.
+    if success && output.is_object() {
+        told["structuredContent"] = output;
+    }
+    told
+}
+
+fn content(result: &ToolResult) -> Vec<Value> {
+    let text = |text: String| json!({"type": "text", "text": text});
+    if result.success {
+        return vec![text(result.output.to_string())];
+    }
+    let mut blocks = vec![text(match &result.metadata.refusal {
+        Some(refusal) => refusal_text(refusal),
+        None => failure_text(result),
+    })];
+    if result.output.as_object().is_some_and(|output| !output.is_empty()) {
+        blocks.push(text(format!("Output so far: {}", result.output)));
+    }
+    blocks
+}
+
+/// What a native client would get beside the output, without what is told elsewhere.
+fn meta(mut metadata: Metadata, latency_ms: f64) -> Value {
+    let (refusal, failure) = (metadata.refusal.take(), metadata.failure.take());
+    let mut meta = json!({"sinew/metadata": metadata, "sinew/latency_ms": latency_ms});
+    if let Some(refusal) = refusal {
+        meta["sinew/refusal"] = json!(refusal);
+    }
+    if let Some(failure) = failure {
+        meta["sinew/failure"] = failure;
+    }
+    meta
+}
+
+/// Everything a model needs to do better, in the order it needs it.
+fn refusal_text(refusal: &Refusal) -> String {
+    let mut lines = vec![refusal.reason.clone()];
+    // The reason may already be the one problem there is.
+    let news = refusal.problems.iter().filter(|problem| !refusal.reason.contains(&problem.message));
+    lines.extend(news.map(|problem| format!("- {}: {}", problem.pointer, problem.message)));
+    lines.extend(refusal.hint.iter().map(|hint| format!("Hint: {hint}")));
+    lines.extend(refusal.example.iter().map(|example| format!("Example arguments: {example}")));
+    if let Some(repair) = &refusal.repair {
+        let arguments = Value::Object(repair.arguments.clone());
+        lines.push(format!("These arguments would pass ({}): {arguments}", repair.note));
+    }
+    if let Some(rule) = &refusal.rule {
+        lines.push(format!("Rule: {} ({}:{})", rule.id, rule.file, rule.line));
+    }
+    lines.push(match (refusal.retryable, refusal.retry_after_ms) {
+        (true, Some(wait)) => format!("Try again after {wait} ms."),
+        (true, None) => "A corrected or later call can succeed.".to_owned(),
+        (false, _) => "Trying the same again will not help.".to_owned(),
+    });
+    lines.join("\n")
+}
+
+fn failure_text(result: &ToolResult) -> String {
+    let mut lines = vec![result.error.clone().unwrap_or_else(|| "The tool failed.".to_owned())];
+    let failure = result.metadata.failure.as_ref();
+    let hint = failure.and_then(|failure| failure["hint"].as_str());
+    lines.extend(hint.map(|hint| format!("Hint: {hint}")));
+    if failure.is_some_and(|failure| failure["retryable"] == true) {
+        lines.push("The same call may succeed later.".to_owned());
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use tool::{
+        CallId, Failure, FailureKind, Mode, Output, Problem, Repair, RuleRef, TraceContext,
+    };
+
+    use super::*;
+
+    fn metadata() -> Metadata {
+        Metadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "policy")
+    }
+
+    fn told(result: ToolResult) -> Value {
+        serde_json::from_str(reply(result).unwrap().get()).unwrap()
+    }
+
+    #[test]
+    fn success_is_text_and_structure() {
+        let output = Output { value: json!({"content": "é\n"}), ..Output::default() };
+        let told = told(ToolResult::done("read_file", output, metadata(), 1.5));
+        assert_eq!(told["isError"], false);
+        assert_eq!(told["structuredContent"], json!({"content": "é\n"}));
+        assert_eq!(told["content"], json!([{"type": "text", "text": "{\"content\":\"é\\n\"}"}]));
+        assert!(told["_meta"]["sinew/metadata"]["call_id"].is_string());
+        assert!(told["_meta"].get("sinew/refusal").is_none());
+    }
+
+    #[test]
+    fn a_list_is_text_only() {
+        let output = Output { value: json!([1]), ..Output::default() };
+        let told = told(ToolResult::done("t", output, metadata(), 0.0));
+        assert_eq!((&told["content"][0]["text"], told.get("structuredContent")), (&json!("[1]"), None));
+    }
+
+    #[test]
+    fn a_refusal_teaches() {
+        let mut refusal = Refusal::new("write_file", RefusalCode::InvalidArguments, "two things are wrong")
+            .hint("give both")
+            .rule(RuleRef { file: "tools.yaml".into(), line: 4, id: "write_file.x".into() });
+        refusal.problems = vec![Problem {
+            pointer: "/path".into(),
+            expected: "string".into(),
+            got: "number".into(),
+            message: "`path` must be a string".into(),
+        }];
+        refusal.example = Some(json!({"path": "a"}));
+        let arguments = json!({"path": "5"}).as_object().unwrap().clone();
+        refusal.repair = Some(Repair { arguments, note: "5 as text".into() });
+        let told = told(ToolResult::refused(refusal, metadata(), 0.0));
+        assert_eq!(told["isError"], true);
+        assert!(told.get("structuredContent").is_none());
+        let text = told["content"][0]["text"].as_str().unwrap();
+        let expect = "two things are wrong\n- /path: `path` must be a string\nHint: give both\n\
+            Example arguments: {\"path\":\"a\"}\nThese arguments would pass (5 as text): {\"path\":\"5\"}\n\
+            Rule: write_file.x (tools.yaml:4)\nA corrected or later call can succeed.";
+        assert_eq!(text, expect);
+        assert_eq!(told["_meta"]["sinew/refusal"]["code"], "invalid_arguments");
+        assert!(told["_meta"]["sinew/metadata"].get("refusal").is_none(), "told once");
+    }
+
+    #[test]
+    fn a_denial_says_that_insisting_is_no_use() {
+        let refusal = Refusal::new("t", RefusalCode::PathForbidden, "Permission denied: no");
+        let told = told(ToolResult::refused(refusal, metadata(), 0.0));
+        let text = told["content"][0]["text"].as_str().unwrap();
+        assert_eq!(text, "Permission denied: no\nTrying the same again will not help.");
+    }
+
+    #[test]
+    fn a_failure_keeps_what_there_is() {
+        let mut failure = Failure::new(FailureKind::TimedOut, "Command timed out").hint("ask for less");
+        failure.output = Some(json!({"stdout": "half"}));
+        let told = told(ToolResult::failed("t", failure, metadata(), 0.0));
+        assert_eq!(told["isError"], true);
+        let text = "Command timed out\nHint: ask for less\nThe same call may succeed later.";
+        assert_eq!(told["content"][0]["text"], text);
+        assert_eq!(told["content"][1]["text"], "Output so far: {\"stdout\":\"half\"}");
+        assert_eq!(told["_meta"]["sinew/failure"]["kind"], "timed_out");
+    }
+
+    #[test]
+    fn an_unknown_tool_is_a_protocol_error_with_the_refusal() {
+        let refusal = Refusal::new("raed", RefusalCode::UnknownTool, "Tool raed not found").hint("read");
+        let error = reply(ToolResult::refused(refusal, metadata(), 0.0)).unwrap_err();
+        assert_eq!((error.code, &error.data["code"]), (-32602, &json!("unknown_tool")));
+        assert!(error.message.contains("Tool raed not found\nHint: read"), "{}", error.message);
+    }
+}

@@ -1,0 +1,5 @@
+//! Sinew's own methods on `agent.sock`, one file each.
+
+pub(crate) mod execute;
+pub(crate) mod status;
+pub(crate) mod tools;

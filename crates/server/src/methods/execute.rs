@@ -1,0 +1,122 @@
+//! `sinew/execute`: one tool call. Everything about the call itself is decided, and recorded, by the layer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use execution::Request;
+use serde_json::{Map, Value};
+use tool::{Door, TraceContext};
+
+use crate::agent::Agent;
+use crate::rpc::{self, Params, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/execute", run };
+
+/// Parameters of the protocol that this version cannot honour.
+const NOT_YET: [&str; 3] = ["idempotency_key", "approval_id", "dry_run"];
+/// No tool name comes near it; a longer text is not worth a record.
+const LONGEST_NAME: usize = 256;
+/// No call may take longer, so a longer patience means the same.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let request = Request {
+        tool_name: tool_name(&mut params, "tool_name")?,
+        // Whatever they are: arguments of the wrong type get a recorded refusal that shows the right ones.
+        arguments: params.take("arguments").ok_or_else(|| RpcError::missing("arguments", "an object"))?,
+        caller: session.caller(Door::Socket),
+        trace: trace(&mut params)?,
+        deadline: deadline(&mut params)?,
+        cwd: params.want("cwd")?,
+        started: call.began,
+    };
+    NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;
+    params.finish()?;
+    let layer = Arc::clone(&agent.layer);
+    Ok(Answer::later(async move { rpc::answer(&layer.execute(request).await) }))
+}
+
+/// The name of a tool, which need not exist.
+pub(crate) fn tool_name(params: &mut Params, field: &'static str) -> Result<String, RpcError> {
+    let name: String = params.need(field)?;
+    if name.len() <= LONGEST_NAME {
+        return Ok(name);
+    }
+    let message = format!("`{field}` has {} bytes; it must be at most {LONGEST_NAME}", name.len());
+    Err(RpcError::invalid_params(field, &message))
+}
+
+fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError> {
+    match params.want("deadline_ms")? {
+        Some(0) => Err(RpcError::invalid_params("deadline_ms", "`deadline_ms` must be at least 1")),
+        given => Ok(given.map(|ms| Duration::from_millis(ms).min(LONGEST_DEADLINE))),
+    }
+}
+
+/// A `traceparent` header, or an object with `trace_id` and `span_id`. An id that is not one starts a new trace.
+fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
+    match params.take("trace_ctx") {
+        None => Ok(TraceContext::root()),
+        Some(Value::String(header)) => Ok(TraceContext::from_traceparent(&header)),
+        Some(Value::Object(ids)) => trace_of(ids),
+        Some(other) => {
+            let expected = "a traceparent string, or an object with `trace_id` and `span_id`";
+            Err(RpcError::wrong_type("trace_ctx", expected, &other))
+        }
+    }
+}
+
+fn trace_of(ids: Map<String, Value>) -> Result<TraceContext, RpcError> {
+    let mut ids = Params::read(Some(Value::Object(ids)))?;
+    let (trace, span): (String, String) = (ids.need("trace_id")?, ids.need("span_id")?);
+    ids.finish()?;
+    Ok(TraceContext::from_traceparent(&format!("00-{trace}-{span}-01")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn params(value: Value) -> Params {
+        Params::read(Some(value)).unwrap()
+    }
+
+    #[test]
+    fn deadlines_are_bounded_on_both_sides() {
+        let read = |value: Value| deadline(&mut params(json!({"deadline_ms": value})));
+        assert_eq!(read(json!(1)).unwrap(), Some(Duration::from_millis(1)));
+        assert_eq!(read(json!(u64::MAX)).unwrap(), Some(LONGEST_DEADLINE));
+        assert_eq!(deadline(&mut params(json!({}))).unwrap(), None);
+        for wrong in [json!(0), json!(-1), json!(1.5), json!("5"), json!(null)] {
+            assert_eq!(read(wrong.clone()).unwrap_err().data["field"], "deadline_ms", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_trace_comes_in_three_shapes() {
+        let (trace_id, span_id) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let read = |value: Value| trace(&mut params(json!({"trace_ctx": value})));
+        let header = format!("00-{trace_id}-{span_id}-01");
+        for good in [json!(header), json!({"trace_id": trace_id, "span_id": span_id})] {
+            let context = read(good.clone()).unwrap();
+            assert_eq!(context.trace_id, trace_id, "{good}");
+            assert_eq!(context.parent_span_id.as_deref(), Some(span_id), "{good}");
+        }
+        assert_eq!(read(json!("nonsense")).unwrap().parent_span_id, None, "telemetry never fails a call");
+        for wrong in [json!(5), json!({"trace_id": trace_id}), json!({"trace_id": 1, "span_id": "a"})] {
+            assert_eq!(read(wrong.clone()).unwrap_err().code, -32602, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_not_a_novel() {
+        let read = |length: usize| tool_name(&mut params(json!({"tool_name": "x".repeat(length)})), "tool_name");
+        assert!(read(256).is_ok());
+        assert!(read(257).unwrap_err().message.contains("257 bytes"));
+    }
+}

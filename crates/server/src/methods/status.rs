@@ -1,0 +1,44 @@
+//! `sinew/status`: how the daemon is, and what one message may hold.
+
+use execution::Status;
+use serde::Serialize;
+
+use crate::agent::Agent;
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+use crate::settings::Limits;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/status", run };
+
+/// The layer's state, and what this side of it adds.
+#[derive(Serialize)]
+pub(crate) struct StatusReply {
+    #[serde(flatten)]
+    layer: Status,
+    limits: LimitsReply,
+}
+
+/// What a client has to keep to.
+#[derive(Serialize)]
+struct LimitsReply {
+    max_line_bytes: usize,
+    max_connections: usize,
+    max_in_flight_per_connection: usize,
+}
+
+impl StatusReply {
+    pub(crate) fn new(layer: Status, limits: &Limits) -> Self {
+        let limits = LimitsReply {
+            max_line_bytes: limits.max_line_bytes,
+            max_connections: limits.max_connections,
+            max_in_flight_per_connection: limits.max_in_flight,
+        };
+        StatusReply { layer, limits }
+    }
+}
+
+fn run(agent: &Agent, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    call.params.finish()?;
+    Ok(Answer::Now(rpc::answer(&StatusReply::new(agent.layer.status(), &agent.limits))))
+}

@@ -1,0 +1,21 @@
+//! `sinew/tools`: the definitions, in the dialect the client speaks.
+
+use execution::ToolFilter;
+use serde_json::{Value, json};
+use tool::Format;
+
+use crate::agent::Agent;
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/tools", run };
+
+fn run(agent: &Agent, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let filter = ToolFilter { mode: params.want("mode")?, category: params.want("category")? };
+    let format: Format = params.want("format")?.unwrap_or_default();
+    params.finish()?;
+    let tools: Vec<Value> = agent.layer.tools(&filter).iter().map(|definition| format.export(definition)).collect();
+    Ok(Answer::Now(rpc::answer(&json!({"format": format, "tools": tools}))))
+}

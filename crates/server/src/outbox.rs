@@ -1,0 +1,209 @@
+//! The replies of one connection on their way out: a bounded queue and the task that writes it.
+//!
+//! A reply waits while the queue is full, and its connection reads nothing new meanwhile. A client that takes
+//! nothing for too long is given up: the queue is dropped, its calls end and are recorded without it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// What may stand in the queue.
+const ROOM: usize = 4 * 1024 * 1024;
+/// What a queued line takes beside its bytes.
+const OVERHEAD: usize = 256;
+/// With more than this ready and unsent, patience is short: it is memory that someone else could use.
+const CROWDED: usize = 16 * 1024 * 1024;
+const PATIENCE_WHEN_CROWDED: Duration = Duration::from_secs(1);
+/// How often a stalled write is looked at.
+const GLANCE: Duration = Duration::from_millis(250);
+
+/// Where replies are put. Clones put into the same queue; it is finished when all are gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Outbox {
+    lines: mpsc::UnboundedSender<Queued>,
+    room: Arc<Semaphore>,
+    unsent: Arc<AtomicUsize>,
+    gone: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Queued {
+    line: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+    _weight: Weight,
+}
+
+/// Counts a line among the unsent as long as it is.
+#[derive(Debug)]
+struct Weight(Arc<AtomicUsize>, usize);
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+impl Outbox {
+    /// A queue that is written to `sink`, and the task that writes it.
+    pub(crate) fn open<W>(sink: W, patience: Duration) -> (Outbox, JoinHandle<()>)
+    where
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let (lines, queue) = mpsc::unbounded_channel();
+        let outbox = Outbox {
+            lines,
+            room: Arc::new(Semaphore::new(ROOM)),
+            unsent: Arc::default(),
+            gone: CancellationToken::new(),
+        };
+        let (room, unsent, gone) = (outbox.room.clone(), outbox.unsent.clone(), outbox.gone.clone());
+        let writer = Writer { sink, queue, room, unsent, gone, patience };
+        (outbox, tokio::spawn(writer.run()))
+    }
+
+    /// Puts a line into the queue as soon as there is room. What is sent to a client that has gone is dropped.
+    pub(crate) async fn send(&self, line: Vec<u8>) {
+        self.unsent.fetch_add(line.len(), Ordering::Relaxed);
+        let weight = Weight(Arc::clone(&self.unsent), line.len());
+        // A line that is larger than the queue has it for itself.
+        let needed = u32::try_from((line.len() + OVERHEAD).min(ROOM)).unwrap_or(u32::MAX);
+        if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(needed).await {
+            let _ = self.lines.send(Queued { line, _room: room, _weight: weight });
+        }
+    }
+
+    /// Returns when nothing more can be sent.
+    pub(crate) async fn gone(&self) {
+        self.gone.cancelled().await;
+    }
+}
+
+struct Writer<W> {
+    sink: W,
+    queue: mpsc::UnboundedReceiver<Queued>,
+    room: Arc<Semaphore>,
+    unsent: Arc<AtomicUsize>,
+    gone: CancellationToken,
+    patience: Duration,
+}
+
+impl<W: AsyncWrite + Unpin> Writer<W> {
+    async fn run(mut self) {
+        while let Some(queued) = self.queue.recv().await {
+            if let Err(reason) = self.write(&queued.line).await {
+                tracing::debug!(reason, "client_gone");
+                break;
+            }
+        }
+        self.gone.cancel();
+        self.room.close();
+        let _ = self.sink.shutdown().await;
+    }
+
+    async fn write(&mut self, line: &[u8]) -> Result<(), &'static str> {
+        let mut rest = line;
+        let mut last_progress = Instant::now();
+        while !rest.is_empty() {
+            match timeout(GLANCE, self.sink.write(rest)).await {
+                Ok(Ok(0) | Err(_)) => return Err("the connection is closed"),
+                Ok(Ok(written)) => {
+                    rest = rest.get(written..).unwrap_or_default();
+                    last_progress = Instant::now();
+                }
+                Err(_) if last_progress.elapsed() >= self.patience() => return Err("it does not read its replies"),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        let crowded = self.unsent.load(Ordering::Relaxed) > CROWDED;
+        if crowded { self.patience.min(PATIENCE_WHEN_CROWDED) } else { self.patience }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[tokio::test]
+    async fn everything_comes_out_in_order_and_then_the_end() {
+        let (server, mut client) = tokio::io::duplex(16);
+        let (outbox, writer) = Outbox::open(server, LONG);
+        let larger_than_the_queue = vec![b'x'; ROOM + 1];
+        let sent = [b"one\n".to_vec(), larger_than_the_queue, b"two\n".to_vec()];
+        let expect = sent.concat();
+        let reading = tokio::spawn(async move {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).await.unwrap();
+            all
+        });
+        for line in sent {
+            outbox.send(line).await;
+        }
+        drop(outbox);
+        writer.await.unwrap();
+        assert!(reading.await.unwrap() == expect);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_reads_is_given_up_and_nothing_is_kept() {
+        let (server, _client) = tokio::io::duplex(16);
+        let patience = Duration::from_millis(300);
+        let (outbox, writer) = Outbox::open(server, patience);
+        let started = Instant::now();
+        let sends: Vec<_> = (0..8)
+            .map(|_| {
+                let outbox = outbox.clone();
+                tokio::spawn(async move { outbox.send(vec![b'x'; ROOM / 2]).await })
+            })
+            .collect();
+        outbox.gone().await;
+        assert!(started.elapsed() >= patience, "it was given its time");
+        for send in sends {
+            send.await.expect("a waiting reply is let go");
+        }
+        writer.await.unwrap();
+        assert_eq!(outbox.unsent.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_crowd_shortens_patience() {
+        let (server, _client) = tokio::io::duplex(16);
+        let (outbox, _writer) = Outbox::open(server, LONG);
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let outbox = outbox.clone();
+                tokio::spawn(async move { outbox.send(vec![b'x'; CROWDED / 2]).await })
+            })
+            .collect();
+        let given_up = timeout(PATIENCE_WHEN_CROWDED * 5, outbox.gone()).await;
+        assert!(given_up.is_ok(), "memory is held for a client that reads nothing");
+        drop(waiting);
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_is_not_a_dead_one() {
+        let (server, mut client) = tokio::io::duplex(16);
+        let (outbox, writer) = Outbox::open(server, Duration::from_millis(600));
+        outbox.send(vec![b'x'; 64]).await;
+        drop(outbox);
+        let mut some = [0; 16];
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            client.read_exact(&mut some).await.expect("still connected");
+        }
+        writer.await.unwrap();
+    }
+}

@@ -1,0 +1,196 @@
+//! JSON-RPC 2.0 messages: one strict reading of a line, one writing of a reply. What a method means is not here.
+
+mod error;
+mod id;
+mod params;
+
+pub(crate) use error::RpcError;
+pub(crate) use id::Id;
+pub(crate) use params::Params;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tool::strict_json;
+
+/// What a client sends.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Wants an answer.
+    Request { id: Id, method: String, params: Params },
+    /// Wants none, and gets none whatever happens.
+    Notification { method: String, params: Params },
+}
+
+/// What answers a request: JSON that is ready to send, or an error.
+pub(crate) type Reply = Result<Box<RawValue>, RpcError>;
+
+/// A line that is no message, and the request it was meant to be, where that much could be read.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) id: Option<Id>,
+    pub(crate) error: RpcError,
+}
+
+const ENVELOPE: [&str; 4] = ["jsonrpc", "id", "method", "params"];
+
+/// Reads one line.
+pub(crate) fn read(text: &str) -> Result<Message, Unreadable> {
+    let refuse = |error| Unreadable { id: None, error };
+    let mut envelope = match strict_json::parse(text).map_err(|error| refuse(RpcError::parse(&error)))? {
+        Value::Object(envelope) => envelope,
+        Value::Array(_) => return Err(refuse(RpcError::batch())),
+        _ => return Err(refuse(RpcError::invalid_request("a message must be a JSON object"))),
+    };
+    let id = envelope.remove("id").map(Id::read).transpose().map_err(refuse)?;
+    read_envelope(id.clone(), envelope).map_err(|error| Unreadable { id, error })
+}
+
+fn read_envelope(id: Option<Id>, mut envelope: Map<String, Value>) -> Result<Message, RpcError> {
+    if envelope.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return Err(RpcError::invalid_request("`jsonrpc` must be \"2.0\""));
+    }
+    let Some(Value::String(method)) = envelope.remove("method") else {
+        return Err(RpcError::invalid_request("`method` must be a string"));
+    };
+    if let Some(unknown) = envelope.keys().find(|key| !ENVELOPE.contains(&key.as_str())) {
+        return Err(RpcError::unknown_field("the message", unknown, ENVELOPE));
+    }
+    let params = Params::read(envelope.remove("params"));
+    match id {
+        Some(id) => Ok(Message::Request { id, method, params: params? }),
+        None => Ok(Message::Notification { method, params: params.unwrap_or_default() }),
+    }
+}
+
+/// An answer as JSON.
+pub(crate) fn answer(result: &impl Serialize) -> Reply {
+    serde_json::value::to_raw_value(result).map_err(|error| {
+        tracing::error!(%error, "reply_not_serialised");
+        RpcError::internal()
+    })
+}
+
+/// A reply as one line of at most `limit` bytes: what is longer is replaced by an error that says so.
+pub(crate) fn write(id: Option<&Id>, reply: &Reply, limit: usize) -> Vec<u8> {
+    let line = encode(id, reply);
+    if line.len() <= limit + 1 { line } else { encode(id, &Err(RpcError::reply_too_large(line.len(), limit))) }
+}
+
+#[derive(Serialize)]
+struct Response<'a> {
+    jsonrpc: &'static str,
+    id: Option<&'a Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RpcError>,
+}
+
+fn encode(id: Option<&Id>, reply: &Reply) -> Vec<u8> {
+    let (result, error) = (reply.as_deref().ok(), reply.as_ref().err());
+    let response = Response { jsonrpc: "2.0", id, result, error };
+    // Strings, numbers and JSON that is already written: there is nothing here that could fail.
+    let mut line = serde_json::to_vec(&response).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn good_messages_are_read() {
+        let check = |text: &str, expect: &str| {
+            let message = match read(text).unwrap() {
+                Message::Request { id, method, params } => format!("{} {method} {params:?}", json!(id)),
+                Message::Notification { method, params } => format!("- {method} {params:?}"),
+            };
+            assert!(message.starts_with(expect), "{message}");
+        };
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}"#, "1 a Params { given: {\"x\":");
+        check(r#"{"jsonrpc":"2.0","id":"é","method":"a"}"#, "\"é\" a Params { given: {}");
+        check(r#"{"id":-5,"method":"a","jsonrpc":"2.0"}"#, "-5 a ");
+        check(r#"{"jsonrpc":"2.0","id":18446744073709551615,"method":"a"}"#, "18446744073709551615 a ");
+        check(r#"{"jsonrpc":"2.0","method":"a"}"#, "- a ");
+        check(r#"{"jsonrpc":"2.0","method":"a","params":5}"#, "- a Params { given: {}");
+        check(&format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(256)), "\"xxx");
+    }
+
+    /// The line gets this error, with these words in it, for this request.
+    #[track_caller]
+    fn check(text: &str, code: i64, word: &str, says: &str, id: &str) {
+        let unreadable = read(text).unwrap_err();
+        let shown = text.chars().take(80).collect::<String>();
+        let error = unreadable.error;
+        assert_eq!((error.code, error.word()), (code, Some(word)), "{shown}: {error:?}");
+        assert!(error.message.contains(says), "{shown}: {error:?}");
+        assert_eq!(json!(unreadable.id).to_string(), id, "{shown}");
+    }
+
+    #[test]
+    fn texts_that_are_not_json_are_refused() {
+        check("{", -32700, "syntax", "line 1 column 1", "null");
+        check("GET / HTTP/1.1", -32700, "syntax", "", "null");
+        check(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, -32700, "duplicate_key", "`id`", "null");
+        let nested = r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":[{"path":1,"p\u0061th":2}]}}"#;
+        check(nested, -32700, "duplicate_key", "`path`", "null");
+        let nul = r#"{"jsonrpc":"2.0","id":1,"method":"a\u0000"}"#;
+        check(nul, -32700, "nul", "NUL", "null");
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":{}{}}}}}"#,
+            "[".repeat(1000),
+            "]".repeat(1000)
+        );
+        check(&deep, -32700, "too_deep", "128", "null");
+        check(r#"{"jsonrpc":"2.0","id":1e400,"method":"a"}"#, -32700, "syntax", "", "null");
+    }
+
+    #[test]
+    fn json_that_is_no_request_is_refused() {
+        let bad = "bad_request";
+        for not_an_object in ["5", "null", "\"x\"", "true"] {
+            check(not_an_object, -32600, bad, "must be a JSON object", "null");
+        }
+        check("[]", -32600, "batch", "one message per line", "null");
+        check(r#"[{"jsonrpc":"2.0","id":1,"method":"a"}]"#, -32600, "batch", "one message per line", "null");
+        for id in ["null", "1.5", "1.0", "{}", "[]", "true", "18446744073709551616"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
+            check(&text, -32600, bad, "`id` must be", "null");
+        }
+        let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(257));
+        check(&long, -32600, bad, "256", "null");
+        check(r#"{"id":1,"method":"a"}"#, -32600, bad, "`jsonrpc`", "1");
+        check(r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, -32600, bad, "`jsonrpc`", "1");
+        check(r#"{"jsonrpc":2.0,"id":1,"method":"a"}"#, -32600, bad, "`jsonrpc`", "1");
+        check(r#"{"jsonrpc":"2.0","id":1}"#, -32600, bad, "`method`", "1");
+        check(r#"{"jsonrpc":"2.0","id":1,"method":5}"#, -32600, bad, "`method`", "1");
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, -32600, bad, "`method`", "1");
+        let unknown = r#"{"jsonrpc":"2.0","id":1,"method":"a","parms":{}}"#;
+        check(unknown, -32600, bad, "`parms`", "1");
+        check(unknown, -32600, bad, "did you mean `params`?", "1");
+        for params in ["[]", "5", "null", "\"x\""] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":"k","method":"a","params":{params}}}"#);
+            check(&text, -32602, "invalid_params", "`params` must be an object", "\"k\"");
+        }
+    }
+
+    #[test]
+    fn replies_are_one_line_within_the_limit() {
+        let id = Id::read(json!("a\nb")).unwrap();
+        let line = write(Some(&id), &answer(&json!({"x": "1\n2"})), 1000);
+        assert_eq!(String::from_utf8(line).unwrap(), "{\"jsonrpc\":\"2.0\",\"id\":\"a\\nb\",\"result\":{\"x\":\"1\\n2\"}}\n");
+        let line = write(None, &Err(RpcError::internal()), 1000);
+        let error: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!((&error["id"], &error["error"]["code"]), (&Value::Null, &json!(-32603)));
+        let long = answer(&"x".repeat(1000));
+        let exact = write(Some(&id), &long, usize::MAX - 1).len() - 1;
+        assert_eq!(write(Some(&id), &long, exact).len(), exact + 1);
+        let error: Value = serde_json::from_slice(&write(Some(&id), &long, exact - 1)).unwrap();
+        assert_eq!(error["error"]["data"]["code"], "reply_too_large");
+        assert_eq!((&error["error"]["data"]["limit_bytes"], &error["id"]), (&json!(exact - 1), &json!("a\nb")));
+    }
+}

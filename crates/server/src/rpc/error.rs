@@ -1,0 +1,153 @@
+//! JSON-RPC errors: a number for the protocol, a word in `data.code` for programs, a sentence for people. None
+//! shows a value the client sent, only names and types.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tool::strict_json::JsonError;
+
+const PARSE: i64 = -32700;
+const INVALID_REQUEST: i64 = -32600;
+const UNKNOWN_METHOD: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+const INTERNAL: i64 = -32603;
+const SERVER: i64 = -32000;
+/// More of a client's word than this is not shown.
+const LONGEST_SHOWN: usize = 64;
+
+/// Why a request has no result.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RpcError {
+    pub(crate) code: i64,
+    pub(crate) message: String,
+    /// An object with at least `code`, the word.
+    pub(crate) data: Value,
+}
+
+impl RpcError {
+    fn new(code: i64, word: &str, message: impl Into<String>) -> Self {
+        RpcError { code, message: message.into(), data: json!({"code": word}) }
+    }
+
+    /// The same error with one more fact.
+    pub(crate) fn with(mut self, key: &str, fact: impl Serialize) -> Self {
+        if let Some(data) = self.data.as_object_mut() {
+            data.insert(key.to_owned(), json!(fact));
+        }
+        self
+    }
+
+    /// The word in `data.code`.
+    #[cfg(test)]
+    pub(crate) fn word(&self) -> Option<&str> {
+        self.data["code"].as_str()
+    }
+
+    pub(crate) fn parse(error: &JsonError) -> Self {
+        Self::new(PARSE, error.detail, error.to_string()).with("line", error.line).with("column", error.column)
+    }
+
+    pub(crate) fn not_utf8() -> Self {
+        Self::new(PARSE, "not_utf8", "the line is not UTF-8")
+    }
+
+    pub(crate) fn invalid_request(message: &str) -> Self {
+        Self::new(INVALID_REQUEST, "bad_request", message)
+    }
+
+    pub(crate) fn batch() -> Self {
+        let message = "batches are not supported: send one message per line; requests run side by side anyway";
+        Self::new(INVALID_REQUEST, "batch", message)
+    }
+
+    pub(crate) fn unknown_field<'a>(place: &str, field: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let message = format!("{place} has an unknown field `{}`{}", shorten(field), suggest(field, known));
+        Self::invalid_request(&message).with("field", shorten(field))
+    }
+
+    pub(crate) fn unknown_method<'a>(method: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let nearest = nearest(method, known);
+        let did_you_mean = nearest.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+        let message = format!("unknown method `{}`{did_you_mean}", shorten(method));
+        let error = Self::new(UNKNOWN_METHOD, "unknown_method", message);
+        match nearest {
+            Some(name) => error.with("did_you_mean", name),
+            None => error,
+        }
+    }
+
+    pub(crate) fn method_elsewhere(method: &str, here: &str, there: &str) -> Self {
+        let message = format!("`{method}` is not a method of {here}: it is on {there}");
+        Self::new(UNKNOWN_METHOD, "wrong_socket", message).with("socket", there)
+    }
+
+    pub(crate) fn invalid_params(field: &str, message: &str) -> Self {
+        Self::new(INVALID_PARAMS, "invalid_params", message).with("field", field)
+    }
+
+    pub(crate) fn missing(field: &str, expected: &str) -> Self {
+        Self::invalid_params(field, &format!("`{field}` is missing: it must be {expected}"))
+    }
+
+    pub(crate) fn wrong_type(field: &str, expected: &str, got: &Value) -> Self {
+        Self::invalid_params(field, &format!("`{field}` must be {expected}; got {}", type_of(got)))
+    }
+
+    pub(crate) fn not_supported_yet(field: &str) -> Self {
+        Self::invalid_params(field, &format!("`{field}` is not supported yet: leave it out"))
+    }
+
+    pub(crate) fn unknown_parameter(field: &str, known: Vec<&'static str>) -> Self {
+        let suggestion = match suggest(field, known.iter().copied()) {
+            none if none.is_empty() && !known.is_empty() => format!("; known: {}", known.join(", ")),
+            found => found,
+        };
+        let field = shorten(field);
+        Self::invalid_params(&field, &format!("unknown parameter `{field}`{suggestion}"))
+    }
+
+    /// The tool does not exist; the refusal, which is on record, says more.
+    pub(crate) fn unknown_tool(message: &str, refusal: &impl Serialize) -> Self {
+        RpcError { code: INVALID_PARAMS, message: message.to_owned(), data: json!(refusal) }
+    }
+
+    pub(crate) fn internal() -> Self {
+        Self::new(INTERNAL, "internal", "the request could not be handled: the fault is Sinew's, and is in its log")
+    }
+
+    pub(crate) fn server(word: &str, message: impl Into<String>) -> Self {
+        Self::new(SERVER, word, message)
+    }
+
+    pub(crate) fn reply_too_large(bytes: usize, limit: usize) -> Self {
+        let message = format!(
+            "the reply has {bytes} bytes and a line may have {limit}: the call is done and recorded; ask for less at \
+             a time, or raise limits.max_line_bytes"
+        );
+        Self::server("reply_too_large", message).with("reply_bytes", bytes).with("limit_bytes", limit)
+    }
+}
+
+/// A word of a client may be megabytes long, and comparing it is work.
+fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() <= LONGEST_SHOWN { tool::nearest(word, known) } else { None }
+}
+
+fn suggest<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(field, known).map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// A client's word, fit for a message.
+fn shorten(word: &str) -> String {
+    word.chars().take(LONGEST_SHOWN).flat_map(char::escape_debug).collect()
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,164 @@
+//! The parameters of a method, read field by field, so that each mistake is named and no value is guessed.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+use tool::{Category, Format, Mode};
+
+use super::RpcError;
+
+/// What a method was given. [`Params::finish`] refuses whatever no one asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Params {
+    given: Map<String, Value>,
+    known: Vec<&'static str>,
+}
+
+/// A value a parameter can have.
+pub(crate) trait Parameter: Sized {
+    /// What to write, for the error.
+    const EXPECTED: &'static str;
+
+    /// The value, if it is one of these.
+    fn read(value: Value) -> Option<Self>;
+}
+
+impl Params {
+    pub(crate) fn read(value: Option<Value>) -> Result<Self, RpcError> {
+        match value {
+            None => Ok(Params::default()),
+            Some(Value::Object(given)) => Ok(Params { given, known: Vec::new() }),
+            Some(other) => Err(RpcError::wrong_type("params", "an object", &other)),
+        }
+    }
+
+    /// A parameter that must be there.
+    pub(crate) fn need<T: Parameter>(&mut self, field: &'static str) -> Result<T, RpcError> {
+        self.want(field)?.ok_or_else(|| RpcError::missing(field, T::EXPECTED))
+    }
+
+    /// A parameter that may be left out. Absent is absent; null is a value of the wrong type.
+    pub(crate) fn want<T: Parameter>(&mut self, field: &'static str) -> Result<Option<T>, RpcError> {
+        let Some(value) = self.take(field) else { return Ok(None) };
+        // The type is read before the value is given away, and the value itself is never shown.
+        let error = RpcError::wrong_type(field, T::EXPECTED, &value);
+        T::read(value).map(Some).ok_or(error)
+    }
+
+    /// A parameter of any type.
+    pub(crate) fn take(&mut self, field: &'static str) -> Option<Value> {
+        self.known.push(field);
+        self.given.remove(field)
+    }
+
+    /// A parameter of the protocol that this version cannot honour. To ignore it would be to promise it.
+    pub(crate) fn not_yet(&mut self, field: &'static str) -> Result<(), RpcError> {
+        match self.given.remove(field) {
+            Some(_) => Err(RpcError::not_supported_yet(field)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what is left over.
+    pub(crate) fn finish(self) -> Result<(), RpcError> {
+        match self.given.keys().next() {
+            Some(unknown) => Err(RpcError::unknown_parameter(unknown, self.known)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Parameter for String {
+    const EXPECTED: &'static str = "a string";
+
+    fn read(value: Value) -> Option<Self> {
+        if let Value::String(text) = value { Some(text) } else { None }
+    }
+}
+
+impl Parameter for u64 {
+    const EXPECTED: &'static str = "a whole number, not negative";
+
+    fn read(value: Value) -> Option<Self> {
+        value.as_u64()
+    }
+}
+
+impl Parameter for Map<String, Value> {
+    const EXPECTED: &'static str = "an object";
+
+    fn read(value: Value) -> Option<Self> {
+        if let Value::Object(map) = value { Some(map) } else { None }
+    }
+}
+
+impl Parameter for PathBuf {
+    const EXPECTED: &'static str = "an absolute path";
+
+    fn read(value: Value) -> Option<Self> {
+        value.as_str().map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+}
+
+impl Parameter for Mode {
+    const EXPECTED: &'static str = "NORMAL, ALERT, DEGRADED, LOCKDOWN or RECOVERY";
+
+    fn read(value: Value) -> Option<Self> {
+        serde_json::from_value(value).ok()
+    }
+}
+
+impl Parameter for Category {
+    const EXPECTED: &'static str = "a category name, such as read_only";
+
+    fn read(value: Value) -> Option<Self> {
+        serde_json::from_value(value).ok()
+    }
+}
+
+impl Parameter for Format {
+    const EXPECTED: &'static str = "native, mcp, openai or anthropic";
+
+    fn read(value: Value) -> Option<Self> {
+        serde_json::from_value(value).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(params: Value) -> Result<(String, Option<u64>, Option<Mode>), RpcError> {
+        let mut params = Params::read(Some(params))?;
+        let read = (params.need("name")?, params.want("count")?, params.want("mode")?);
+        params.not_yet("later")?;
+        params.finish()?;
+        Ok(read)
+    }
+
+    #[test]
+    fn fields_are_read_or_named() {
+        let good = read(json!({"name": "a", "count": 3, "mode": "ALERT"})).unwrap();
+        assert_eq!(good, ("a".to_owned(), Some(3), Some(Mode::Alert)));
+        assert_eq!(read(json!({"name": ""})).unwrap(), (String::new(), None, None));
+        let check = |params: Value, field: &str, says: &str| {
+            let error = read(params.clone()).unwrap_err();
+            assert_eq!(error.code, -32602, "{params}");
+            assert!(error.message.contains(says), "{params}: {}", error.message);
+            assert_eq!(error.data["field"], field, "{params}");
+            assert!(!error.message.contains("secret"), "a value is never shown: {}", error.message);
+        };
+        check(json!({}), "name", "`name` is missing: it must be a string");
+        check(json!({"name": 5}), "name", "`name` must be a string; got a number");
+        check(json!({"name": null}), "name", "got null");
+        for count in [json!(-1), json!(1.0), json!("secret"), json!([]), json!(true), json!(null)] {
+            check(json!({"name": "a", "count": count}), "count", "`count` must be a whole number");
+        }
+        check(json!({"name": "a", "mode": "secret"}), "mode", "`mode` must be NORMAL, ALERT");
+        check(json!({"name": "a", "cuont": 1}), "cuont", "did you mean `count`?");
+        check(json!({"name": "a", "zebra": 1}), "zebra", "known: name, count, mode");
+        check(json!({"name": "a", "later": false}), "later", "not supported yet");
+    }
+}

@@ -1,0 +1,179 @@
+//! The life of the daemon: binds, serves, and stops in order. What it serves is in `agent.rs` and `control.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use execution::ToolExecutionLayer;
+use nix::sys::resource::{Resource, getrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{self, Agent};
+use crate::control::{self, Control};
+use crate::error::ServeError;
+use crate::home::Home;
+use crate::listener::{Hall, Listener};
+use crate::lock::StateLock;
+use crate::settings::{Limits, Settings};
+use crate::socket::BoundSocket;
+
+/// The human's connections have places of their own: agents cannot fill them.
+const CONTROL_CONNECTIONS: usize = 16;
+/// How long the last replies may take once the calls have ended.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Asks a daemon in this process to stop. Clones ask the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(CancellationToken);
+
+impl Stop {
+    /// Asks it to stop; asking twice changes nothing.
+    pub fn request(&self) {
+        self.0.cancel();
+    }
+
+    /// Whether it was asked.
+    pub fn is_requested(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// How a daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Every call had come to its end.
+    Drained,
+    /// The time to drain was up; the ledger has these calls as begun and not ended.
+    CutShort {
+        /// How many.
+        running: usize,
+    },
+    /// A second signal: at once.
+    Forced,
+}
+
+/// Serves until told to stop, by a signal, `control/shutdown` or `stop`. The lock shows that the state is ours;
+/// it is held until the sockets are gone.
+pub async fn serve(
+    layer: Arc<ToolExecutionLayer>,
+    home: &Home,
+    settings: &Settings,
+    lock: StateLock,
+    stop: Stop,
+) -> Result<Exit, ServeError> {
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let limits = within_descriptors(settings.limits);
+    let paths = [home.agent_socket(), home.control_socket()];
+    let [agent_path, control_path] = &paths;
+    let agent_socket = BoundSocket::bind(agent_path, &lock).await?;
+    let control_socket = BoundSocket::bind(control_path, &lock).await?;
+    let hall = Hall::new(limits);
+    let agent = agent::service(Agent { layer: Arc::clone(&layer), limits });
+    let control = control::service(Control {
+        layer: Arc::clone(&layer),
+        limits,
+        sockets: paths.clone(),
+        connections: hall.connections.clone(),
+        stop: stop.clone(),
+    });
+    let agent = Listener::new(agent, hall.clone(), limits.max_connections);
+    let control = Listener::new(control, hall.clone(), CONTROL_CONNECTIONS);
+    tracing::info!(socket = %agent_path.display(), max_connections = limits.max_connections, "serving");
+    tokio::select! {
+        () = signals.told_to_stop(&stop) => {}
+        never = agent.run(agent_socket.listener()) => match never {},
+        never = control.run(control_socket.listener()) => match never {},
+    }
+    // Whoever comes now is told by the missing socket, not by a connection that nobody answers.
+    drop((agent_socket, control_socket));
+    let exit = wind_down(&layer, &hall, &mut signals).await;
+    tracing::info!(?exit, "stopped");
+    drop(lock);
+    Ok(exit)
+}
+
+/// Lets the calls end, then the conversations. The layer refuses what still comes in, on record.
+async fn wind_down(layer: &ToolExecutionLayer, hall: &Hall, signals: &mut Signals) -> Exit {
+    let orderly = async {
+        let running = layer.drain(hall.limits.drain).await;
+        hall.stop.cancel();
+        hall.connections.close();
+        let _ = tokio::time::timeout(FLUSH, hall.connections.wait()).await;
+        if running == 0 { Exit::Drained } else { Exit::CutShort { running } }
+    };
+    tokio::select! {
+        exit = orderly => exit,
+        () = signals.told_again() => Exit::Forced,
+    }
+}
+
+/// Half of the descriptors are for tools, the ledger and the daemon itself, however many clients come.
+fn within_descriptors(limits: Limits) -> Limits {
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(256, |(soft, _)| soft);
+    let max_connections = limits.max_connections.min(affordable(descriptors));
+    Limits { max_connections, ..limits }
+}
+
+fn affordable(descriptors: u64) -> usize {
+    let half = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
+    half.saturating_sub(CONTROL_CONNECTIONS).max(1)
+}
+
+/// The signals that mean something to the daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn told_to_stop(&mut self, stop: &Stop) {
+        tokio::select! {
+            () = stop.0.cancelled() => tracing::info!("stopping"),
+            () = self.next() => stop.request(),
+        }
+    }
+
+    /// A request does not make a signal the second one: only an impatient person sends two.
+    async fn told_again(&mut self) {
+        self.next().await;
+    }
+
+    /// The next signal that asks to stop.
+    async fn next(&mut self) {
+        loop {
+            let name = tokio::select! {
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.hangup.recv() => {
+                    tracing::warn!("SIGHUP received: reloading is not supported yet, restart to apply changes");
+                    continue;
+                }
+            };
+            tracing::info!(signal = name, "stopping");
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_the_work() {
+        for (descriptors, expect) in [(64, 16), (256, 112), (1024, 496), (0, 1), (u64::MAX, usize::MAX / 2)] {
+            let afforded = affordable(descriptors);
+            assert!(afforded.abs_diff(expect) <= CONTROL_CONNECTIONS, "{descriptors}: {afforded}");
+            assert!(afforded >= 1);
+        }
+    }
+}

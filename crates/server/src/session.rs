@@ -1,0 +1,40 @@
+//! What is known of one connection: who the kernel says it is, and what it said in its handshake.
+
+use tool::{Caller, Door};
+
+use crate::mcp::Handshake;
+
+/// One connection's identity and its MCP state.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Unique in this daemon's life.
+    pub(crate) connection: u64,
+    pub(crate) peer: Peer,
+    /// Set by `initialize`.
+    pub(crate) handshake: Option<Handshake>,
+}
+
+/// Who is at the other end, as the kernel says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) uid: u32,
+    pub(crate) pid: Option<i32>,
+}
+
+impl Session {
+    pub(crate) fn new(connection: u64, peer: Peer) -> Self {
+        Session { connection, peer, handshake: None }
+    }
+
+    /// The party on whose behalf a call through this door runs.
+    pub(crate) fn caller(&self, door: Door) -> Caller {
+        Caller {
+            uid: self.peer.uid,
+            pid: self.peer.pid,
+            door,
+            connection: self.connection,
+            client: self.handshake.as_ref().and_then(|handshake| handshake.client.clone()),
+            session: None,
+        }
+    }
+}

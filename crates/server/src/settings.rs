@@ -1,0 +1,230 @@
+//! The settings of the daemon, checked: every limit within its bounds, every workspace an absolute path. Whether
+//! a workspace exists, and what a caller may do there, is for others to find out when it matters.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use document::{Document, DocumentError, Located};
+use telemetry::TelemetrySettings;
+
+use crate::error::ServeError;
+use crate::home::Home;
+use crate::settings_file::{LimitsFile, SettingsFile, WorkspaceAccess, WorkspaceEntry};
+
+/// The settings file as it is written out for editing: every key with its default.
+pub const SETTINGS_TEMPLATE: &str = include_str!("../../../config/sinew.yaml");
+
+/// The settings of the daemon.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// The folders callers work in, in the order of the file.
+    pub workspaces: Vec<WorkspaceSetting>,
+    /// What connections may take.
+    pub limits: Limits,
+    /// What the daemon says of itself, and to whom.
+    pub telemetry: TelemetrySettings,
+}
+
+/// One folder callers work in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceSetting {
+    /// Absolute, as written; not resolved.
+    pub path: PathBuf,
+    /// What callers may do there.
+    pub access: WorkspaceAccess,
+}
+
+/// What connections may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest message in either direction.
+    pub max_line_bytes: usize,
+    /// Connections to the agent socket at a time.
+    pub max_connections: usize,
+    /// Calls of one connection at a time.
+    pub max_in_flight: usize,
+    /// How long running calls may go on when the daemon is told to stop.
+    pub drain: Duration,
+    /// How long a client may leave its replies unread.
+    pub write_stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_line_bytes: 4 * 1024 * 1024,
+            max_connections: 256,
+            max_in_flight: 64,
+            drain: Duration::from_secs(10),
+            write_stall: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads `config/sinew.yaml`. A missing file means the defaults; a file that others could have changed is refused.
+    pub fn load(home: &Home) -> Result<Self, ServeError> {
+        let path = home.settings_file();
+        // A link that leads nowhere is there, and is an error.
+        match std::fs::symlink_metadata(&path) {
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(Settings::default()),
+            _ => Ok(Self::read(&Document::read_trusted(&path)?, home.user_home())?),
+        }
+    }
+
+    /// What a text would mean as the settings file of this home.
+    pub fn parse(home: &Home, text: &str) -> Result<Self, ServeError> {
+        let name = home.settings_file().display().to_string();
+        Ok(Self::read(&Document::from_text(&name, text)?, home.user_home())?)
+    }
+
+    fn read(document: &Document, user_home: Option<&Path>) -> Result<Self, DocumentError> {
+        let file: SettingsFile = document.parse()?;
+        let workspace = |entry: &Located<WorkspaceEntry>| check_workspace(document, entry, user_home);
+        Ok(Settings {
+            workspaces: file.workspaces.iter().map(workspace).collect::<Result<_, _>>()?,
+            limits: check_limits(document, &file.limits)?,
+            telemetry: TelemetrySettings {
+                log: file.log,
+                otlp: file.otlp,
+                capture_content: file.capture_content,
+            },
+        })
+    }
+}
+
+fn check_limits(document: &Document, file: &LimitsFile) -> Result<Limits, DocumentError> {
+    let usual = Limits::default();
+    let number = |key: &str, given: &Option<Located<u64>>, least: u64, most: u64| {
+        let Some(given) = given else { return Ok(None) };
+        if (least..=most).contains(&given.value) {
+            return Ok(Some(given.value));
+        }
+        let message = format!("{key} is {}: it must be between {least} and {most}", given.value);
+        Err(document.error_at(given.line, given.column, &message))
+    };
+    let count = |key, given, least, most, usual: usize| {
+        let number = number(key, given, least, most)?;
+        Ok(number.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual))
+    };
+    let seconds = |key, given, least, usual: Duration| {
+        Ok(number(key, given, least, 600)?.map_or(usual, Duration::from_secs))
+    };
+    let in_flight = &file.max_in_flight_per_connection;
+    Ok(Limits {
+        max_line_bytes: count(
+            "max_line_bytes",
+            &file.max_line_bytes,
+            4096,
+            64 * 1024 * 1024,
+            usual.max_line_bytes,
+        )?,
+        max_connections: count("max_connections", &file.max_connections, 1, 4096, usual.max_connections)?,
+        max_in_flight: count("max_in_flight_per_connection", in_flight, 1, 1024, usual.max_in_flight)?,
+        drain: seconds("drain_seconds", &file.drain_seconds, 0, usual.drain)?,
+        write_stall: seconds("write_stall_seconds", &file.write_stall_seconds, 1, usual.write_stall)?,
+    })
+}
+
+fn check_workspace(
+    document: &Document,
+    entry: &Located<WorkspaceEntry>,
+    user_home: Option<&Path>,
+) -> Result<WorkspaceSetting, DocumentError> {
+    let (text, access) = match &entry.value {
+        WorkspaceEntry::Path(path) => (path, WorkspaceAccess::default()),
+        WorkspaceEntry::Full(full) => (&full.path, full.access),
+    };
+    let refuse = |reason: &str| {
+        document.error_at(entry.line, entry.column, &format!("the workspace `{text}` {reason}"))
+    };
+    let path = match (text.strip_prefix('~'), user_home) {
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+            home.join(rest.trim_start_matches('/'))
+        }
+        (Some(_), _) => return Err(refuse("cannot be expanded").suggest("write the whole path")),
+        (None, _) => PathBuf::from(text),
+    };
+    if path.is_relative() {
+        return Err(refuse("is not an absolute path").suggest("begin it with `/` or `~/`"));
+    }
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err(refuse("contains `..`").suggest("write the folder that is meant"));
+    }
+    Ok(WorkspaceSetting { path, access })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, DocumentError> {
+        Settings::read(&Document::from_text("sinew.yaml", text)?, Some(Path::new("/home/u")))
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        assert_eq!(Settings::load(&home).unwrap(), Settings::default(), "no file");
+        assert_eq!(read("limits: {max_connections: 256}\n").unwrap(), Settings::default());
+        std::fs::create_dir(home.config()).unwrap();
+        std::os::unix::fs::symlink("nowhere", home.settings_file()).unwrap();
+        assert!(Settings::load(&home).is_err(), "a dangling link is not a missing file");
+        std::fs::remove_file(home.settings_file()).unwrap();
+        std::fs::write(home.settings_file(), "log: {level: debug}\n").unwrap();
+        assert_eq!(Settings::load(&home).unwrap().telemetry.log.level, "debug");
+        let template = Settings::parse(&home, SETTINGS_TEMPLATE).unwrap();
+        assert_eq!(template, Settings::default(), "the template states the defaults");
+    }
+
+    #[test]
+    fn values_are_taken() {
+        let settings = read(concat!(
+            "workspaces:\n  - /srv/a\n  - ~/b\n  - {path: \"~\", access: read_write}\n",
+            "  - path: /srv/c\n    access: read_only\n",
+            "limits:\n  max_line_bytes: 4096\n  max_connections: 1\n  max_in_flight_per_connection: 2\n",
+            "  drain_seconds: 0\n  write_stall_seconds: 1\ncapture_content: true\n",
+        ))
+        .unwrap();
+        let workspaces: Vec<_> =
+            settings.workspaces.iter().map(|w| (w.path.to_str().unwrap(), w.access)).collect();
+        let write = WorkspaceAccess::ReadWrite;
+        let expect = [("/srv/a", write), ("/home/u/b", write), ("/home/u/", write)];
+        assert_eq!(workspaces[..3], expect);
+        assert_eq!(workspaces[3], ("/srv/c", WorkspaceAccess::ReadOnly));
+        assert!(settings.telemetry.capture_content);
+        let expect = Limits {
+            max_line_bytes: 4096,
+            max_connections: 1,
+            max_in_flight: 2,
+            drain: Duration::ZERO,
+            write_stall: Duration::from_secs(1),
+        };
+        assert_eq!(settings.limits, expect);
+    }
+
+    #[test]
+    fn mistakes_are_located() {
+        let check = |text: &str, line: u64, expect: &str| {
+            let error = read(text).unwrap_err();
+            assert!(error.to_string().contains(expect), "{error}");
+            assert_eq!(error.line, line, "{error}");
+        };
+        check("workspace: []\n", 1, "did you mean `workspaces`?");
+        check("limits: {max_conections: 3}\n", 1, "did you mean `max_connections`?");
+        check("limits:\n  max_connections: 0\n", 2, "max_connections is 0: it must be between 1 and 4096");
+        check("limits:\n  max_line_bytes: 4095\n", 2, "between 4096 and 67108864");
+        check("limits:\n  max_line_bytes: 67108865\n", 2, "between 4096 and 67108864");
+        check("limits:\n  write_stall_seconds: 0\n", 2, "between 1 and 600");
+        check("limits:\n  drain_seconds: -1\n", 2, "");
+        check("limits:\n  drain_seconds: many\n", 2, "");
+        check("workspaces:\n  - relative/path\n", 2, "is not an absolute path");
+        check("workspaces:\n  - /a\n  - {path: /b, access: all}\n", 3, "unknown word `all`");
+        check("workspaces:\n  - {paht: /b}\n", 2, "did you mean `path`?");
+        check("workspaces:\n  - /a/../etc\n", 2, "contains `..`");
+        check("workspaces:\n  - ~root/x\n", 2, "cannot be expanded");
+        check("workspaces:\n  - 5\n", 2, "a path, or a mapping");
+        check("log: {size: 1}\n", 1, "unknown key `size`");
+    }
+}

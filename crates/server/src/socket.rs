@@ -1,0 +1,125 @@
+//! A socket file: bound in a private folder, replaced only when dead, removed only when it is still ours.
+
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::error::ServeError;
+use crate::lock::StateLock;
+
+/// A listening socket and its file. The file goes when this does.
+#[derive(Debug)]
+pub(crate) struct BoundSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl BoundSocket {
+    /// Binds. The lock proves that no other starter is between looking at the old file and removing it.
+    pub(crate) async fn bind(path: &Path, _lock: &StateLock) -> Result<Self, ServeError> {
+        clear_the_way(path).await?;
+        let failed = |cause| ServeError::io("bind the socket", path, cause);
+        // The umask decides the first mode; nobody else can enter the folder, so it does not matter.
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+        let facts = fs::symlink_metadata(path).map_err(failed)?;
+        Ok(BoundSocket { listener, path: path.to_owned(), identity: (facts.dev(), facts.ino()) })
+    }
+
+    pub(crate) fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        let facts = fs::symlink_metadata(&self.path);
+        if facts.is_ok_and(|facts| (facts.dev(), facts.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket that nothing listens on. Anything else in this place stays, and is an error.
+async fn clear_the_way(path: &Path) -> Result<(), ServeError> {
+    let facts = match fs::symlink_metadata(path) {
+        Ok(facts) => facts,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(cause) => return Err(ServeError::io("look at", path, cause)),
+    };
+    if !facts.file_type().is_socket() {
+        return Err(ServeError::NotASocket { path: path.to_owned() });
+    }
+    match UnixStream::connect(path).await {
+        Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => {
+            tracing::info!(path = %path.display(), "stale_socket_removed");
+            fs::remove_file(path).map_err(|cause| ServeError::io("remove the stale socket", path, cause))
+        }
+        // A full backlog is a live socket too: only a refusal proves that nobody listens.
+        connected => {
+            let peer = connected.ok().and_then(|stream| stream.peer_cred().ok());
+            Err(ServeError::SocketInUse { pid: peer.and_then(|peer| peer.pid()), path: path.to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::Home;
+
+    fn home() -> (tempfile::TempDir, Home, StateLock) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        home.prepare().unwrap();
+        let lock = StateLock::acquire(&home).unwrap();
+        (folder, home, lock)
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_private_and_goes_with_its_owner() {
+        let (_folder, home, lock) = home();
+        let path = home.agent_socket();
+        let bound = BoundSocket::bind(&path, &lock).await.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        UnixStream::connect(&path).await.unwrap();
+        drop(bound);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let (_folder, home, lock) = home();
+        let path = home.agent_socket();
+        // The listener is closed and its file stays, as after a crash.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let bound = BoundSocket::bind(&path, &lock).await.unwrap();
+        let ServeError::SocketInUse { pid, .. } = BoundSocket::bind(&path, &lock).await.unwrap_err() else {
+            panic!("another error")
+        };
+        assert_eq!(pid, i32::try_from(std::process::id()).ok());
+        UnixStream::connect(&path).await.expect("the live socket was left alone");
+        drop(bound);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_ours_is_left_alone() {
+        let (_folder, home, lock) = home();
+        let path = home.control_socket();
+        fs::write(&path, "precious").unwrap();
+        let error = BoundSocket::bind(&path, &lock).await.unwrap_err();
+        assert!(matches!(error, ServeError::NotASocket { .. }), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        fs::remove_file(&path).unwrap();
+        let bound = BoundSocket::bind(&path, &lock).await.unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "someone else's").unwrap();
+        drop(bound);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "someone else's");
+    }
+}
