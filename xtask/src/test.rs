@@ -85,10 +85,17 @@ impl Runner {
 
     fn words(self) -> &'static [&'static str] {
         match self {
-            Runner::Nextest => &["nextest", "run", "--workspace", "--no-fail-fast"],
-            Runner::CargoTest => &["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"],
-            Runner::Doctest => &["test", "--workspace", "--no-fail-fast", "--doc"],
+            Runner::Nextest => &["nextest", "run", "--no-fail-fast"],
+            Runner::CargoTest => &["test", "--no-fail-fast", "--lib", "--bins", "--tests"],
+            Runner::Doctest => &["test", "--no-fail-fast", "--doc"],
         }
+    }
+
+    /// The whole command line: all packages, unless `extra` names some.
+    fn command_line<'a>(self, extra: &'a [String]) -> Vec<&'a str> {
+        let names_packages = extra.iter().any(|word| word.starts_with("-p") || word.starts_with("--package"));
+        let all = if names_packages { None } else { Some("--workspace") };
+        self.words().iter().copied().chain(all).chain(extra.iter().map(String::as_str)).collect()
     }
 }
 
@@ -99,8 +106,8 @@ fn execute(
     binary: &Path,
     counts: &mut Counts,
 ) -> Result<Ended> {
-    let mut tests = root.cargo(runner.words());
-    tests.args(extra).env(BINARY, binary);
+    let mut tests = root.cargo(&runner.command_line(extra));
+    tests.env(BINARY, binary);
     process::watch(&mut tests, |line| *counts += counts_in(line))
 }
 
@@ -163,6 +170,18 @@ mod tests {
         check("test result: FAILED. 3 passed; 2 failed; 0 ignored", 3, 2);
         check("running 3 tests", 0, 0);
         check("test it_says_3 passed, 4 failed ... ok", 0, 0);
+    }
+
+    #[test]
+    fn all_packages_are_tested_unless_some_are_named() {
+        let line = |extra: &str| {
+            let extra: Vec<String> = extra.split_whitespace().map(str::to_owned).collect();
+            Runner::Nextest.command_line(&extra).join(" ")
+        };
+        assert_eq!(line(""), "nextest run --no-fail-fast --workspace");
+        assert_eq!(line("floor"), "nextest run --no-fail-fast --workspace floor");
+        assert_eq!(line("-p ledger torn"), "nextest run --no-fail-fast -p ledger torn");
+        assert_eq!(line("--package=ledger"), "nextest run --no-fail-fast --package=ledger");
     }
 
     #[test]

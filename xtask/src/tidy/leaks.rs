@@ -42,7 +42,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 fn has_folder(line: &str, folder: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || "_-.~$}*".contains(c);
     line.match_indices(folder).any(|(at, _)| {
-        let before = line.get(..at).is_some_and(|before| before.trim_end_matches('/').ends_with(in_name));
+        let absolute = folder.starts_with('/');
+        let before =
+            absolute && line.get(..at).is_some_and(|before| before.trim_end_matches('/').ends_with(in_name));
         let after = line.get(at + folder.len()..).is_some_and(|after| after.starts_with(in_name));
         !before && !after
     })
@@ -62,6 +64,7 @@ mod tests {
         check_line(concat!("see /", "work/main"), &[("docs/a.md", 2, "exists on one machine only")]);
         check_line(concat!("file:///", "work/a"), &[("docs/a.md", 2, "one machine")]);
         check_line(concat!("\"/", "root\""), &[("docs/a.md", 2, "one machine")]);
+        check_line(concat!("a/../../", "shared"), &[("docs/a.md", 2, "one machine")]);
         check_line(concat!("../", "shared/design"), &[("docs/a.md", 2, "one machine")]);
         check_line(concat!("https://pypi.", "org/simple"), &[("docs/a.md", 2, "a package host")]);
     }
