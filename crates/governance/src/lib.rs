@@ -1,1 +1,50 @@
-//! Placeholder while the room is being built.
+//! Whether a call may run: the policy files, and the judge that reads them.
+//!
+//! [`Policy::load`] turns `modes.yaml`, `tools.yaml` and `safety.yaml` into checked rules, or says everything that
+//! is wrong with them, with file, line and column. [`clear`] and [`judge`] are pure and total: the same policy,
+//! situation and call give the same answer, and the answer names the rules, by file and line, that led to it.
+//! Forbidden beats approval beats allowed; what no rule allows is denied; the built-in floor cannot be loosened.
+//!
+//! Nothing here runs a tool, asks a human, counts calls or changes the mode. A rule that nothing enforces yet is
+//! checked when it is read, and a call it would bind is refused rather than let past it.
+
+mod cleared;
+mod command_words;
+mod floor;
+mod glob;
+mod grounds;
+mod judge;
+mod mode_rules;
+mod modes_file;
+mod name;
+mod path_rules;
+mod pattern;
+mod policy;
+mod problems;
+mod rates;
+mod safety_file;
+mod safety_rules;
+mod schema;
+mod situation;
+mod standing;
+mod surroundings;
+mod tool_rules;
+mod tools_file;
+mod verdict;
+
+pub use cleared::Cleared;
+pub use judge::{clear, judge};
+pub use policy::Policy;
+pub use problems::PolicyError;
+pub use schema::schemas;
+pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
+pub use surroundings::{FileNames, Protected, Surroundings, Variables};
+pub use verdict::{Denial, Permit, Question, Verdict};
+
+/// The policy files as they are written, for the parts whose reader is not the judge.
+pub mod files {
+    pub use crate::modes_file::*;
+    pub use crate::policy::Files;
+    pub use crate::safety_file::*;
+    pub use crate::tools_file::*;
+}

@@ -1,0 +1,212 @@
+//! The floor: what no file can allow.
+//!
+//! Names are protected, not files: a start-up file that does not exist yet is exactly the one worth creating.
+//! The list is data. Letters are compared without case on every system, because a volume that ignores case can
+//! be mounted anywhere.
+
+use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+use tool::{PathAccess, RefusalCode, RuleRef};
+
+use crate::name::Name;
+use crate::pattern::Pattern;
+use crate::surroundings::Protected;
+
+/// Names that are never written to, and why. Reading them is for the policy to judge.
+const NEVER_WRITTEN: &[(&str, &str, &[&str])] = &[
+    (
+        "git",
+        "git runs what stands there",
+        &[
+            "/**/.git", // a file of this name points git at another repository
+            "/**/.git/hooks/**",
+            "/**/.git/config",
+            "/**/.git/config.worktree",
+            "/**/.git/commondir",
+            "/**/.git/info/attributes", // names filters, which are programs
+            "/**/.git/modules/**/config",
+            "/**/.git/modules/**/hooks/**",
+            "/**/.git/worktrees/**/config.worktree",
+            "/**/.gitconfig",
+            "/**/.config/git/**",
+        ],
+    ),
+    (
+        "shell_startup",
+        "every new shell runs it",
+        &[
+            "/**/.profile",
+            "/**/.{bashrc,bash_profile,bash_login,bash_logout,bash_aliases}",
+            "/**/.{zshrc,zshenv,zprofile,zlogin,zlogout}",
+            "/**/.{kshrc,cshrc,tcshrc,login,logout,inputrc,pam_environment}",
+            "/**/.{xprofile,xsession,xsessionrc,xinitrc}",
+            "/**/.config/fish/**",
+            "/**/.config/environment.d/**",
+            "/etc/{profile,bashrc,bash.bashrc,zshrc,zprofile,zshenv,environment}",
+            "/etc/{profile.d,zsh,fish}/**",
+        ],
+    ),
+    ("ssh", "it decides who may log in, and with what", &["/**/.ssh/**"]),
+    (
+        "keychain",
+        "passwords are kept there",
+        &[
+            "/**/Library/Keychains/**",
+            "/**/.local/share/keyrings/**",
+            "/**/.local/share/kwalletd/**",
+            "/**/.gnupg/**",
+            "/**/.password-store/**",
+        ],
+    ),
+    (
+        "autostart",
+        "the system starts what stands there",
+        &[
+            "/**/Library/{LaunchAgents,LaunchDaemons,StartupItems}/**",
+            "/**/.config/systemd/**",
+            "/**/.local/share/systemd/**",
+            "/etc/systemd/**",
+            "/etc/{init,init.d,rc.d,rc.local}/**",
+            "/etc/{init,init.d,rc.d,rc.local}",
+            "/{usr/,}lib/systemd/**",
+            "/**/.config/autostart/**",
+            "/**/.config/autostart-scripts/**",
+            "/etc/xdg/autostart/**",
+        ],
+    ),
+    (
+        "crontab",
+        "the system runs it by the clock",
+        &[
+            "/var/spool/{cron,at}/**",
+            "/{private/,}var/at/**",
+            "/usr/lib/cron/**",
+            "/etc/{crontab,anacrontab}",
+            "/etc/cron.*/**",
+            "/etc/periodic/**",
+        ],
+    ),
+    (
+        "agent_settings",
+        "agents and editors run what stands there",
+        &[
+            "/**/.mcp.json",
+            "/**/.vscode/**",
+            "/**/.idea/**",
+            "/**/.claude/settings*.json",
+            "/**/.claude/hooks/**",
+            "/**/.claude.json",
+            "/**/.codex/**",
+            "/**/.cursor/**",
+            "/**/.gemini/settings.json",
+        ],
+    ),
+];
+
+/// Names that are never touched at all, and why.
+const NEVER_TOUCHED: &[(&str, &str, &[&str])] = &[(
+    "processes",
+    "it holds the memory, secrets or open files of a running program, or leads out of every rule",
+    &[
+        "/proc/*/{environ,mem,maps,smaps,smaps_rollup,numa_maps,pagemap,auxv,stack,syscall,personality}",
+        "/proc/*/{fd,fdinfo,map_files,root,cwd}/**",
+        "/proc/*/{fd,fdinfo,map_files,root,cwd,exe}",
+        "/proc/*/task/*/{environ,mem,maps,smaps,smaps_rollup,numa_maps,pagemap,auxv,stack,syscall}",
+        "/proc/*/task/*/{fd,fdinfo,root,cwd}/**",
+        "/proc/*/task/*/{fd,fdinfo,root,cwd,exe}",
+        "/proc/{kcore,kmem,keys,key-users}",
+        "/dev/{mem,kmem,port}",
+        "/dev/fd/**",
+        "/dev/{fd,stdin,stdout,stderr}",
+    ],
+)];
+
+/// The floor, compiled.
+#[derive(Debug)]
+pub(crate) struct Floor {
+    own: GlobSet,
+    touched: Guarded,
+    written: Guarded,
+}
+
+/// What the floor says of a name it protects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FloorRule {
+    pub(crate) code: RefusalCode,
+    pub(crate) rule: RuleRef,
+    pub(crate) why: &'static str,
+}
+
+#[derive(Debug)]
+struct Guarded {
+    set: GlobSet,
+    /// The group of each glob, in the order of the set.
+    groups: Vec<(&'static str, &'static str)>,
+}
+
+impl Floor {
+    /// Compiles the list and adds Sinew's own folders, under the names given and the names they lead to.
+    pub(crate) fn new(protected: &Protected) -> Result<Self, globset::Error> {
+        let mut own = GlobSetBuilder::new();
+        for folder in &protected.folders {
+            let real = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
+            for spelling in [folder, &real] {
+                for text in Pattern::tree(spelling).with_folder_itself() {
+                    own.add(glob(&text)?);
+                }
+            }
+        }
+        Ok(Floor {
+            own: own.build()?,
+            touched: Guarded::compile(NEVER_TOUCHED)?,
+            written: Guarded::compile(NEVER_WRITTEN)?,
+        })
+    }
+
+    /// The rule that protects this name from this access.
+    pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
+        let candidate = Candidate::new(name.as_path());
+        if self.own.is_match_candidate(&candidate) {
+            let rule = rule("sinew");
+            return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
+        }
+        let written = || match access {
+            PathAccess::Write => self.written.find(&candidate),
+            PathAccess::Read => None,
+        };
+        let (group, why) = self.touched.find(&candidate).or_else(written)?;
+        Some(FloorRule { code: RefusalCode::PathForbidden, rule: rule(group), why })
+    }
+}
+
+impl Guarded {
+    fn compile(list: &[(&'static str, &'static str, &[&str])]) -> Result<Self, globset::Error> {
+        let mut set = GlobSetBuilder::new();
+        let mut groups = Vec::new();
+        for (group, why, patterns) in list {
+            for pattern in *patterns {
+                let folder = pattern.strip_suffix("/**");
+                for text in std::iter::once(*pattern).chain(folder) {
+                    set.add(glob(text)?);
+                    groups.push((*group, *why));
+                }
+            }
+        }
+        Ok(Guarded { set: set.build()?, groups })
+    }
+
+    fn find(&self, candidate: &Candidate<'_>) -> Option<(&'static str, &'static str)> {
+        let first = self.set.matches_candidate(candidate).into_iter().min()?;
+        self.groups.get(first).copied()
+    }
+}
+
+fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
+    GlobBuilder::new(text).literal_separator(true).case_insensitive(true).empty_alternates(true).build()
+}
+
+fn rule(group: &str) -> RuleRef {
+    RuleRef { file: BUILT_IN_FLOOR.to_owned(), line: 0, id: format!("floor.{group}") }
+}
+
+/// What stands for the file of a rule that no file can change.
+pub(crate) const BUILT_IN_FLOOR: &str = "built-in floor";

@@ -1,0 +1,211 @@
+//! What `modes.yaml` means: one checked set of rules for each mode.
+
+use document::Located;
+use tool::{Category, Mode, RiskLevel, RuleRef};
+
+use crate::modes_file::{ModeEntry, ModesFile, TransitionEntry};
+use crate::problems::{Inspection, suggest_mode};
+
+/// One value for each mode.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PerMode<T> {
+    normal: T,
+    alert: T,
+    degraded: T,
+    lockdown: T,
+    recovery: T,
+}
+
+impl<T> PerMode<T> {
+    pub(crate) fn get(&self, mode: Mode) -> &T {
+        match mode {
+            Mode::Normal => &self.normal,
+            Mode::Alert => &self.alert,
+            Mode::Degraded => &self.degraded,
+            Mode::Lockdown => &self.lockdown,
+            Mode::Recovery => &self.recovery,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, mode: Mode) -> &mut T {
+        match mode {
+            Mode::Normal => &mut self.normal,
+            Mode::Alert => &mut self.alert,
+            Mode::Degraded => &mut self.degraded,
+            Mode::Lockdown => &mut self.lockdown,
+            Mode::Recovery => &mut self.recovery,
+        }
+    }
+}
+
+/// The rules of one mode.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModeRules {
+    pub(crate) max_concurrent: Option<(u32, RuleRef)>,
+    /// Empty means all.
+    pub(crate) categories: Vec<(Category, RuleRef)>,
+    pub(crate) approvals: Vec<(ApprovalFor, RuleRef)>,
+}
+
+/// What a mode asks a human about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ApprovalFor {
+    HighRisk,
+    Writes,
+    Network,
+    Everything,
+    Category(Category),
+    /// A word that is none of the above; whether a tool has it is checked against the registry.
+    Tool(String),
+}
+
+/// What is known of a call when its approval is judged.
+pub(crate) struct Subject<'a> {
+    pub(crate) tool: &'a str,
+    pub(crate) category: &'a Category,
+    pub(crate) risk: RiskLevel,
+    pub(crate) writes: bool,
+}
+
+impl ApprovalFor {
+    pub(crate) fn applies(&self, subject: &Subject<'_>) -> bool {
+        match self {
+            ApprovalFor::HighRisk => subject.risk == RiskLevel::High,
+            ApprovalFor::Writes => subject.writes || *subject.category == Category::SYSTEM_WRITE,
+            ApprovalFor::Network => *subject.category == Category::NETWORK,
+            ApprovalFor::Everything => true,
+            ApprovalFor::Category(category) => category == subject.category,
+            ApprovalFor::Tool(name) => name == subject.tool,
+        }
+    }
+}
+
+/// The words that are neither a category nor a tool.
+const APPROVAL_WORDS: [&str; 4] = ["high_risk_tools", "any_write_operation", "network", "all_actions"];
+
+/// Checks the file and puts its modes over those already there.
+pub(crate) fn check(
+    file: &ModesFile,
+    categories: &[Category],
+    rules: &mut PerMode<ModeRules>,
+    inspection: &mut Inspection<'_>,
+) {
+    for (key, entry) in file.modes.iter() {
+        if let Some(mode) = inspection.mode(key) {
+            *rules.get_mut(mode) = check_mode(mode, entry, categories, inspection);
+        }
+    }
+    for (key, entry) in file.transition_rules.iter() {
+        check_transition(key, entry, inspection);
+    }
+}
+
+fn check_mode(
+    mode: Mode,
+    entry: &ModeEntry,
+    known: &[Category],
+    inspection: &mut Inspection<'_>,
+) -> ModeRules {
+    let max_concurrent = entry
+        .max_concurrent_tasks
+        .as_ref()
+        .map(|number| (number.value, inspection.rule(number, format!("{mode}.max_concurrent_tasks"))));
+    let mut categories = Vec::new();
+    for word in &entry.allowed_tool_categories {
+        if let Some(category) = category(word, known, inspection) {
+            categories.push((category, inspection.rule(word, format!("{mode}.allowed_tool_categories"))));
+        }
+    }
+    let mut approvals = Vec::new();
+    for word in &entry.require_approval_for {
+        let rule = inspection.rule(word, format!("{mode}.require_approval_for"));
+        approvals.push((approval_for(word, known), rule));
+    }
+    ModeRules { max_concurrent, categories, approvals }
+}
+
+pub(crate) fn approval_for(word: &Located<String>, known: &[Category]) -> ApprovalFor {
+    match word.as_str() {
+        "high_risk_tools" => ApprovalFor::HighRisk,
+        "any_write_operation" => ApprovalFor::Writes,
+        "network" => ApprovalFor::Network,
+        "all_actions" => ApprovalFor::Everything,
+        other => match known.iter().find(|category| category.as_str() == other) {
+            Some(category) => ApprovalFor::Category(category.clone()),
+            None => ApprovalFor::Tool(other.to_ascii_lowercase()),
+        },
+    }
+}
+
+/// The words `require_approval_for` knows besides tools, for suggestions.
+pub(crate) fn approval_words(known: &[Category]) -> impl Iterator<Item = &str> {
+    APPROVAL_WORDS.into_iter().chain(known.iter().map(Category::as_str))
+}
+
+/// A category that is built in or declared in `tools.yaml`.
+pub(crate) fn category(
+    word: &Located<String>,
+    known: &[Category],
+    inspection: &mut Inspection<'_>,
+) -> Option<Category> {
+    let found = known.iter().find(|category| category.as_str() == word.as_str()).cloned();
+    if found.is_none() {
+        let words: Vec<&str> = known.iter().map(Category::as_str).collect();
+        let suggestion = match tool::nearest(word, words.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!(
+                "known are {}; others are declared under `tool_categories` in tools.yaml",
+                words.join(", ")
+            ),
+        };
+        inspection.error(word, &format!("unknown category `{}`", word.value), Some(suggestion));
+    }
+    found
+}
+
+/// The edges between modes. A human may also enter LOCKDOWN from anywhere; a rule may not.
+const EDGES: [(Mode, Mode); 9] = [
+    (Mode::Normal, Mode::Alert),
+    (Mode::Normal, Mode::Degraded),
+    (Mode::Alert, Mode::Normal),
+    (Mode::Alert, Mode::Degraded),
+    (Mode::Alert, Mode::Lockdown),
+    (Mode::Degraded, Mode::Normal),
+    (Mode::Degraded, Mode::Lockdown),
+    (Mode::Lockdown, Mode::Recovery),
+    (Mode::Recovery, Mode::Normal),
+];
+
+fn check_transition(key: &Located<String>, entry: &TransitionEntry, inspection: &mut Inspection<'_>) {
+    let Some((from, to)) = key.split_once("_to_") else {
+        let suggestion = Some("name it by its two modes, such as NORMAL_to_ALERT".to_owned());
+        return inspection.error(key, &format!("`{}` names no two modes", key.value), suggestion);
+    };
+    let mut mode = |word: &str| {
+        let parsed = word.parse::<Mode>().ok();
+        if parsed.is_none() {
+            inspection.error(
+                key,
+                &format!("unknown mode `{word}` in `{}`", key.value),
+                Some(suggest_mode(word)),
+            );
+        }
+        parsed
+    };
+    let (Some(from), Some(to)) = (mode(from), mode(to)) else { return };
+    if !EDGES.contains(&(from, to)) {
+        let ways: Vec<&str> = EDGES.iter().filter(|(a, _)| *a == from).map(|(_, b)| b.as_str()).collect();
+        let suggestion = Some(format!("from {from} a rule may lead to {}", ways.join(" or ")));
+        inspection.error(key, &format!("no rule may lead from {from} to {to}"), suggestion);
+    }
+    if matches!(from, Mode::Lockdown | Mode::Recovery) && !entry.requires_human_approval {
+        let message = format!("leaving {from} needs a human, and this rule asks for none");
+        inspection.error(key, &message, Some("add `requires_human_approval: true`".to_owned()));
+    }
+    if entry.conditions.is_empty() {
+        inspection.warn(key, "this rule has no conditions and never fires", None);
+    }
+    for condition in entry.conditions.iter().filter(|condition| !(condition.value.value >= 0.0)) {
+        inspection.error(condition, "a condition's value must be a number of at least 0", None);
+    }
+}

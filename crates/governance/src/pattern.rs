@@ -1,0 +1,200 @@
+//! A path pattern as it is written, checked and expanded: variables filled in, absolute, of one meaning.
+
+use std::path::{Component, Path, PathBuf};
+
+use tool::nearest;
+
+use crate::surroundings::Variables;
+
+/// A pattern that can be compiled: starts with `/`, no empty, `.` or `..` parts, `**` only as a whole part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    text: String,
+}
+
+/// What is wrong with a pattern, and what to write instead.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadPattern {
+    pub(crate) message: String,
+    pub(crate) suggestion: Option<String>,
+}
+
+impl Pattern {
+    /// Expands and checks what a file says.
+    pub(crate) fn parse(written: &str, variables: &Variables) -> Result<Self, BadPattern> {
+        let expanded = expand(written, variables)?;
+        // `**/name` means anywhere on the machine.
+        let anchored = match expanded.as_str() {
+            "**" => "/**".to_owned(),
+            text if text.starts_with("**/") => format!("/{text}"),
+            text => text.to_owned(),
+        };
+        let trimmed = if anchored.len() > 1 { anchored.trim_end_matches('/') } else { anchored.as_str() };
+        let text = if trimmed.is_empty() { "/" } else { trimmed };
+        check_shape(written, text)?;
+        Ok(Pattern { text: text.to_owned() })
+    }
+
+    /// A literal name, and everything below it.
+    pub(crate) fn tree(folder: &Path) -> Self {
+        let text = format!("{}/**", globset::escape(&folder.to_string_lossy()).trim_end_matches('/'));
+        Pattern { text }
+    }
+
+    /// The texts to compile so that `dir/**` covers `dir` too.
+    pub(crate) fn with_folder_itself(&self) -> Vec<String> {
+        let mut texts = vec![self.text.clone()];
+        if let Some(folder) = self.text.strip_suffix("/**") {
+            texts.push(if folder.is_empty() { "/".to_owned() } else { folder.to_owned() });
+        }
+        texts
+    }
+
+    /// The same, and everything below a pattern that ends in a plain name: who forbids a folder means what is in it.
+    pub(crate) fn with_everything_below(&self) -> Vec<String> {
+        let mut texts = self.with_folder_itself();
+        let last = self.text.rsplit('/').next().unwrap_or_default();
+        if !last.is_empty() && !is_wild(last) {
+            texts.push(format!("{}/**", self.text));
+        }
+        texts
+    }
+
+    /// The name it is, if it is nothing but a name.
+    pub(crate) fn plain_name(&self) -> Option<PathBuf> {
+        (!is_wild(&self.text)).then(|| PathBuf::from(&self.text))
+    }
+
+    /// Whether it covers the whole machine.
+    pub(crate) fn covers_everything(&self) -> bool {
+        matches!(self.text.as_str(), "/**" | "/" | "/**/*" | "/**/**")
+    }
+
+    /// The part before the first wildcard, as a path, and the rest.
+    pub(crate) fn literal_part(&self) -> (PathBuf, &str) {
+        let mut end = self.text.len();
+        let mut start = 0;
+        for part in self.text.split('/') {
+            if is_wild(part) {
+                end = start;
+                break;
+            }
+            start += part.len() + 1;
+        }
+        let (literal, rest) = self.text.split_at(end.min(self.text.len()));
+        (PathBuf::from(if literal.is_empty() { "/" } else { literal }), rest)
+    }
+
+    /// The same pattern below another folder.
+    pub(crate) fn moved_to(&self, folder: &Path, rest: &str) -> Pattern {
+        let folder = globset::escape(&folder.to_string_lossy());
+        let text = format!("{}/{}", folder.trim_end_matches('/'), rest.trim_start_matches('/'));
+        Pattern { text: if text.len() > 1 { text.trim_end_matches('/').to_owned() } else { text } }
+    }
+}
+
+/// Whether a part has a meaning beyond its letters.
+fn is_wild(part: &str) -> bool {
+    part.contains(['*', '?', '[', '{', '\\'])
+}
+
+fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
+    let bad = |message: String, suggestion: &str| {
+        Err(BadPattern { message, suggestion: Some(suggestion.to_owned()) })
+    };
+    if !text.starts_with('/') {
+        return bad(
+            format!("the pattern `{written}` is not absolute"),
+            "start it with `/`, `$HOME/`, `~/`, or `**/` for anywhere",
+        );
+    }
+    if text.contains('\0') {
+        return bad(format!("the pattern `{}` contains a NUL", written.escape_debug()), "remove it");
+    }
+    if brace_spans_parts(text) {
+        return bad(format!("`{{…}}` in `{written}` spans a `/`"), "write one pattern for each choice");
+    }
+    for part in text.split('/').skip(1).filter(|_| text != "/") {
+        match part {
+            "" => {
+                return bad(format!("the pattern `{written}` has an empty part (`//`)"), "remove one slash");
+            }
+            "." | ".." => {
+                let message =
+                    format!("the pattern `{written}` has a `{part}` part, which no canonical name has");
+                return bad(message, "write the folder it leads to");
+            }
+            part if part != "**" && part.contains("**") => {
+                let message = format!("`{part}` in `{written}` has `**` beside other characters");
+                return bad(message, "`**` stands alone between slashes; `*` is any part of a name");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn brace_spans_parts(text: &str) -> bool {
+    text.split('/').any(|part| part.matches('{').count() != part.matches('}').count())
+}
+
+/// Fills in `~` and `$NAME`. A `$` that starts no name is itself; `[$]` is always itself.
+fn expand(written: &str, variables: &Variables) -> Result<String, BadPattern> {
+    let home_form = written == "~" || written.starts_with("~/");
+    if !home_form && written.starts_with('~') {
+        let message = format!("`{written}` names the home folder of another user, which is not expanded");
+        return Err(BadPattern { message, suggestion: Some("write the absolute path".to_owned()) });
+    }
+    let mut out = String::new();
+    let mut rest = written;
+    if home_form {
+        out.push_str(&value_of("HOME", variables)?);
+        rest = written.get(1..).unwrap_or_default();
+    }
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let (name, remaining) = variable_name(after);
+        if name.is_empty() {
+            out.push('$');
+        } else {
+            out.push_str(&value_of(name, variables)?);
+        }
+        rest = remaining;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// The name at the start of a text, plain or in braces, and what follows it.
+fn variable_name(text: &str) -> (&str, &str) {
+    let braced = text.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+    if let Some(split) = braced {
+        return split;
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return ("", text);
+    }
+    text.split_at(text.find(|c| !is_word(c)).unwrap_or(text.len()))
+}
+
+/// A variable's value, escaped: a `[` in somebody's home folder is a letter, not a pattern.
+fn value_of(name: &str, variables: &Variables) -> Result<String, BadPattern> {
+    match variables.get(name) {
+        Some(value) => Ok(globset::escape(clean(value).to_string_lossy().as_ref())),
+        None => {
+            let message = format!("unknown variable `${name}`");
+            let suggestion = match nearest(name, variables.names()) {
+                Some(near) => format!("did you mean `${near}`?"),
+                None => {
+                    "`$HOME`, `~` and `$XDG_*` are expanded, where they are set to absolute paths".to_owned()
+                }
+            };
+            Err(BadPattern { message, suggestion: Some(suggestion) })
+        }
+    }
+}
+
+fn clean(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}

@@ -1,0 +1,303 @@
+//! The checked policy: what the judge reads. Made from the three files and their surroundings, all or nothing.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use document::{Document, DocumentError, Located};
+use tool::{Category, Mode, ToolDefinition, ToolName, canonical, nearest};
+
+use crate::floor::{BUILT_IN_FLOOR, Floor};
+use crate::mode_rules::{self, ApprovalFor, ModeRules, PerMode};
+use crate::modes_file::ModesFile;
+use crate::problems::{Inspection, PolicyError};
+use crate::safety_file::SafetyFile;
+use crate::safety_rules::{self, SafetyRules};
+use crate::surroundings::Surroundings;
+use crate::tool_rules::{self, CategoryRules, ToolRules};
+use crate::tools_file::ToolsFile;
+
+/// The rules of one moment. Immutable; a reload makes another.
+#[derive(Debug)]
+pub struct Policy {
+    pub(crate) modes: PerMode<ModeRules>,
+    pub(crate) categories: HashMap<Category, CategoryRules>,
+    pub(crate) tools: HashMap<ToolName, ToolRules>,
+    pub(crate) safety: SafetyRules,
+    pub(crate) floor: Floor,
+    known_categories: Vec<Category>,
+    files: Files,
+    warnings: Vec<DocumentError>,
+    hash: String,
+}
+
+/// The files as they are written, for those who read the parts that are not the judge's.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// `modes.yaml`.
+    pub modes: ModesFile,
+    /// `tools.yaml`.
+    pub tools: ToolsFile,
+    /// `safety.yaml`.
+    pub safety: SafetyFile,
+    documents: Documents,
+}
+
+#[derive(Clone, Debug)]
+struct Documents {
+    modes: Document,
+    tools: Document,
+    safety: Document,
+}
+
+const MODES: &str = include_str!("../../../config/governance/modes.yaml");
+const TOOLS: &str = include_str!("../../../config/governance/tools.yaml");
+const SAFETY: &str = include_str!("../../../config/governance/safety.yaml");
+
+impl Policy {
+    /// Reads a folder of policy files that only their owner can have changed.
+    pub fn load(folder: &Path, around: &Surroundings) -> Result<Self, PolicyError> {
+        if !folder.is_dir() {
+            let missing =
+                DocumentError::unplaced(&folder.display().to_string(), "is not a folder of policy files");
+            return Err(PolicyError::new(vec![missing.suggest("`sinew init` writes one")]));
+        }
+        let read = |name: &str| Document::read_trusted(&folder.join(name));
+        let (modes, tools, safety) = all(read("modes.yaml"), read("tools.yaml"), read("safety.yaml"))?;
+        Self::from_documents(Documents { modes, tools, safety }, around)
+    }
+
+    /// The policy that ships with Sinew.
+    pub fn embedded(around: &Surroundings) -> Result<Self, PolicyError> {
+        let (modes, tools, safety) =
+            all(embedded_modes(), embedded("tools.yaml", TOOLS), embedded("safety.yaml", SAFETY))?;
+        Self::from_documents(Documents { modes, tools, safety }, around)
+    }
+
+    fn from_documents(documents: Documents, around: &Surroundings) -> Result<Self, PolicyError> {
+        let (modes, tools, safety) =
+            all(documents.modes.parse(), documents.tools.parse(), documents.safety.parse())?;
+        let files = Files { modes, tools, safety, documents };
+        let floor = Floor::new(&around.protected).map_err(|error| {
+            PolicyError::new(vec![DocumentError::unplaced(
+                BUILT_IN_FLOOR,
+                &format!("cannot be compiled: {error}"),
+            )])
+        })?;
+        Checked::of(&files, around)?.into_policy(files, floor)
+    }
+
+    /// Compares the names in the files with the tools there are. A name that no tool has is a warning, since a tool
+    /// may come later; one that is a slip of a known name, or another name of a tool, is an error.
+    pub fn check_tools<'a>(
+        &self,
+        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+    ) -> Result<Vec<DocumentError>, PolicyError> {
+        let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
+        let mut tools = Inspection::of(&self.files.documents.tools);
+        for (key, _) in self.files.tools.tools.iter() {
+            check_name(key, &definitions, &mut tools);
+        }
+        let mut modes = Inspection::of(&self.files.documents.modes);
+        for (_, entry) in self.files.modes.modes.iter() {
+            for word in &entry.require_approval_for {
+                self.check_approval_word(word, &definitions, &mut modes);
+            }
+        }
+        let errors: Vec<_> = modes.errors.into_iter().chain(tools.errors).collect();
+        let warnings = modes.warnings.into_iter().chain(tools.warnings).collect();
+        if errors.is_empty() { Ok(warnings) } else { Err(PolicyError::new(errors)) }
+    }
+
+    /// A word that nothing answers to asks nobody: always an error.
+    fn check_approval_word(
+        &self,
+        word: &Located<String>,
+        tools: &[&ToolDefinition],
+        modes: &mut Inspection<'_>,
+    ) {
+        let ApprovalFor::Tool(name) = mode_rules::approval_for(word, &self.known_categories) else { return };
+        if tools.iter().any(|tool| tool.name().as_str() == name) {
+            return;
+        }
+        let words = mode_rules::approval_words(&self.known_categories);
+        let suggestion = match nearest(&name, words.chain(tools.iter().map(|tool| tool.name().as_str()))) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                "it takes high_risk_tools, any_write_operation, network, all_actions, a category or a tool"
+                    .to_owned()
+            }
+        };
+        let message = format!("`{}` is no word, category or tool to ask a human about", word.value);
+        modes.error(word, &message, Some(suggestion));
+    }
+
+    /// The digest that pins the files in records.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// What is allowed but probably not meant.
+    pub fn warnings(&self) -> &[DocumentError] {
+        &self.warnings
+    }
+
+    /// The files as they are written.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// How many calls may run at once in this mode; `None` means any number.
+    pub fn max_concurrent_tasks(&self, mode: Mode) -> Option<u32> {
+        self.modes.get(mode).max_concurrent.as_ref().map(|(most, _)| *most)
+    }
+
+    /// How long a human is waited for.
+    pub fn approval_timeout(&self) -> Duration {
+        self.safety.approval_timeout
+    }
+}
+
+/// The rules of all files, before it is known whether any of them has errors.
+struct Checked {
+    modes: PerMode<ModeRules>,
+    categories: HashMap<Category, CategoryRules>,
+    tools: HashMap<ToolName, ToolRules>,
+    safety: SafetyRules,
+    known_categories: Vec<Category>,
+    errors: Vec<DocumentError>,
+    warnings: Vec<DocumentError>,
+}
+
+impl Checked {
+    fn of(files: &Files, around: &Surroundings) -> Result<Self, PolicyError> {
+        let mut in_tools = Inspection::of(&files.documents.tools);
+        let (known_categories, categories) = check_categories(&files.tools, &mut in_tools);
+        let mut modes = built_in_modes(&known_categories)?;
+        let mut in_modes = Inspection::of(&files.documents.modes);
+        mode_rules::check(&files.modes, &known_categories, &mut modes, &mut in_modes);
+        let tools = check_tool_entries(&files.tools, &known_categories, around, &mut in_tools);
+        let mut in_safety = Inspection::of(&files.documents.safety);
+        let safety = safety_rules::check(&files.safety, &known_categories, &mut in_safety);
+        let inspections = [in_modes, in_tools, in_safety];
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            inspections.into_iter().map(|i| (i.errors, i.warnings)).unzip();
+        let (errors, warnings) = (errors.concat(), warnings.concat());
+        Ok(Checked { modes, categories, tools, safety, known_categories, errors, warnings })
+    }
+
+    fn into_policy(self, files: Files, floor: Floor) -> Result<Policy, PolicyError> {
+        if !self.errors.is_empty() {
+            return Err(PolicyError::new(self.errors));
+        }
+        let hash = files.documents.hash();
+        let Checked { modes, categories, tools, safety, known_categories, warnings, .. } = self;
+        Ok(Policy { modes, categories, tools, safety, floor, known_categories, files, warnings, hash })
+    }
+}
+
+impl Documents {
+    /// Over the texts and where each begins, so that no two sets of files share a digest.
+    fn hash(&self) -> String {
+        let mut bytes = Vec::new();
+        for document in [&self.modes, &self.tools, &self.safety] {
+            bytes.extend_from_slice(&(document.text().len() as u64).to_be_bytes());
+            bytes.extend_from_slice(document.text().as_bytes());
+        }
+        canonical::sha256_hex(&bytes)
+    }
+}
+
+fn embedded(name: &str, text: &str) -> Result<Document, DocumentError> {
+    Document::from_text(&format!("config/governance/{name}"), text)
+}
+
+fn embedded_modes() -> Result<Document, DocumentError> {
+    embedded("modes.yaml", MODES)
+}
+
+/// What holds in a mode that the file does not list: a file that forgets LOCKDOWN must not open it.
+fn built_in_modes(known: &[Category]) -> Result<PerMode<ModeRules>, PolicyError> {
+    let alone = |error: DocumentError| PolicyError::new(vec![error]);
+    let document = embedded_modes().map_err(alone)?;
+    let file: ModesFile = document.parse().map_err(alone)?;
+    let mut rules = PerMode::default();
+    let mut inspection = Inspection::of(&document);
+    mode_rules::check(&file, known, &mut rules, &mut inspection);
+    if inspection.errors.is_empty() { Ok(rules) } else { Err(PolicyError::new(inspection.errors)) }
+}
+
+fn check_categories(
+    file: &ToolsFile,
+    inspection: &mut Inspection<'_>,
+) -> (Vec<Category>, HashMap<Category, CategoryRules>) {
+    let mut known =
+        vec![Category::READ_ONLY, Category::SYSTEM_WRITE, Category::NETWORK, Category::SELF_CHECK];
+    let mut rules = HashMap::new();
+    for (key, entry) in file.tool_categories.iter() {
+        match Category::try_from(key.value.clone()) {
+            Ok(category) => {
+                rules.insert(category.clone(), tool_rules::check_category(key, entry, inspection));
+                if !known.contains(&category) {
+                    known.push(category);
+                }
+            }
+            Err(error) => inspection.error(key, &error.to_string(), None),
+        }
+    }
+    (known, rules)
+}
+
+fn check_tool_entries(
+    file: &ToolsFile,
+    known: &[Category],
+    around: &Surroundings,
+    inspection: &mut Inspection<'_>,
+) -> HashMap<ToolName, ToolRules> {
+    let mut tools = HashMap::new();
+    for (key, entry) in file.tools.iter() {
+        let name = match ToolName::new(key) {
+            Ok(name) => name,
+            Err(error) => {
+                inspection.error(key, &error.to_string(), None);
+                continue;
+            }
+        };
+        let Some(rules) = tool_rules::check_tool(key, entry, known, around, inspection) else { continue };
+        if tools.insert(name, rules).is_some() {
+            let message = format!("`{}` is stated twice: names are compared without case", key.value);
+            inspection.error(key, &message, Some("merge the two or remove one".to_owned()));
+        }
+    }
+    tools
+}
+
+fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut Inspection<'_>) {
+    let named = key.to_ascii_lowercase();
+    if tools.iter().any(|tool| tool.name().as_str() == named) {
+        return;
+    }
+    let alias_of = tools.iter().find(|tool| tool.aliases().iter().any(|alias| alias.as_str() == named));
+    if let Some(tool) = alias_of {
+        let message =
+            format!("`{}` is another name of `{}`, and would govern nothing", key.value, tool.name());
+        return inspection.error(key, &message, Some(format!("write `{}`", tool.name())));
+    }
+    let message = format!("no tool is called `{}`", key.value);
+    match nearest(&named, tools.iter().map(|tool| tool.name().as_str())) {
+        Some(near) => inspection.error(key, &message, Some(format!("did you mean `{near}`?"))),
+        None => inspection.warn(key, &message, Some("its rules wait for such a tool".to_owned())),
+    }
+}
+
+/// Three results as one, with every error kept.
+fn all<A, B, C>(
+    a: Result<A, DocumentError>,
+    b: Result<B, DocumentError>,
+    c: Result<C, DocumentError>,
+) -> Result<(A, B, C), PolicyError> {
+    match (a, b, c) {
+        (Ok(a), Ok(b), Ok(c)) => Ok((a, b, c)),
+        (a, b, c) => Err(PolicyError::new([a.err(), b.err(), c.err()].into_iter().flatten().collect())),
+    }
+}

@@ -1,0 +1,84 @@
+//! Everything that is wrong with a policy, collected, so that one reading of the report is enough.
+
+use document::{Document, DocumentError, Located};
+use tool::{Mode, RuleRef, nearest};
+
+/// A policy that does not load: every problem that was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
+pub struct PolicyError {
+    problems: Vec<DocumentError>,
+}
+
+impl PolicyError {
+    pub(crate) fn new(problems: Vec<DocumentError>) -> Self {
+        PolicyError { problems }
+    }
+
+    /// Each with its place.
+    pub fn problems(&self) -> &[DocumentError] {
+        &self.problems
+    }
+
+    fn text(&self) -> String {
+        self.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+/// One file under inspection.
+pub(crate) struct Inspection<'a> {
+    document: &'a Document,
+    pub(crate) errors: Vec<DocumentError>,
+    pub(crate) warnings: Vec<DocumentError>,
+}
+
+impl<'a> Inspection<'a> {
+    pub(crate) fn of(document: &'a Document) -> Self {
+        Inspection { document, errors: Vec::new(), warnings: Vec::new() }
+    }
+
+    pub(crate) fn error<T>(&mut self, at: &Located<T>, message: &str, suggestion: Option<String>) {
+        let error = self.document.error_at(at.line, at.column, message);
+        self.errors.push(DocumentError { suggestion, ..error });
+    }
+
+    pub(crate) fn warn<T>(&mut self, at: &Located<T>, message: &str, suggestion: Option<String>) {
+        let warning = self.document.error_at(at.line, at.column, message);
+        self.warnings.push(DocumentError { suggestion, ..warning });
+    }
+
+    /// The rule that stands at this place.
+    pub(crate) fn rule<T>(&self, at: &Located<T>, id: impl Into<String>) -> RuleRef {
+        RuleRef { file: self.document.name().to_owned(), line: at.line, id: id.into() }
+    }
+
+    /// A mode, spelt exactly.
+    pub(crate) fn mode(&mut self, word: &Located<String>) -> Option<Mode> {
+        let mode = word.parse().ok();
+        if mode.is_none() {
+            self.error(word, &format!("unknown mode `{}`", word.value), Some(suggest_mode(word)));
+        }
+        mode
+    }
+
+    /// The modes of a list, each with its own line. A mode that stands twice is a mistake to report.
+    pub(crate) fn modes(&mut self, words: &[Located<String>], id: &str) -> Vec<(Mode, RuleRef)> {
+        let mut modes: Vec<(Mode, RuleRef)> = Vec::new();
+        for word in words {
+            let Some(mode) = self.mode(word) else { continue };
+            if modes.iter().any(|(known, _)| *known == mode) {
+                self.error(word, &format!("`{mode}` stands twice in `{id}`"), Some("remove one".to_owned()));
+            }
+            modes.push((mode, self.rule(word, id)));
+        }
+        modes
+    }
+}
+
+pub(crate) fn suggest_mode(word: &str) -> String {
+    let known = Mode::ALL.map(Mode::as_str);
+    match nearest(word, known) {
+        Some(mode) => format!("did you mean `{mode}`?"),
+        None => format!("the modes are {}", known.join(", ")),
+    }
+}

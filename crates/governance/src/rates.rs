@@ -1,0 +1,60 @@
+//! How often a call may run: so many of the tool in an hour, so many of all tools in a minute.
+
+use serde_json::{Map, Value};
+use tool::{RefusalCode, RuleRef};
+
+use crate::grounds::{Grounds, place};
+use crate::situation::Counts;
+
+/// The limits that hold for one call. Absent means none; 0 means never.
+#[derive(Clone, Debug)]
+pub(crate) struct Rates {
+    pub(crate) tool_per_hour: Option<(u32, RuleRef)>,
+    pub(crate) mode_per_minute: Option<(u32, RuleRef)>,
+}
+
+impl Rates {
+    /// Whether one more call fits.
+    pub(crate) fn check(&self, counts: Counts) -> Result<(), Grounds> {
+        one(&self.tool_per_hour, counts.tool_last_hour, "tool_per_hour", "hour")?;
+        one(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute")
+    }
+
+    /// What is left of each, by its name in a result.
+    pub(crate) fn remaining(&self, counts: Counts) -> Map<String, Value> {
+        let left = |limit: &Option<(u32, RuleRef)>, count: u32| {
+            limit.as_ref().map(|(limit, _)| Value::from(limit.saturating_sub(count)))
+        };
+        let tool = left(&self.tool_per_hour, counts.tool_last_hour).map(|n| ("tool_per_hour".to_owned(), n));
+        let mode =
+            left(&self.mode_per_minute, counts.all_last_minute).map(|n| ("mode_per_minute".to_owned(), n));
+        tool.into_iter().chain(mode).collect()
+    }
+
+    /// The rules, for the list of those that were passed.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &RuleRef> {
+        self.tool_per_hour.iter().chain(&self.mode_per_minute).map(|(_, rule)| rule)
+    }
+}
+
+fn one(
+    limit: &Option<(u32, RuleRef)>,
+    count: u32,
+    detail: &'static str,
+    window: &str,
+) -> Result<(), Grounds> {
+    let Some((limit, rule)) = limit else { return Ok(()) };
+    if count < *limit {
+        return Ok(());
+    }
+    let hint = match limit {
+        0 => format!("{} is 0, which lets nothing run", place(rule)),
+        _ => format!(
+            "{count} calls ran in the last {window} and {} allows {limit}; try again later",
+            place(rule)
+        ),
+    };
+    let grounds =
+        Grounds::new(RefusalCode::RateLimited, detail, "Rate limit exceeded".to_owned(), hint, rule);
+    Err(Grounds { hopeless: *limit == 0, ..grounds })
+}

@@ -1,0 +1,94 @@
+//! What `safety.yaml` means: rates by mode, and when a human is asked.
+
+use std::time::Duration;
+
+use regex::RegexBuilder;
+use tool::{Category, Mode, RiskLevel, RuleRef};
+
+use crate::command_words;
+use crate::mode_rules::{self, PerMode, Subject};
+use crate::problems::Inspection;
+use crate::safety_file::SafetyFile;
+use crate::tool_rules;
+
+const USUAL_APPROVAL_TIMEOUT: Duration = Duration::from_secs(300);
+/// A compiled secret pattern may not need more memory than this.
+const LARGEST_PATTERN: usize = 1 << 20;
+
+/// The limits and safeguards that hold across tools.
+#[derive(Clone, Debug)]
+pub(crate) struct SafetyRules {
+    pub(crate) calls_per_minute: PerMode<Option<(u32, RuleRef)>>,
+    pub(crate) approvals: Vec<ApprovalRule>,
+    pub(crate) approval_timeout: Duration,
+}
+
+/// Calls a human is asked about, by risk and category.
+#[derive(Clone, Debug)]
+pub(crate) struct ApprovalRule {
+    risk: Option<RiskLevel>,
+    category: Option<Category>,
+    modes: Vec<Mode>,
+    pub(crate) rule: RuleRef,
+}
+
+impl ApprovalRule {
+    pub(crate) fn applies(&self, subject: &Subject<'_>, mode: Mode) -> bool {
+        self.modes.contains(&mode)
+            && self.risk.is_none_or(|risk| risk == subject.risk)
+            && self.category.as_ref().is_none_or(|category| category == subject.category)
+    }
+}
+
+pub(crate) fn check(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<'_>) -> SafetyRules {
+    let mut calls_per_minute = PerMode::default();
+    for (key, entry) in file.rate_limits.iter() {
+        let Some(mode) = inspection.mode(key) else { continue };
+        let limit = entry.tool_calls_per_minute.as_ref();
+        *calls_per_minute.get_mut(mode) = limit.map(|number| {
+            (number.value, inspection.rule(number, format!("rate_limits.{mode}.tool_calls_per_minute")))
+        });
+    }
+    check_stored(file, inspection);
+    let timeout = tool_rules::timeout(
+        &file.human_approval.timeout_seconds,
+        "human_approval.timeout_seconds",
+        inspection,
+    );
+    SafetyRules {
+        calls_per_minute,
+        approvals: approvals(file, known, inspection),
+        approval_timeout: timeout.unwrap_or(USUAL_APPROVAL_TIMEOUT),
+    }
+}
+
+fn approvals(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<'_>) -> Vec<ApprovalRule> {
+    let mut rules = Vec::new();
+    for entry in &file.human_approval.rules {
+        if entry.risk_level.is_none() && entry.category.is_none() {
+            let suggestion = Some("state `risk_level`, `category` or both".to_owned());
+            inspection.error(entry, "an approval rule names neither a risk nor a category", suggestion);
+        }
+        let rule = inspection.rule(entry, "human_approval.rules");
+        let modes = inspection.modes(&entry.modes, "human_approval.rules.modes");
+        let category = entry.category.as_ref().and_then(|word| mode_rules::category(word, known, inspection));
+        let modes = modes.into_iter().map(|(mode, _)| mode).collect();
+        rules.push(ApprovalRule { risk: entry.risk_level, category, modes, rule });
+    }
+    rules
+}
+
+/// The keys that only other stages read: their words are checked all the same.
+fn check_stored(file: &SafetyFile, inspection: &mut Inspection<'_>) {
+    for secret in &file.content_filtering.secret_patterns {
+        let compiled = RegexBuilder::new(&secret.pattern).size_limit(LARGEST_PATTERN).build();
+        if let Err(error) = compiled {
+            let message = format!("the pattern of `{}` cannot be used: {error}", secret.name);
+            inspection.error(&secret.pattern, &message, None);
+        }
+    }
+    let gateway = &file.outbound_gateway;
+    for domain in gateway.allowed_domains.iter().chain(&gateway.blocked_domains) {
+        command_words::check_domain(domain, inspection);
+    }
+}

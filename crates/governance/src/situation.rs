@@ -1,0 +1,93 @@
+//! The moment a call is judged in: the mode, the caller's folders, what has run lately. Handed in, never looked up.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use tool::Mode;
+
+/// What the judge is told of the moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The operational mode.
+    pub mode: Mode,
+    /// The folders the caller works in.
+    pub workspaces: &'a Workspaces,
+    /// What has run lately.
+    pub counts: Counts,
+}
+
+/// Executed calls in the windows that are limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Of this tool, in the last hour.
+    pub tool_last_hour: u32,
+    /// Of all tools, in the last minute.
+    pub all_last_minute: u32,
+}
+
+/// What may be done in a workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkspaceAccess {
+    /// Reading.
+    ReadOnly,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// A folder the caller works in, by its canonical name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    root: PathBuf,
+    access: WorkspaceAccess,
+}
+
+impl Workspace {
+    /// The folder that is there now. What takes its place later is not this workspace.
+    pub fn at(folder: &Path, access: WorkspaceAccess) -> io::Result<Self> {
+        Ok(Workspace { root: resources::canonical_directory(folder)?, access })
+    }
+
+    /// Its canonical name.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What may be done in it.
+    pub fn access(&self) -> WorkspaceAccess {
+        self.access
+    }
+}
+
+/// The caller's workspaces, and where its relative paths start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workspaces {
+    list: Vec<Workspace>,
+    base: Option<PathBuf>,
+}
+
+impl Workspaces {
+    /// Relative paths start in the first.
+    pub fn new(list: Vec<Workspace>) -> Self {
+        let base = list.first().map(|workspace| workspace.root.clone());
+        Workspaces { list, base }
+    }
+
+    /// The same workspaces with relative paths starting at `cwd`, if that lies in one of them. It widens nothing:
+    /// a folder outside, or one that says `..`, changes nothing.
+    pub fn based_at(&self, cwd: Option<&Path>) -> Workspaces {
+        let plain = |path: &&Path| path.components().all(|part| part != Component::ParentDir);
+        let inside = |path: &&Path| self.list.iter().any(|workspace| path.starts_with(&workspace.root));
+        let base = cwd.filter(plain).filter(inside).map(Path::to_path_buf);
+        Workspaces { list: self.list.clone(), base: base.or_else(|| self.base.clone()) }
+    }
+
+    /// Where relative paths start; nowhere if there is no workspace.
+    pub fn base(&self) -> Option<&Path> {
+        self.base.as_deref()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Workspace> {
+        self.list.iter()
+    }
+}

@@ -1,0 +1,203 @@
+//! How one tool stands under a policy: its entry in the file, and its definition where the file is silent.
+
+use std::time::Duration;
+
+use tool::{Category, Mode, PathAccess, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
+
+use crate::grounds::{Grounds, place};
+use crate::mode_rules::{ModeRules, Subject};
+use crate::policy::Policy;
+use crate::rates::Rates;
+use crate::situation::Situation;
+use crate::tool_rules::ToolRules;
+use crate::verdict::Limits;
+
+/// What a tool may answer where no rule says otherwise.
+const USUAL_OUTPUT_BYTES: u64 = 1024 * 1024;
+/// What stands for the file of a rule that a tool brings with it.
+const DEFINITION: &str = "tool definition";
+
+/// A tool and the rules that hold for it.
+pub(crate) struct Standing<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) definition: &'a ToolDefinition,
+    pub(crate) rules: Option<&'a ToolRules>,
+    category: &'a Category,
+    risk: RiskLevel,
+}
+
+impl<'a> Standing<'a> {
+    pub(crate) fn of(policy: &'a Policy, definition: &'a ToolDefinition) -> Self {
+        let rules = policy.tools.get(definition.name());
+        let category = rules.and_then(|rules| rules.category.as_ref()).unwrap_or(definition.category());
+        let least = policy.categories.get(category).and_then(|category| category.risk);
+        let risk = least.map_or(definition.risk_level(), |least| least.max(definition.risk_level()));
+        Standing { policy, definition, rules, category, risk }
+    }
+
+    /// Mode, category, what cannot be enforced, rates: all that needs no path. The rules passed are added to `passed`.
+    pub(crate) fn admit(&self, situation: &Situation<'_>, passed: &mut Vec<RuleRef>) -> Result<(), Grounds> {
+        let mode = self.policy.modes.get(situation.mode);
+        passed.push(self.admit_mode(situation.mode)?);
+        passed.extend(self.admit_category(mode, situation.mode)?);
+        self.admit_enforceable()?;
+        let rates = self.rates(situation.mode);
+        rates.check(situation.counts)?;
+        passed.extend(rates.rules().cloned());
+        Ok(())
+    }
+
+    /// Forbidden beats approval beats allowed; a mode in no list is denied.
+    fn admit_mode(&self, mode: Mode) -> Result<RuleRef, Grounds> {
+        let find = |list: &[(Mode, RuleRef)]| {
+            list.iter().find(|(known, _)| *known == mode).map(|(_, rule)| rule.clone())
+        };
+        if let Some(rule) = self.rules.and_then(|rules| find(&rules.forbidden_modes)) {
+            return Err(self.mode_denied(mode, "forbidden", &rule));
+        }
+        if let Some(rule) = self.rules.and_then(|rules| find(&rules.approval_modes)) {
+            return Ok(rule);
+        }
+        match self.rules.and_then(|rules| rules.allowed_modes.as_ref()) {
+            Some(list) => find(&list.modes).ok_or_else(|| self.mode_denied(mode, "not_listed", &list.rule)),
+            None => {
+                let rule = self.definition_rule("allowed_modes");
+                let allowed = self.definition.allowed_modes().contains(&mode);
+                if allowed { Ok(rule) } else { Err(self.mode_denied(mode, "not_listed", &rule)) }
+            }
+        }
+    }
+
+    fn mode_denied(&self, mode: Mode, detail: &'static str, rule: &RuleRef) -> Grounds {
+        let elsewhere: Vec<&str> = Mode::ALL
+            .into_iter()
+            .filter(|other| *other != mode && self.runs_in(*other))
+            .map(Mode::as_str)
+            .collect();
+        let hint = match elsewhere.as_slice() {
+            [] => format!("no mode lets `{}` run; {} decides", self.definition.name(), place(rule)),
+            modes => {
+                format!("it runs in {}; {} decides, and a human sets the mode", modes.join(", "), place(rule))
+            }
+        };
+        let reason = format!("Tool not allowed in {mode} mode");
+        Grounds::new(RefusalCode::ModeDenied, detail, reason, hint, rule)
+    }
+
+    fn runs_in(&self, mode: Mode) -> bool {
+        let has = |list: &[(Mode, RuleRef)]| list.iter().any(|(known, _)| *known == mode);
+        let by_definition = || self.definition.allowed_modes().contains(&mode);
+        match self.rules {
+            Some(rules) if has(&rules.forbidden_modes) => false,
+            Some(rules) if has(&rules.approval_modes) => true,
+            Some(rules) => rules.allowed_modes.as_ref().map_or_else(by_definition, |list| has(&list.modes)),
+            None => by_definition(),
+        }
+    }
+
+    fn admit_category(&self, rules: &ModeRules, mode: Mode) -> Result<Vec<RuleRef>, Grounds> {
+        if let Some((0, rule)) = &rules.max_concurrent {
+            return Err(self.mode_denied(mode, "no_tasks", rule));
+        }
+        let Some((_, first)) = rules.categories.first() else { return Ok(Vec::new()) };
+        match rules.categories.iter().find(|(category, _)| category == self.category) {
+            Some((_, rule)) => Ok(vec![rule.clone()]),
+            None => {
+                let names: Vec<&str> =
+                    rules.categories.iter().map(|(category, _)| category.as_str()).collect();
+                let hint = format!(
+                    "`{}` is of category {}; {} lets only {} run",
+                    self.definition.name(),
+                    self.category,
+                    place(first),
+                    names.join(", ")
+                );
+                let reason = format!("Tool not allowed in {mode} mode");
+                Err(Grounds::new(RefusalCode::ModeDenied, "category", reason, hint, first))
+            }
+        }
+    }
+
+    /// A rule that nothing enforces yet denies: a call must never run past a limit somebody wrote down.
+    fn admit_enforceable(&self) -> Result<(), Grounds> {
+        let asked = self.rules.and_then(|rules| rules.sandbox.clone());
+        let by_definition =
+            || self.definition.requires_sandbox().then(|| self.definition_rule("requires_sandbox"));
+        if let Some(rule) = asked.or_else(by_definition) {
+            let reason = "Tool must run confined, and no confinement is available".to_owned();
+            let hint = format!("{} asks for it; the call is never run weaker", place(&rule));
+            return Err(Grounds::new(RefusalCode::SandboxUnavailable, "no_sandbox", reason, hint, &rule));
+        }
+        if let Some(rule) = self.rules.and_then(|rules| rules.not_enforced.as_ref()) {
+            let code = if rule.id.ends_with("domains") {
+                RefusalCode::DomainNotAllowed
+            } else {
+                RefusalCode::CommandNotAllowed
+            };
+            let reason = format!("{} cannot be enforced yet", place(rule));
+            let hint = "remove the rule, or wait for a version that enforces it".to_owned();
+            return Err(Grounds::new(code, "not_enforced", reason, hint, rule));
+        }
+        Ok(())
+    }
+
+    /// Every rule that asks for a human.
+    pub(crate) fn approvals(&self, mode: Mode) -> Vec<RuleRef> {
+        let subject = Subject {
+            tool: self.definition.name().as_str(),
+            category: self.category,
+            risk: self.risk,
+            writes: self.definition.path_arguments().iter().any(|path| path.access == PathAccess::Write),
+        };
+        let in_mode = |list: &'a [(Mode, RuleRef)]| {
+            list.iter().filter(move |(known, _)| *known == mode).map(|(_, rule)| rule)
+        };
+        let definition =
+            self.definition.requires_approval().then(|| self.definition_rule("requires_approval"));
+        let always = self.rules.and_then(|rules| rules.approval.as_ref());
+        let tool = self.rules.into_iter().flat_map(|rules| in_mode(&rules.approval_modes));
+        let category = self.policy.categories.get(self.category);
+        let category = category.into_iter().flat_map(|rules| in_mode(&rules.approval_modes));
+        let by_mode = self.policy.modes.get(mode).approvals.iter();
+        let by_mode = by_mode.filter(|(what, _)| what.applies(&subject)).map(|(_, rule)| rule);
+        let safety = self.policy.safety.approvals.iter().filter(|rule| rule.applies(&subject, mode));
+        let stated = always
+            .into_iter()
+            .chain(tool)
+            .chain(category)
+            .chain(by_mode)
+            .chain(safety.map(|rule| &rule.rule));
+        definition.into_iter().chain(stated.cloned()).collect()
+    }
+
+    fn rates(&self, mode: Mode) -> Rates {
+        let by_definition = || {
+            let limit = self.definition.rate_limit_per_hour()?;
+            Some((limit, self.definition_rule("rate_limit_per_hour")))
+        };
+        Rates {
+            tool_per_hour: self.rules.and_then(|rules| rules.rate.clone()).or_else(by_definition),
+            mode_per_minute: self.policy.safety.calls_per_minute.get(mode).clone(),
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.rules.and_then(|rules| rules.timeout).unwrap_or(self.definition.timeout())
+    }
+
+    pub(crate) fn limits(&self, mode: Mode) -> Limits {
+        Limits {
+            timeout: self.timeout(),
+            max_file_bytes: self.rules.and_then(|rules| rules.max_file_bytes.as_ref()).map(|(most, _)| *most),
+            max_output_bytes: self
+                .rules
+                .and_then(|rules| rules.max_output_bytes)
+                .unwrap_or(USUAL_OUTPUT_BYTES),
+            rates: self.rates(mode),
+        }
+    }
+
+    fn definition_rule(&self, what: &str) -> RuleRef {
+        RuleRef { file: DEFINITION.to_owned(), line: 0, id: format!("{}.{what}", self.definition.name()) }
+    }
+}

@@ -1,0 +1,257 @@
+//! What `tools.yaml` means: the checked rules of one tool and of one category.
+
+use std::time::Duration;
+
+use document::Located;
+use tool::{Category, Mode, RiskLevel, RuleRef};
+
+use crate::command_words;
+use crate::glob::{self, PathGlobs, PathGlobsBuilder, Purpose};
+use crate::mode_rules;
+use crate::pattern::{BadPattern, Pattern};
+use crate::problems::{Inspection, suggest_mode};
+use crate::surroundings::Surroundings;
+use crate::tools_file::{CategoryEntry, HardLinks, ToolEntry};
+
+const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
+const MEBIBYTE: u64 = 1024 * 1024;
+
+/// The rules of a category.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CategoryRules {
+    pub(crate) risk: Option<RiskLevel>,
+    pub(crate) approval_modes: Vec<(Mode, RuleRef)>,
+}
+
+/// The rules of a tool.
+#[derive(Debug)]
+pub(crate) struct ToolRules {
+    pub(crate) category: Option<Category>,
+    pub(crate) allowed_modes: Option<ModeList>,
+    pub(crate) approval_modes: Vec<(Mode, RuleRef)>,
+    pub(crate) forbidden_modes: Vec<(Mode, RuleRef)>,
+    pub(crate) allowed_paths: Option<PathList>,
+    pub(crate) forbidden_paths: PathGlobs,
+    pub(crate) max_file_bytes: Option<(u64, RuleRef)>,
+    pub(crate) approval: Option<RuleRef>,
+    pub(crate) sandbox: Option<RuleRef>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) rate: Option<(u32, RuleRef)>,
+    pub(crate) hard_links: HardLinks,
+    pub(crate) max_output_bytes: Option<u64>,
+    /// A rule that nothing enforces yet. A call it would bind is refused rather than let past it.
+    pub(crate) not_enforced: Option<RuleRef>,
+}
+
+/// A list of modes and the line it stands on, for modes that are not in it.
+#[derive(Clone, Debug)]
+pub(crate) struct ModeList {
+    pub(crate) modes: Vec<(Mode, RuleRef)>,
+    pub(crate) rule: RuleRef,
+}
+
+/// A list of patterns and the line it stands on, for names that match none.
+#[derive(Debug)]
+pub(crate) struct PathList {
+    pub(crate) globs: PathGlobs,
+    pub(crate) rule: RuleRef,
+    /// Folders that are listed by name alone, which covers nothing inside them: a likely slip.
+    pub(crate) bare: Vec<std::path::PathBuf>,
+}
+
+pub(crate) fn check_category(
+    name: &str,
+    entry: &CategoryEntry,
+    inspection: &mut Inspection<'_>,
+) -> CategoryRules {
+    let id = format!("tool_categories.{name}.requires_approval_in_modes");
+    let approval_modes = inspection.modes(&entry.requires_approval_in_modes, &id);
+    CategoryRules { risk: entry.risk_level, approval_modes }
+}
+
+/// Checks one tool's entry. `None` where a list could not be compiled, which has been reported.
+pub(crate) fn check_tool(
+    key: &Located<String>,
+    entry: &ToolEntry,
+    known: &[Category],
+    around: &Surroundings,
+    inspection: &mut Inspection<'_>,
+) -> Option<ToolRules> {
+    let id = |what: &str| format!("{}.{what}", key.value);
+    check_stored(entry, around, inspection);
+    let allowed_modes = entry.allowed_in_modes.as_ref().map(|list| ModeList {
+        modes: inspection.modes(&list.value, &id("allowed_in_modes")),
+        rule: inspection.rule(list, id("allowed_in_modes")),
+    });
+    let approval_modes =
+        inspection.modes(&entry.requires_approval_in_modes, &id("requires_approval_in_modes"));
+    let forbidden_modes = inspection.modes(&entry.forbidden_in_modes, &id("forbidden_in_modes"));
+    warn_of_overlap(key, &allowed_modes, &forbidden_modes, inspection);
+    let forbidden_paths =
+        compile(&entry.forbidden_paths, Purpose::Forbid, &id("forbidden_paths"), around, inspection);
+    let allowed_paths = entry.allowed_paths.as_ref().map(|list| {
+        let globs = compile(&list.value, Purpose::Allow, &id("allowed_paths"), around, inspection)?;
+        let rule = inspection.rule(list, id("allowed_paths"));
+        Some(PathList { globs, rule, bare: bare_folders(&list.value, around) })
+    });
+    Some(ToolRules {
+        category: entry.category.as_ref().and_then(|word| mode_rules::category(word, known, inspection)),
+        allowed_modes,
+        approval_modes,
+        forbidden_modes,
+        allowed_paths: match allowed_paths {
+            Some(list) => Some(list?),
+            None => None,
+        },
+        forbidden_paths: forbidden_paths?,
+        max_file_bytes: numbered(&entry.max_file_size_mb, &id("max_file_size_mb"), inspection)
+            .map(|(mebibytes, rule)| (u64::from(mebibytes) * MEBIBYTE, rule)),
+        approval: when_true(&entry.requires_approval, &id("requires_approval"), inspection),
+        sandbox: sandbox(entry, &id, inspection),
+        timeout: timeout(&entry.timeout_seconds, "timeout_seconds", inspection),
+        rate: numbered(&entry.rate_limit_per_hour, &id("rate_limit_per_hour"), inspection),
+        hard_links: entry.hard_links,
+        max_output_bytes: entry.max_output_bytes.as_ref().map(|number| number.value),
+        not_enforced: not_enforced(entry, &id, inspection),
+    })
+}
+
+fn numbered(number: &Option<Located<u32>>, id: &str, inspection: &Inspection<'_>) -> Option<(u32, RuleRef)> {
+    number.as_ref().map(|number| (number.value, inspection.rule(number, id)))
+}
+
+fn when_true(flag: &Option<Located<bool>>, id: &str, inspection: &Inspection<'_>) -> Option<RuleRef> {
+    flag.as_ref().filter(|flag| flag.value).map(|flag| inspection.rule(flag, id))
+}
+
+/// A timeout within a day.
+pub(crate) fn timeout(
+    seconds: &Option<Located<u64>>,
+    key: &str,
+    inspection: &mut Inspection<'_>,
+) -> Option<Duration> {
+    let seconds = seconds.as_ref()?;
+    if !(1..=LONGEST_TIMEOUT).contains(&seconds.value) {
+        let message = format!("`{key}` is {}: it must be between 1 and {LONGEST_TIMEOUT}", seconds.value);
+        inspection.error(seconds, &message, None);
+    }
+    Some(Duration::from_secs(seconds.value))
+}
+
+/// A demand for isolation is a demand for a sandbox; to state one and deny the other is a contradiction.
+fn sandbox(
+    entry: &ToolEntry,
+    id: &impl Fn(&str) -> String,
+    inspection: &mut Inspection<'_>,
+) -> Option<RuleRef> {
+    if let (Some(level), Some(false)) =
+        (&entry.min_isolation, entry.requires_sandbox.as_ref().map(|f| f.value))
+    {
+        let suggestion = Some("remove one of the two".to_owned());
+        inspection.error(level, "`min_isolation` contradicts `requires_sandbox: false`", suggestion);
+    }
+    let asked = when_true(&entry.requires_sandbox, &id("requires_sandbox"), inspection);
+    asked.or_else(|| entry.min_isolation.as_ref().map(|level| inspection.rule(level, id("min_isolation"))))
+}
+
+fn not_enforced(
+    entry: &ToolEntry,
+    id: &impl Fn(&str) -> String,
+    inspection: &Inspection<'_>,
+) -> Option<RuleRef> {
+    let commands = entry.allowed_commands.as_ref().map(|list| inspection.rule(list, id("allowed_commands")));
+    let forbidden =
+        || entry.forbidden_commands.as_ref().map(|list| inspection.rule(list, id("forbidden_commands")));
+    let domains = || entry.allowed_domains.as_ref().map(|list| inspection.rule(list, id("allowed_domains")));
+    commands.or_else(forbidden).or_else(domains)
+}
+
+/// The keys that only later stages read: their words are checked all the same.
+fn check_stored(entry: &ToolEntry, around: &Surroundings, inspection: &mut Inspection<'_>) {
+    if let Some(shadow) = entry.shadow.as_ref().filter(|shadow| shadow.value) {
+        let suggestion = Some("remove it: the tool's rules are enforced as they stand".to_owned());
+        inspection.error(shadow, "`shadow: true` is not supported yet", suggestion);
+    }
+    for list in [&entry.allowed_commands, &entry.forbidden_commands].into_iter().flatten() {
+        list.iter().for_each(|command| command_words::check_command(command, inspection));
+    }
+    for domain in entry.allowed_domains.iter().flat_map(|list| list.iter()) {
+        command_words::check_domain(domain, inspection);
+    }
+    // Compiled for its errors; the list itself is not used before approvals can be left out.
+    let _ = compile(&entry.unattended_paths, Purpose::Allow, "unattended_paths", around, inspection);
+    for example in &entry.examples {
+        if example.mode.parse::<Mode>().is_err() {
+            let message = format!("unknown mode `{}`", example.mode);
+            inspection.error(example, &message, Some(suggest_mode(&example.mode)));
+        }
+    }
+    if let Some(example) = entry.examples.first() {
+        inspection.warn(example, "examples are checked for their words only; they are not run yet", None);
+    }
+}
+
+fn warn_of_overlap(
+    key: &Located<String>,
+    allowed: &Option<ModeList>,
+    forbidden: &[(Mode, RuleRef)],
+    inspection: &mut Inspection<'_>,
+) {
+    let modes = allowed.iter().flat_map(|list| &list.modes).map(|(mode, _)| mode);
+    for mode in modes.filter(|mode| forbidden.iter().any(|(other, _)| other == *mode)) {
+        let message = format!("`{}` is both allowed and forbidden in {mode}; forbidden wins", key.value);
+        inspection.warn(key, &message, None);
+    }
+}
+
+fn compile(
+    written: &[Located<String>],
+    purpose: Purpose,
+    id: &str,
+    around: &Surroundings,
+    inspection: &mut Inspection<'_>,
+) -> Option<PathGlobs> {
+    let mut builder = PathGlobsBuilder::new(purpose, around.names);
+    for text in written {
+        let rule = inspection.rule(text, id);
+        let added = Pattern::parse(text, &around.variables).and_then(|pattern| {
+            builder.add(&pattern, &rule)?;
+            Ok(pattern)
+        });
+        match added {
+            Ok(pattern) if purpose == Purpose::Allow => warn_of_pattern(text, &pattern, inspection),
+            Ok(_) => {}
+            Err(bad) => report(text, bad, inspection),
+        }
+    }
+    match builder.build() {
+        Ok(globs) => Some(globs),
+        Err(bad) => {
+            let place = written.first().cloned().unwrap_or_else(|| Located::nowhere(String::new()));
+            report(&place, bad, inspection);
+            None
+        }
+    }
+}
+
+fn report(text: &Located<String>, bad: BadPattern, inspection: &mut Inspection<'_>) {
+    inspection.error(text, &bad.message, bad.suggestion);
+}
+
+fn warn_of_pattern(text: &Located<String>, pattern: &Pattern, inspection: &mut Inspection<'_>) {
+    if pattern.covers_everything() {
+        let suggestion =
+            Some("name the folders that are meant; forbidden paths and the floor still hold".to_owned());
+        inspection.warn(text, &format!("`{}` allows every path of the machine", text.value), suggestion);
+    }
+    if let Some(target) = glob::ignored_link(pattern) {
+        let message =
+            format!("`{}` passes a symbolic link, which is not followed, and matches nothing", text.value);
+        inspection.warn(text, &message, Some(format!("write the folder it leads to: {}", target.display())));
+    }
+}
+
+fn bare_folders(written: &[Located<String>], around: &Surroundings) -> Vec<std::path::PathBuf> {
+    let patterns = written.iter().filter_map(|text| Pattern::parse(text, &around.variables).ok());
+    patterns.filter_map(|pattern| pattern.plain_name()).collect()
+}

@@ -1,0 +1,280 @@
+//! `tools.yaml` as it is written. What its words mean is checked in `tool_rules`.
+
+use std::fmt;
+
+use document::{Located, Table};
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use tool::{Arguments, Mode, RiskLevel};
+
+/// What each tool may do. A tool that is not listed is governed by its definition and the caller's workspaces.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "tools.yaml")]
+pub struct ToolsFile {
+    /// Kinds of tools, and what holds for all of a kind.
+    #[serde(default)]
+    pub tool_categories: Table<CategoryEntry>,
+    /// The tools, by name.
+    pub tools: Table<ToolEntry>,
+}
+
+/// One kind of tools.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CategoryEntry {
+    /// For people.
+    #[serde(default)]
+    pub description: String,
+    /// The least risk its tools are treated as having.
+    #[serde(default)]
+    pub risk_level: Option<RiskLevel>,
+    /// Modes in which a human is asked.
+    #[serde(default)]
+    #[schemars(with = "Vec<Mode>")]
+    pub requires_approval_in_modes: Vec<Located<String>>,
+    /// Whether its tools go out through the gateway only. Stored; no tool leaves the machine yet.
+    #[serde(default)]
+    pub requires_outbound_gateway: bool,
+}
+
+/// The rules of one tool.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEntry {
+    /// The kind of tool, where it differs from the definition's.
+    #[serde(default)]
+    #[schemars(with = "Option<tool::Category>")]
+    pub category: Option<Located<String>>,
+    /// Modes it runs in; absent means those of its definition. A mode in none of the three lists is denied.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<Mode>>")]
+    pub allowed_in_modes: Option<Located<Vec<Located<String>>>>,
+    /// Modes it runs in after a human agreed.
+    #[serde(default)]
+    #[schemars(with = "Vec<Mode>")]
+    pub requires_approval_in_modes: Vec<Located<String>>,
+    /// Modes it never runs in, whatever the other lists say.
+    #[serde(default)]
+    #[schemars(with = "Vec<Mode>")]
+    pub forbidden_in_modes: Vec<Located<String>>,
+    /// Where it may go; absent means the caller's workspaces, empty means nowhere.
+    #[serde(default)]
+    pub allowed_paths: Option<Located<Vec<Located<String>>>>,
+    /// Where it may never go, whatever else is allowed.
+    #[serde(default)]
+    pub forbidden_paths: Vec<Located<String>>,
+    /// The largest file it may write or read, in units of 1,048,576 bytes.
+    #[serde(default)]
+    #[schemars(with = "Option<u32>")]
+    pub max_file_size_mb: Option<Located<u32>>,
+    /// Whether a human is asked every time.
+    #[serde(default)]
+    #[schemars(with = "Option<bool>")]
+    pub requires_approval: Option<Located<bool>>,
+    /// Whether it must run confined. Until confinement is there, such a tool is refused.
+    #[serde(default)]
+    #[schemars(with = "Option<bool>")]
+    pub requires_sandbox: Option<Located<bool>>,
+    /// The least confinement it may run under; below it the call is refused.
+    #[serde(default)]
+    #[schemars(with = "Option<Isolation>")]
+    pub min_isolation: Option<Located<Isolation>>,
+    /// How long it may run.
+    #[serde(default)]
+    #[schemars(with = "Option<u64>", range(min = 1, max = 86400))]
+    pub timeout_seconds: Option<Located<u64>>,
+    /// How often it may run in any hour. 0 means never; absent means as its definition says.
+    #[serde(default)]
+    #[schemars(with = "Option<u32>")]
+    pub rate_limit_per_hour: Option<Located<u32>>,
+    /// The only programs it may start. Until commands are judged, a tool that states this is refused.
+    #[serde(default)]
+    pub allowed_commands: Option<Located<Vec<Located<CommandEntry>>>>,
+    /// Programs it may never start. Until commands are judged, a tool that states this is refused.
+    #[serde(default)]
+    pub forbidden_commands: Option<Located<Vec<Located<CommandEntry>>>>,
+    /// The only hosts it may reach. Until hosts are judged, a tool that states this is refused.
+    #[serde(default)]
+    pub allowed_domains: Option<Located<Vec<Located<String>>>>,
+    /// What a confined tool reaches. Stored until confinement is there.
+    #[serde(default)]
+    pub network: Option<Network>,
+    /// Memory of a confined tool. Stored until confinement is there.
+    #[serde(default)]
+    pub memory_mb: Option<u32>,
+    /// Processes of a confined tool. Stored until confinement is there.
+    #[serde(default)]
+    pub max_processes: Option<u32>,
+    /// Processor time of a confined tool. Stored until confinement is there.
+    #[serde(default)]
+    pub cpu_seconds: Option<u32>,
+    /// What happens with a file that has a second name, which may lie outside every rule.
+    #[serde(default)]
+    pub hard_links: HardLinks,
+    /// Where approval is not asked. Checked and stored; it is asked everywhere for now.
+    #[serde(default)]
+    pub unattended_paths: Vec<Located<String>>,
+    /// Record what would be denied and deny nothing. Not supported yet: `true` is an error, since a person who
+    /// writes it expects calls to pass.
+    #[serde(default)]
+    #[schemars(with = "Option<bool>")]
+    pub shadow: Option<Located<bool>>,
+    /// The most it may answer.
+    #[serde(default)]
+    #[schemars(with = "Option<u64>")]
+    pub max_output_bytes: Option<Located<u64>>,
+    /// Calls and what must become of them. Checked and stored; they are not run yet, which loading says.
+    #[serde(default)]
+    pub examples: Vec<Located<ExampleEntry>>,
+}
+
+/// What happens with files that have several names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HardLinks {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// They are files like any other.
+    Allow,
+}
+
+/// How far a process is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// As far as the system can.
+    Full,
+    /// With parts missing.
+    Reduced,
+}
+
+/// What a confined process reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// Nothing.
+    Off,
+    /// An interface of its own that leads nowhere.
+    Loopback,
+    /// What the machine reaches.
+    Full,
+}
+
+/// A call and what must become of it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExampleEntry {
+    /// Its arguments.
+    pub arguments: Arguments,
+    /// The mode it is judged in.
+    #[schemars(with = "Mode")]
+    pub mode: String,
+    /// The verdict.
+    pub expect: Expectation,
+}
+
+/// A verdict, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Expectation {
+    /// It runs.
+    Allow,
+    /// A human is asked.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+/// A program, or a pattern of its arguments.
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(untagged)]
+pub enum CommandEntry {
+    /// The program, with any arguments.
+    Program(String),
+    /// The program and the beginning of its arguments.
+    Pattern(CommandPattern),
+}
+
+/// A program and the beginning of its arguments.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandPattern {
+    /// Word by word; a list is a choice.
+    pub argv: Vec<WordEntry>,
+    /// Why the rule is there.
+    #[serde(default)]
+    pub why: String,
+    /// Commands it must match.
+    #[serde(default, rename = "match")]
+    pub matches: Vec<String>,
+    /// Commands it must not match.
+    #[serde(default)]
+    pub not_match: Vec<String>,
+}
+
+/// One word of a command, or a choice of words.
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(untagged)]
+pub enum WordEntry {
+    /// This word.
+    Word(String),
+    /// One of these.
+    Choice(Vec<String>),
+}
+
+// Written out because an untagged enum answers every mistake with "did not match any variant", at no place.
+impl<'de> Deserialize<'de> for CommandEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+
+        impl<'de> Visitor<'de> for Entry {
+            type Value = CommandEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a program such as `ruff`, or `{argv: [...]}`")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<CommandEntry, E> {
+                Ok(CommandEntry::Program(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CommandEntry, A::Error> {
+                CommandPattern::deserialize(MapAccessDeserializer::new(map)).map(CommandEntry::Pattern)
+            }
+        }
+
+        deserializer.deserialize_any(Entry)
+    }
+}
+
+impl<'de> Deserialize<'de> for WordEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+
+        impl<'de> Visitor<'de> for Entry {
+            type Value = WordEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a word, or a list of words to choose from")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<WordEntry, E> {
+                Ok(WordEntry::Word(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<WordEntry, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = items.next_element()? {
+                    words.push(word);
+                }
+                Ok(WordEntry::Choice(words))
+            }
+        }
+
+        deserializer.deserialize_any(Entry)
+    }
+}

@@ -1,0 +1,188 @@
+//! The three answers of the judge. Each names every rule that was looked at and led to it.
+
+use std::time::Duration;
+
+use guardrail::ValidCall;
+use resources::{Opened, OpenedPath};
+use serde_json::{Map, Value};
+use tool::{Refusal, RefusalCode, RuleRef};
+
+use crate::cleared::Cleared;
+use crate::grounds::Grounds;
+use crate::rates::Rates;
+use crate::situation::Counts;
+
+/// What becomes of a call.
+#[must_use]
+#[derive(Debug)]
+pub enum Verdict {
+    /// It may run.
+    Permit(Permit),
+    /// A human decides.
+    Question(Question),
+    /// It does not run.
+    Denial(Denial),
+}
+
+/// Leave to run one call, with its files and its limits. Only the judge makes one.
+#[derive(Debug)]
+pub struct Permit {
+    opened: Opened<Cleared>,
+    rules: Vec<RuleRef>,
+    limits: Limits,
+    facts: Value,
+}
+
+/// What a permitted call may use.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) timeout: Duration,
+    pub(crate) max_file_bytes: Option<u64>,
+    pub(crate) max_output_bytes: u64,
+    pub(crate) rates: Rates,
+}
+
+impl Permit {
+    pub(crate) fn new(opened: Opened<Cleared>, rules: Vec<RuleRef>, limits: Limits, facts: Value) -> Self {
+        Permit { opened, rules, limits, facts }
+    }
+
+    /// The call.
+    pub fn call(&self) -> &ValidCall {
+        self.opened.call().call()
+    }
+
+    /// What it named, opened.
+    pub fn paths(&self) -> &[OpenedPath] {
+        self.opened.paths()
+    }
+
+    /// The first path of an argument.
+    pub fn path(&self, key: &str) -> Option<&OpenedPath> {
+        self.paths().iter().find(|path| path.key() == key)
+    }
+
+    /// The rules that allowed it.
+    pub fn rules(&self) -> &[RuleRef] {
+        &self.rules
+    }
+
+    /// How long it may run.
+    pub fn timeout(&self) -> Duration {
+        self.limits.timeout
+    }
+
+    /// The largest file it may write or read; `None` means that policy sets no limit.
+    pub fn max_file_bytes(&self) -> Option<u64> {
+        self.limits.max_file_bytes
+    }
+
+    /// The most it may answer.
+    pub fn max_output_bytes(&self) -> u64 {
+        self.limits.max_output_bytes
+    }
+
+    /// What the judge saw, for the record. No content.
+    pub fn facts(&self) -> &Value {
+        &self.facts
+    }
+
+    /// Whether it may still run now that so much has run. For whoever counts and reserves in one step.
+    pub fn within_rates(&self, counts: Counts) -> Result<(), Denial> {
+        let tool = self.call().definition().name().as_str();
+        self.limits.rates.check(counts).map_err(|grounds| Denial::new(tool, grounds, self.rules.clone()))
+    }
+
+    /// What is left of each rate limit that holds.
+    pub fn remaining(&self, counts: Counts) -> Map<String, Value> {
+        self.limits.rates.remaining(counts)
+    }
+}
+
+/// A call that nothing forbids, and about which a human must be asked.
+#[derive(Debug)]
+pub struct Question {
+    permit: Permit,
+    asked_by: Vec<RuleRef>,
+}
+
+impl Question {
+    pub(crate) fn new(permit: Permit, asked_by: Vec<RuleRef>) -> Self {
+        Question { permit, asked_by }
+    }
+
+    /// The call.
+    pub fn call(&self) -> &ValidCall {
+        self.permit.call()
+    }
+
+    /// What it named, opened.
+    pub fn paths(&self) -> &[OpenedPath] {
+        self.permit.paths()
+    }
+
+    /// The rules that ask.
+    pub fn asked_by(&self) -> &[RuleRef] {
+        &self.asked_by
+    }
+
+    /// The rules that would allow it, then those that ask.
+    pub fn rules(&self) -> Vec<RuleRef> {
+        self.permit.rules.iter().chain(&self.asked_by).cloned().collect()
+    }
+
+    /// What the judge saw, for the record. No content.
+    pub fn facts(&self) -> &Value {
+        self.permit.facts()
+    }
+
+    /// The permit, once a human said yes to this very question. Whoever calls this has that answer on record.
+    pub fn approved(mut self) -> Permit {
+        self.permit.rules.append(&mut self.asked_by);
+        self.permit
+    }
+
+    /// The refusal of a call that nobody is there to decide.
+    pub fn unanswered(&self) -> Refusal {
+        let tool = self.call().definition().name().as_str();
+        let reason = "Permission denied: Approval is required, and nobody is there to give it";
+        let refusal = Refusal::new(tool, RefusalCode::ApprovalTimedOut, reason).detail("no_approver");
+        match self.asked_by.first() {
+            Some(rule) => {
+                let hint = format!("a human is asked by {}", crate::grounds::place(rule));
+                refusal.hint(hint).rule(rule.clone())
+            }
+            None => refusal,
+        }
+    }
+}
+
+/// A call that does not run, and why.
+#[derive(Debug, Clone)]
+pub struct Denial {
+    refusal: Box<Refusal>,
+    rules: Vec<RuleRef>,
+}
+
+impl Denial {
+    pub(crate) fn new(tool: &str, grounds: Grounds, mut rules: Vec<RuleRef>) -> Self {
+        rules.push(grounds.rule.clone());
+        Denial { refusal: Box::new(grounds.into_refusal(tool)), rules }
+    }
+
+    /// What the caller is told.
+    pub fn refusal(&self) -> &Refusal {
+        &self.refusal
+    }
+
+    /// The rules that were passed, then the one that denied.
+    pub fn rules(&self) -> &[RuleRef] {
+        &self.rules
+    }
+}
+
+impl From<Denial> for Box<Refusal> {
+    fn from(denial: Denial) -> Self {
+        denial.refusal
+    }
+}
