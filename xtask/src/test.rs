@@ -92,7 +92,7 @@ impl Runner {
     }
 
     /// The whole command line: all packages, unless `extra` names some.
-    fn command_line<'a>(self, extra: &'a [String]) -> Vec<&'a str> {
+    fn command_line(self, extra: &[String]) -> Vec<&str> {
         let names_packages = extra.iter().any(|word| word.starts_with("-p") || word.starts_with("--package"));
         let all = if names_packages { None } else { Some("--workspace") };
         self.words().iter().copied().chain(all).chain(extra.iter().map(String::as_str)).collect()
