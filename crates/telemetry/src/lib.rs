@@ -1,1 +1,20 @@
-//! Placeholder while the room is being built.
+//! What Sinew says about itself while it works: events, the log, OpenTelemetry, and the redaction all of it,
+//! and the records of other crates, goes through.
+//!
+//! Telemetry never decides, delays or fails a call: its queues are bounded and its losses are counted.
+
+mod error;
+mod event;
+mod init;
+mod log;
+mod settings;
+mod span;
+
+pub mod logs;
+pub mod redact;
+
+pub use error::TelemetryError;
+pub use event::{ApprovalDecision, Event, Subject, emit};
+pub use init::{Flushed, Guard, LogTarget, init};
+pub use settings::{Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings};
+pub use span::{CallSpan, Note, Outcome, Stage, StageSpan, StageTiming};

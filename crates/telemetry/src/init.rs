@@ -1,0 +1,155 @@
+//! Setting telemetry up, once a process, and taking it down within a deadline. Needs no async runtime.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tracing::Subscriber;
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Registry, reload};
+
+use crate::event::{self, ContentCapture};
+use crate::log::{Colour, Limits, LineWriter, LogLayer, RotatingFile, Stderr};
+use crate::settings::{LogSettings, TelemetrySettings};
+use crate::{TelemetryError, redact};
+
+/// The environment variable that wins over the level of the settings.
+pub(crate) const FILTER_VARIABLE: &str = "SINEW_LOG";
+
+/// How long a guard that is merely dropped waits for the last lines.
+const DROP_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Where log records go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// JSON lines in rotating files in this directory.
+    Directory(PathBuf),
+    /// Short lines for a person.
+    Stderr,
+    /// Both: a daemon in the foreground.
+    DirectoryAndStderr(PathBuf),
+}
+
+/// Whether everything was written before the deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Flushed {
+    /// All of it.
+    Complete,
+    /// The deadline came first; what was left is lost.
+    TimedOut,
+}
+
+/// Keeps telemetry alive; flushes when shut down or dropped.
+pub struct Guard {
+    writers: Vec<LineWriter>,
+    filter: reload::Handle<EnvFilter, Registry>,
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("dropped_lines", &self.dropped_lines()).finish_non_exhaustive()
+    }
+}
+
+/// Sets up logging and, where an endpoint is configured, OpenTelemetry, for the whole process.
+pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
+    let (subscriber, guard) = assemble(settings, target)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadyInitialised)?;
+    event::set_content_capture(if settings.capture_content {
+        ContentCapture::On
+    } else {
+        ContentCapture::Off
+    });
+    // Compiled now rather than inside the first call that logs.
+    let _ = redact::shared().redact_text("");
+    Ok(guard)
+}
+
+/// Everything but the last step, which a process can take only once.
+pub(crate) fn assemble(
+    settings: &TelemetrySettings,
+    target: &LogTarget,
+) -> Result<(impl Subscriber + Send + Sync + 'static, Guard), TelemetryError> {
+    let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.trim().is_empty());
+    let (filter, handle) = reload::Layer::new(parse_filter(text.as_deref().unwrap_or(&settings.log.level))?);
+    let limits = limits(&settings.log)?;
+    let (directory, stderr) = match target {
+        LogTarget::Directory(directory) => (Some(directory), None),
+        LogTarget::Stderr => (None, Some(Stderr)),
+        LogTarget::DirectoryAndStderr(directory) => (Some(directory), Some(Stderr)),
+    };
+    let file = directory
+        .map(|directory| LineWriter::start("sinew-log", RotatingFile::open(directory, limits)?))
+        .transpose()?;
+    let stderr = stderr.map(|stderr| LineWriter::start("sinew-stderr", stderr)).transpose()?;
+    let writers = file.iter().chain(&stderr).cloned().collect();
+    let layer = LogLayer { file, stderr: stderr.map(|writer| (writer, Colour::of_stderr())) };
+    Ok((Registry::default().with(filter).with(layer), Guard { writers, filter: handle }))
+}
+
+impl Guard {
+    /// How many log lines were lost to a full or failing disk, or to a terminal nobody reads.
+    pub fn dropped_lines(&self) -> u64 {
+        self.writers.iter().map(LineWriter::dropped).sum()
+    }
+
+    /// Replaces the log filter, after the settings were reloaded. `SINEW_LOG`, where set, stays in force.
+    pub fn set_filter(&self, text: &str) -> Result<(), TelemetryError> {
+        let parsed = parse_filter(text)?;
+        if std::env::var_os(FILTER_VARIABLE).is_some_and(|text| !text.is_empty()) {
+            return Ok(());
+        }
+        self.filter
+            .reload(parsed)
+            .map_err(|cause| TelemetryError::Filter { text: text.to_owned(), cause: cause.to_string() })
+    }
+
+    /// Writes and exports what is still waiting, for at most `deadline`. Blocks: call it off the async threads.
+    pub fn shutdown(self, deadline: Duration) -> Flushed {
+        self.flush(Instant::now() + deadline)
+    }
+
+    fn flush(&self, deadline: Instant) -> Flushed {
+        let late = self.writers.iter().filter(|writer| !writer.flush(deadline)).count();
+        if late == 0 { Flushed::Complete } else { Flushed::TimedOut }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.flush(Instant::now() + DROP_DEADLINE);
+    }
+}
+
+/// The syntax of `EnvFilter`, less one trap: there a misspelt level is the name of a target, and silences the rest.
+fn parse_filter(text: &str) -> Result<EnvFilter, TelemetryError> {
+    let refused = |cause: String| TelemetryError::Filter { text: text.to_owned(), cause };
+    let bare = |word: &&str| !word.is_empty() && !word.contains(['=', '[', ']', '{', '}', ':']);
+    let misspelt = text
+        .split(',')
+        .map(str::trim)
+        .filter(bare)
+        .find(|word| word.parse::<tracing::level_filters::LevelFilter>().is_err());
+    if let Some(word) = misspelt {
+        return Err(refused(format!("`{word}` is none of error, warn, info, debug, trace, off")));
+    }
+    EnvFilter::builder().parse(text).map_err(|cause| refused(cause.to_string()))
+}
+
+fn limits(settings: &LogSettings) -> Result<Limits, TelemetryError> {
+    let refused = |key, value: String, cause: &str| {
+        Err(TelemetryError::Setting { key, value, cause: cause.to_owned() })
+    };
+    if settings.max_bytes < 4096 {
+        return refused("log.max_bytes", settings.max_bytes.to_string(), "it is at least 4096");
+    }
+    if !(1..=1000).contains(&settings.files) {
+        return refused("log.files", settings.files.to_string(), "it is from 1 to 1000");
+    }
+    Ok(Limits { max_bytes: settings.max_bytes, files: settings.files })
+}
+
+#[cfg(test)]
+#[path = "init/tests.rs"]
+mod tests;

@@ -1,0 +1,339 @@
+//! The whole way from an event to the bytes on disk, with a subscriber of the test's own.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tool::{CallId, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
+use tracing::Dispatch;
+
+use super::*;
+use crate::{ApprovalDecision, Event, Subject, emit};
+
+/// Runs `work` with a log in `directory` and gives back the lines, parsed, after checking their bytes.
+fn logged(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&Dispatch)) -> Vec<Value> {
+    let (subscriber, guard) = assemble(settings, &LogTarget::Directory(directory.to_owned())).unwrap();
+    let dispatch = Dispatch::new(subscriber);
+    tracing::dispatcher::with_default(&dispatch, || work(&dispatch));
+    assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
+    let bytes = fs::read(directory.join("sinew.log")).unwrap();
+    assert!(bytes.iter().all(|b| *b == b'\n' || (0x20..0x7f).contains(b) || *b >= 0x80), "control bytes");
+    let text = String::from_utf8(bytes).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn at(level: &str) -> TelemetrySettings {
+    let log = LogSettings { level: level.to_owned(), ..LogSettings::default() };
+    TelemetrySettings { log, ..TelemetrySettings::default() }
+}
+
+const HOSTILE: [&str; 9] = [
+    "two\nlines\r\n{\"forged\":true}",
+    "nul\0 bell\u{7} escape\u{1b}[2J\u{1b}]0;x\u{7}",
+    "separators \u{2028}\u{2029}\u{85}",
+    "direction \u{202e}txt.exe\u{2066}",
+    "quote \" backslash \\ slash /",
+    "delete \u{7f} c1 \u{9b}31m",
+    "\u{feff}byte order mark \u{200b}",
+    "emoji \u{1f600} and é",
+    "",
+];
+
+#[test]
+fn one_event_is_one_line_whatever_is_in_it() {
+    let home = tempfile::tempdir().unwrap();
+    let lines = logged(home.path(), &at("trace"), |_| {
+        for text in HOSTILE {
+            tracing::warn!(target: "x", path = text, "{text}");
+            tracing::info!(path = ?text, time = text, level = "fake", target = 5, event = "fake");
+        }
+    });
+    assert_eq!(lines.len(), HOSTILE.len() * 2);
+    for (text, pair) in HOSTILE.iter().zip(lines.chunks(2)) {
+        assert_eq!((&pair[0]["path"], &pair[0]["message"]), (&json!(text), &json!(text)));
+        assert_eq!((&pair[0]["target"], &pair[0]["level"]), (&json!("x"), &json!("WARN")));
+        assert_eq!((&pair[1]["field.time"], &pair[1]["field.target"]), (&json!(text), &json!(5)));
+        assert_eq!((&pair[1]["level"], &pair[1]["field.event"]), (&json!("INFO"), &json!("fake")));
+        assert_eq!(pair[1].get("event"), None, "only this crate names events");
+        let time = pair[0]["time"].as_str().unwrap();
+        assert!(time.len() == 24 && time.ends_with('Z') && time.parse::<jiff::Timestamp>().is_ok(), "{time}");
+    }
+}
+
+#[test]
+fn writers_at_the_same_time_do_not_mix() {
+    let home = tempfile::tempdir().unwrap();
+    let lines = logged(home.path(), &at("info"), |dispatch| {
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                scope.spawn(move || {
+                    tracing::dispatcher::with_default(dispatch, || {
+                        for number in 0..200_u64 {
+                            tracing::info!(thread, number, padding = "x\n".repeat(200).as_str());
+                        }
+                    });
+                });
+            }
+        });
+    });
+    let mut seen: Vec<_> = lines
+        .iter()
+        .map(|line| (line["thread"].as_u64().unwrap(), line["number"].as_u64().unwrap()))
+        .collect();
+    for thread in 0..8 {
+        assert!(
+            seen.iter().filter(|(t, _)| *t == thread).map(|(_, n)| *n).is_sorted(),
+            "order within a thread"
+        );
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 1600);
+}
+
+#[test]
+fn no_secret_reaches_the_file() {
+    let home = tempfile::tempdir().unwrap();
+    let key = format!("ghp_{}", "a1".repeat(18));
+    let pem = "-----BEGIN PRIVATE KEY-----\nAAAA";
+    let lines = logged(home.path(), &at("trace"), |_| {
+        tracing::trace!(password = "hunter2", url = "https://u:hunter2@h/", "token is {key}");
+        tracing::error!(
+            error = &std::io::Error::other(format!("no access with {key}")) as &dyn std::error::Error
+        );
+        tracing::info!(value = ?Some(&key), pem, api_key = 12345);
+        // The cut must not leave half a secret behind.
+        let long = format!("{}{key}", "x ".repeat(8 * 1024 - 10));
+        tracing::info!(long = long.as_str());
+        let longer = format!("{} {key} {}", "y".repeat(64 * 1024 - 20), "z".repeat(1 << 20));
+        tracing::info!(longer = longer.as_str());
+    });
+    let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
+    assert_eq!(lines.len(), 5);
+    for canary in ["hunter2", "ghp_", "a1a1", "AAAA"] {
+        assert!(!text.contains(canary), "{canary} in {text}");
+    }
+    assert_eq!(lines[0]["message"], "token is [redacted:github_token]");
+    assert_eq!(lines[0]["password"], "[redacted:sensitive_key]");
+    let longer = lines[4]["longer"].as_str().unwrap();
+    assert!(longer.len() < 17 * 1024 && longer.ends_with("bytes in all]"), "{}", longer.len());
+}
+
+type Case<'a> = (Event<'a>, &'a str, Value);
+
+/// Emits the events and compares each line with its level and its fields: all of them, and no more.
+fn check_events(call: Subject<'_>, cases: &[Case<'_>]) {
+    let home = tempfile::tempdir().unwrap();
+    let lines = logged(home.path(), &at("info"), |_| cases.iter().for_each(|(event, _, _)| emit(*event)));
+    assert_eq!(lines.len(), cases.len());
+    for ((event, level, fields), line) in cases.iter().zip(&lines) {
+        assert_eq!((&line["event"], &line["level"]), (&json!(event.name()), &json!(level)));
+        let mut expected =
+            json!({"time": line["time"], "level": level, "event": event.name(), "target": "sinew::event"});
+        let members = expected.as_object_mut().unwrap();
+        if !matches!(event, Event::ModeTransition { .. }) {
+            members.insert("trace_id".to_owned(), json!(call.trace.trace_id));
+            members.insert("span_id".to_owned(), json!(call.trace.span_id));
+            members.insert("call_id".to_owned(), json!(call.call_id));
+            members.insert("tool".to_owned(), json!(call.tool));
+            members.insert("mode".to_owned(), json!(call.mode));
+            members.insert("session".to_owned(), json!(call.session));
+        }
+        members.extend(fields.as_object().unwrap().clone());
+        assert_eq!(line, &expected);
+    }
+}
+
+#[test]
+fn the_events_of_calls_have_their_fields_and_no_argument() {
+    let trace = TraceContext::root();
+    let call = Subject {
+        tool: "write",
+        call_id: CallId::fresh(),
+        trace: &trace,
+        mode: Mode::Alert,
+        session: Some("s"),
+    };
+    let arguments = json!({"path": "/tmp/a", "content": "text"});
+    let rule = RuleRef { file: "tools.yaml".to_owned(), line: 12, id: "write.allowed_paths".to_owned() };
+    let (kind, code) = (FailureKind::TimedOut, RefusalCode::PathNotAllowed);
+    check_events(
+        call,
+        &[
+            (
+                Event::ToolCallStarted { call, arguments_digest: "abc", arguments: &arguments },
+                "INFO",
+                json!({"arguments_digest": "abc"}),
+            ),
+            (
+                Event::ToolCallCompleted { call, latency_ms: 1.5, output_bytes: 7 },
+                "INFO",
+                json!({"latency_ms": 1.5, "output_bytes": 7}),
+            ),
+            (
+                Event::ToolCallFailed { call, kind, error: "late", latency_ms: 2.0 },
+                "WARN",
+                json!({"kind": "timed_out", "fault": "tool", "retryable": true, "error": "late", "latency_ms": 2.0}),
+            ),
+            (
+                Event::ToolCallBlocked { call, code, reason: "no", rule: Some(&rule), latency_ms: 0.5 },
+                "WARN",
+                json!({"code": "path_not_allowed", "reason": "no", "rule": "tools.yaml:12 write.allowed_paths",
+                       "latency_ms": 0.5}),
+            ),
+            (
+                Event::WorkerInnerCall { call, hop: 1, hop_budget: 2 },
+                "INFO",
+                json!({"hop": 1, "hop_budget": 2}),
+            ),
+            (
+                Event::WorkerToolCostWarning { call, cost: 2.5, cap: 2.0 },
+                "WARN",
+                json!({"cost": 2.5, "cap": 2.0}),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn the_events_of_advice_and_decisions_have_their_fields() {
+    let trace = TraceContext::root();
+    let call = Subject {
+        tool: "write",
+        call_id: CallId::fresh(),
+        trace: &trace,
+        mode: Mode::Alert,
+        session: Some("s"),
+    };
+    let (missing, sensors) = (["content".to_owned(), "path\n".to_owned()], json!({"cpu": 93.5}));
+    let (code, long) = (RefusalCode::InvalidArguments, "e".repeat(500));
+    let (from, to, decision) = (Mode::Normal, Mode::Alert, ApprovalDecision::TimedOut);
+    check_events(
+        call,
+        &[
+            (
+                Event::ToolValidationFailed { call, code, missing: &missing, reason: "r" },
+                "WARN",
+                json!({"code": "invalid_arguments", "missing": ["content", "path\n"], "reason": "r"}),
+            ),
+            (
+                Event::WorkerInnerValidationFail { call, code, missing: &missing[..1], reason: "r" },
+                "WARN",
+                json!({"code": "invalid_arguments", "missing": ["content"], "reason": "r"}),
+            ),
+            (Event::ToolValidationNudge { call, error: &long }, "INFO", json!({"error": "e".repeat(200)})),
+            (
+                Event::ModeTransition { from, to, reason: "cpu", by: "sensor", sensors: Some(&sensors) },
+                "WARN",
+                json!({"from": "NORMAL", "to": "ALERT", "reason": "cpu", "by": "sensor", "sensors": {"cpu": 93.5}}),
+            ),
+            (
+                Event::ApprovalRequested { call, approval_id: "a1", risk: RiskLevel::High, timeout_ms: 300 },
+                "INFO",
+                json!({"approval_id": "a1", "risk": "high", "timeout_ms": 300}),
+            ),
+            (
+                Event::ApprovalDecided { call, approval_id: "a1", decision, by: "nobody", wait_ms: 9 },
+                "INFO",
+                json!({"approval_id": "a1", "decision": "timed_out", "by": "nobody", "wait_ms": 9}),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn an_event_inside_a_call_carries_the_call() {
+    let home = tempfile::tempdir().unwrap();
+    let trace = TraceContext::root();
+    let call =
+        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let lines = logged(home.path(), &at("info"), |_| {
+        call.log_span().in_scope(|| {
+            tracing::info_span!("inner", other = 1).in_scope(|| tracing::info!("inside"));
+        });
+        tracing::info!("outside");
+        tracing::info!(trace_id = "not an id\n", "forged");
+    });
+    assert_eq!(
+        (&lines[0]["trace_id"], &lines[0]["span_id"]),
+        (&json!(trace.trace_id), &json!(trace.span_id))
+    );
+    assert_eq!(lines[1].get("trace_id"), None);
+    assert_eq!((lines[2].get("trace_id"), &lines[2]["field.trace_id"]), (None, &json!("not an id\n")));
+}
+
+#[test]
+fn the_level_is_that_of_the_settings_and_can_change() {
+    let home = tempfile::tempdir().unwrap();
+    let (subscriber, guard) =
+        assemble(&at("warn,quiet=error"), &LogTarget::Directory(home.path().to_owned())).unwrap();
+    tracing::subscriber::with_default(subscriber, || {
+        tracing::info!("one");
+        tracing::warn!("two");
+        tracing::warn!(target: "quiet", "three");
+        guard.set_filter("info").unwrap();
+        tracing::info!("four");
+        assert!(guard.set_filter("no such level").is_err());
+        tracing::info!("five");
+    });
+    assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
+    let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
+    let said: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["message"].clone()).collect();
+    assert_eq!(said, ["two", "four", "five"]);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_with_the_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    fs::write(&file, "").unwrap();
+    let check = |change: fn(&mut LogSettings), directory: &Path, says: &str| {
+        let mut settings = TelemetrySettings::default();
+        change(&mut settings.log);
+        let refused =
+            assemble(&settings, &LogTarget::Directory(directory.to_owned())).map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains(says), "{refused}");
+    };
+    check(
+        |log| log.level = "inof".to_owned(),
+        home.path(),
+        "`inof` is not a log filter: `inof` is none of error",
+    );
+    check(|log| log.level = "a=b=c".to_owned(), home.path(), "`a=b=c` is not a log filter");
+    check(|log| log.max_bytes = 1, home.path(), "`log.max_bytes` cannot be `1`");
+    check(|log| log.files = 0, home.path(), "`log.files` cannot be `0`");
+    check(|_| {}, &file.join("below"), "cannot write the log in");
+    let linked = home.path().join("linked");
+    fs::create_dir(&linked).unwrap();
+    symlink(&file, linked.join("sinew.log")).unwrap();
+    check(|_| {}, &linked, "cannot write the log in");
+    assert_eq!(fs::read(&file).unwrap(), b"", "nothing went through the link");
+}
+
+#[test]
+fn a_full_file_is_put_aside_and_all_are_private() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("log");
+    let mut settings = at("info");
+    settings.log = LogSettings { max_bytes: 4096, files: 3, ..settings.log };
+    logged(&directory, &settings, |_| {
+        for number in 0..400_u64 {
+            tracing::info!(number);
+        }
+    });
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    let mut names: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert_eq!(names.len(), 3, "{names:?}");
+    for path in &names {
+        assert_eq!(mode(path), 0o600);
+        assert!(fs::metadata(path).unwrap().len() <= 4096);
+    }
+    let reader = crate::logs::Reader::open(&directory, crate::logs::Query::default()).unwrap();
+    let numbers: Vec<u64> = reader.map(|line| line.unwrap().record()["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers.last(), Some(&399));
+    assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "no gap within what is kept");
+}

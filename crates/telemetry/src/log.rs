@@ -1,0 +1,59 @@
+//! The log: every `tracing` event becomes one record, which is written as a JSON line to the rotating file, as a
+//! short line to standard error, and handed to OTLP, whichever of them are configured.
+//!
+//! All strings are redacted once, before any of the three sees them. Writing happens on other threads.
+
+mod human;
+mod json;
+mod record;
+mod rotate;
+mod stderr;
+mod writer;
+
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+pub(crate) use human::{Colour, line as human_line};
+pub(crate) use rotate::{Limits, RotatingFile, path as log_path};
+pub(crate) use stderr::Stderr;
+pub(crate) use writer::LineWriter;
+
+use record::{Record, SpanIds};
+
+/// Where records go.
+pub(crate) struct LogLayer {
+    pub(crate) file: Option<LineWriter>,
+    pub(crate) stderr: Option<(LineWriter, Colour)>,
+}
+
+impl<S> Layer<S> for LogLayer
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_new_span(
+        &self,
+        attributes: &tracing::span::Attributes<'_>,
+        id: &tracing::span::Id,
+        context: Context<'_, S>,
+    ) {
+        if let (Some(ids), Some(span)) = (SpanIds::of(attributes), context.span(id)) {
+            span.extensions_mut().insert(ids);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut record = Record::of(event);
+        if record.trace_id.is_none() {
+            let scope = context.event_scope(event).into_iter().flatten();
+            let ids = scope.filter_map(|span| span.extensions().get::<SpanIds>().cloned()).next();
+            record.adopt(ids);
+        }
+        if let Some(file) = &self.file {
+            file.write(json::line(&record));
+        }
+        if let Some((stderr, colour)) = &self.stderr {
+            stderr.write(human::line(&record.as_map(), *colour).into_bytes());
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A record as one short line for a person: what `sinew serve` shows in the foreground and `sinew logs` prints.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use super::json::is_unsafe;
+
+/// Whether the line may use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Never,
+    Ansi,
+}
+
+impl Colour {
+    /// Colour only on a terminal that has it and where nobody asked for none.
+    pub(crate) fn of_stderr() -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        if terminal && !dumb && !set("NO_COLOR") { Colour::Ansi } else { Colour::Never }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        match self {
+            Colour::Never => text.to_owned(),
+            Colour::Ansi => format!("\x1b[{code}m{text}\x1b[0m"),
+        }
+    }
+}
+
+/// Members that would only repeat what the line shows already, or are for machines.
+const LEFT_OUT: [&str; 7] = ["time", "level", "event", "message", "target", "span_id", "call_id"];
+
+/// `12:03:04.123 WARN  tool_call_blocked tool=write_file code=mode_denied …` and a newline.
+pub(crate) fn line(record: &Map<String, Value>, colour: Colour) -> String {
+    let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
+    let time = text("time").get(11..23).unwrap_or_default();
+    let level = text("level");
+    let mut line = format!(
+        "{} {} ",
+        colour.paint("2", &escaped(time)),
+        colour.paint(level_colour(level), &format!("{:<5}", escaped(level)))
+    );
+    let event = text("event");
+    let subject = if event.is_empty() { text("target") } else { event };
+    line.push_str(&colour.paint("1", &escaped(subject)));
+    let message = text("message");
+    if !message.is_empty() {
+        let _ = write!(line, " {}", escaped(message));
+    }
+    for (key, value) in record.iter().filter(|(key, _)| !LEFT_OUT.contains(&key.as_str())) {
+        let _ = write!(line, " {}{}", colour.paint("2", &format!("{}=", escaped(key))), shown(value));
+    }
+    line.push('\n');
+    line
+}
+
+fn level_colour(level: &str) -> &'static str {
+    match level {
+        "ERROR" => "31",
+        "WARN" => "33",
+        "INFO" => "32",
+        _ => "2",
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.is_empty() || text.contains([' ', '"', '=', '\t', '\n']) => {
+            escaped(&format!("{text:?}"))
+        }
+        Value::String(text) => escaped(text),
+        other => escaped(&other.to_string()),
+    }
+}
+
+/// Control characters as `\u{1b}`: what a tool or caller wrote must not drive the terminal.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_unsafe(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}

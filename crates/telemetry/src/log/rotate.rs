@@ -1,0 +1,165 @@
+//! The log file: appended to by one `write(2)` a line, private to its owner, and renamed away when it is full.
+//!
+//! `sinew.log` is the newest, `sinew.log.1` the one before it. A file that was removed, or replaced by something
+//! else, is noticed within a second and opened anew; a link or a device in its place is never written to.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::json::compact;
+use super::writer::LineSink;
+use crate::TelemetryError;
+
+/// How often the name is compared with the open file, and a failed opening tried again.
+const RECHECK: Duration = Duration::from_secs(1);
+
+/// How much log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The size at which a file is put aside.
+    pub(crate) max_bytes: u64,
+    /// The number of files kept, the open one included.
+    pub(crate) files: u32,
+}
+
+/// The open log file and the ones before it.
+#[derive(Debug)]
+pub(crate) struct RotatingFile {
+    directory: PathBuf,
+    limits: Limits,
+    open: Option<Open>,
+    checked: Instant,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    size: u64,
+    identity: (u64, u64),
+    /// A part of a line is in the file and could not be taken back.
+    torn: bool,
+}
+
+/// The file with that many newer ones.
+pub(crate) fn path(directory: &Path, newer: u32) -> PathBuf {
+    match newer {
+        0 => directory.join("sinew.log"),
+        _ => directory.join(format!("sinew.log.{newer}")),
+    }
+}
+
+impl RotatingFile {
+    /// Makes the directory if needed and opens the file, so that a log that cannot be written is known at once.
+    pub(crate) fn open(directory: &Path, limits: Limits) -> Result<Self, TelemetryError> {
+        let failed = |cause| TelemetryError::LogDirectory { path: directory.to_owned(), cause };
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        let open = Some(Open::at(&path(directory, 0)).map_err(failed)?);
+        Ok(RotatingFile { directory: directory.to_owned(), limits, open, checked: Instant::now() })
+    }
+
+    fn current(&mut self, room: u64) -> io::Result<&mut Open> {
+        let newest = path(&self.directory, 0);
+        if self.checked.elapsed() >= RECHECK {
+            self.checked = Instant::now();
+            if self.open.as_ref().is_none_or(|open| !open.is_at(&newest)) {
+                self.open = None;
+                self.open = Some(Open::at(&newest)?);
+            }
+        }
+        let full =
+            self.open.as_ref().is_some_and(|open| open.size > 0 && open.size + room > self.limits.max_bytes);
+        if full {
+            self.open = None;
+            self.rotate()?;
+            self.open = Some(Open::at(&newest)?);
+        }
+        self.open.as_mut().ok_or_else(|| io::Error::other("the log file is not open"))
+    }
+
+    /// Every file one place back, the oldest away.
+    fn rotate(&self) -> io::Result<()> {
+        let oldest = self.limits.files.saturating_sub(1);
+        let ignore_missing = |result: io::Result<()>| match result {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        ignore_missing(std::fs::remove_file(path(&self.directory, oldest)))?;
+        for newer in (0..oldest).rev() {
+            let (from, to) = (path(&self.directory, newer), path(&self.directory, newer + 1));
+            ignore_missing(std::fs::rename(from, to))?;
+        }
+        Ok(())
+    }
+}
+
+impl LineSink for RotatingFile {
+    fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
+        self.current(line.len() as u64)?.append(line)
+    }
+
+    fn loss_notice(&self, lost: u64) -> Vec<u8> {
+        let mut line = compact(&json!({
+            "time": format!("{:.3}", jiff::Timestamp::now()), "level": "WARN", "event": "log_lines_dropped",
+            "target": "sinew::log", "count": lost,
+        }));
+        line.push(b'\n');
+        line
+    }
+}
+
+impl Open {
+    fn at(path: &Path) -> io::Result<Self> {
+        // Not through a link, and without waiting for the reader of a FIFO somebody put there.
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other(format!("`{}` is not a regular file", path.display())));
+        }
+        if found.mode() & 0o077 != 0 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        Ok(Open { file, size: found.size(), identity: (found.dev(), found.ino()), torn: false })
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
+    }
+
+    /// One write for the line. Where the disk took only a part of it, the part is taken back.
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.file.write_all(b"\n")?;
+            self.size += 1;
+            self.torn = false;
+        }
+        let mut written = 0;
+        while let Some(rest) = line.get(written..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => return Err(self.give_up(written, io::ErrorKind::WriteZero.into())),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.give_up(written, error)),
+            }
+        }
+        self.size += written as u64;
+        Ok(())
+    }
+
+    fn give_up(&mut self, written: usize, error: io::Error) -> io::Error {
+        if written > 0 && self.file.set_len(self.size).is_err() {
+            self.size += written as u64;
+            self.torn = true;
+        }
+        error
+    }
+}

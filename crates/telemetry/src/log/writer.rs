@@ -1,0 +1,105 @@
+//! One thread that writes lines, and a bounded queue before it: a full or hanging disk, or a terminal nobody
+//! reads, costs lines, never time. What is lost is counted, and said in the log as soon as it takes lines again.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::TelemetryError;
+
+const QUEUE_LINES: usize = 8192;
+const QUEUE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Takes one whole line, newline included, in one `write(2)`.
+pub(crate) trait LineSink: Send + 'static {
+    fn write_line(&mut self, line: &[u8]) -> io::Result<()>;
+
+    /// The line that says how many were lost before it.
+    fn loss_notice(&self, lost: u64) -> Vec<u8>;
+}
+
+/// The sending side; clones write to the same place.
+#[derive(Clone)]
+pub(crate) struct LineWriter {
+    queue: SyncSender<Vec<u8>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queued_bytes: AtomicUsize,
+    accepted: AtomicU64,
+    dropped: AtomicU64,
+    finished: Mutex<u64>,
+    moved: Condvar,
+}
+
+impl Shared {
+    /// A line of so many bytes was written, or given up.
+    fn finish(&self, bytes: usize) {
+        self.queued_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        *self.finished.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.moved.notify_all();
+    }
+}
+
+impl LineWriter {
+    pub(crate) fn start(name: &'static str, sink: impl LineSink) -> Result<Self, TelemetryError> {
+        let (queue, lines) = sync_channel(QUEUE_LINES);
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || drain(&lines, &theirs, sink))
+            .map_err(|cause| TelemetryError::Thread { name, cause })?;
+        Ok(LineWriter { queue, shared })
+    }
+
+    /// Hands a line over. Never waits: a line for which there is no room is dropped and counted.
+    pub(crate) fn write(&self, line: Vec<u8>) {
+        let bytes = line.len();
+        self.shared.accepted.fetch_add(1, Ordering::AcqRel);
+        let before = self.shared.queued_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let fits = before.saturating_add(bytes) <= QUEUE_BYTES;
+        if !fits || self.queue.try_send(line).is_err() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.finish(bytes);
+        }
+    }
+
+    /// How many lines were lost since the start.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until what was handed over before has been written or given up. False when the time ran out first.
+    pub(crate) fn flush(&self, deadline: Instant) -> bool {
+        let target = self.shared.accepted.load(Ordering::Acquire);
+        let mut finished = self.shared.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        while *finished < target {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return false;
+            }
+            let woken = self.shared.moved.wait_timeout(finished, left);
+            finished = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+fn drain(lines: &Receiver<Vec<u8>>, shared: &Shared, mut sink: impl LineSink) {
+    let mut reported = 0;
+    for line in lines {
+        let lost = shared.dropped.load(Ordering::Relaxed).saturating_sub(reported);
+        if lost > 0 && sink.write_line(&sink.loss_notice(lost)).is_ok() {
+            reported += lost;
+        }
+        if sink.write_line(&line).is_err() {
+            shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        shared.finish(line.len());
+    }
+}

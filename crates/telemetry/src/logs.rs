@@ -1,0 +1,144 @@
+//! Reading the log back: the rotated files in order, filtered, and followed across rotation.
+//!
+//! Reads what the writer of this crate wrote; a line that is not a record (a torn one) is skipped and counted.
+
+mod files;
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tracing::Level;
+
+use crate::TelemetryError;
+use crate::log::{Colour, human_line};
+use files::Files;
+
+/// Which lines are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Query {
+    /// Not older than this.
+    pub since: Option<Timestamp>,
+    /// Not less severe than this.
+    pub level: Level,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Query { since: None, level: Level::TRACE }
+    }
+}
+
+/// One record of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    raw: String,
+    record: Map<String, Value>,
+}
+
+impl Line {
+    /// The line as it is in the file, without its newline: one JSON object.
+    pub fn json(&self) -> &str {
+        &self.raw
+    }
+
+    /// The members of the object.
+    pub fn record(&self) -> &Map<String, Value> {
+        &self.record
+    }
+
+    /// The short form for a person, control characters escaped, without a newline.
+    pub fn human(&self, paint: Paint) -> String {
+        let colour = match paint {
+            Paint::Plain => Colour::Never,
+            Paint::Ansi => Colour::Ansi,
+        };
+        let mut line = human_line(&self.record, colour);
+        line.truncate(line.trim_end_matches('\n').len());
+        line
+    }
+
+    fn parse(raw: String) -> Option<Self> {
+        match serde_json::from_str(&raw) {
+            Ok(Value::Object(record)) => Some(Line { raw, record }),
+            _ => None,
+        }
+    }
+
+    fn passes(&self, query: &Query) -> bool {
+        let text = |key: &str| self.record.get(key).and_then(Value::as_str);
+        let level = text("level").and_then(|level| Level::from_str(level).ok());
+        let recent = match query.since {
+            None => true,
+            Some(since) => {
+                text("time").and_then(|time| time.parse().ok()).is_some_and(|time: Timestamp| time >= since)
+            }
+        };
+        recent && level.is_some_and(|level| level <= query.level)
+    }
+}
+
+/// Whether a line may be coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paint {
+    /// Text alone.
+    Plain,
+    /// With the escape sequences of a terminal.
+    Ansi,
+}
+
+/// Walks over the log from its oldest line. At the end it yields `None`; calling it again yields what came since.
+#[derive(Debug)]
+pub struct Reader {
+    files: Files,
+    query: Query,
+    skipped: u64,
+}
+
+impl Reader {
+    /// Opens the log in `directory`. A log that does not exist yet has no lines.
+    pub fn open(directory: &Path, query: Query) -> Result<Self, TelemetryError> {
+        Ok(Reader { files: Files::open(directory)?, query, skipped: 0 })
+    }
+
+    /// How many lines were no records.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Lines as they come, for ever: waits `interval` between two looks at the end of the log.
+    pub fn follow(mut self, interval: Duration) -> impl Iterator<Item = Result<Line, TelemetryError>> {
+        std::iter::from_fn(move || {
+            loop {
+                match self.next() {
+                    Some(found) => return Some(found),
+                    None => std::thread::sleep(interval),
+                }
+            }
+        })
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Line, TelemetryError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let raw = match self.files.next_line().transpose()? {
+                Ok(raw) => raw,
+                Err(error) => return Some(Err(error)),
+            };
+            match raw.and_then(Line::parse) {
+                Some(line) if line.passes(&self.query) => return Some(Ok(line)),
+                Some(_) => {}
+                None => self.skipped += 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "logs/tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! The files of the log as one growing text. Rotation renames them; they are told apart by their inode.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::TelemetryError;
+use crate::log::log_path;
+
+/// No record is longer; a longer line is skipped without being held in memory.
+const LINE_LIMIT: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Files {
+    directory: PathBuf,
+    /// Still to be read, the oldest first. The first is being read.
+    waiting: VecDeque<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    reader: BufReader<File>,
+    identity: (u64, u64),
+    /// The beginning of a line whose end is not written yet.
+    partial: Vec<u8>,
+    /// The line is over the limit; its rest is passed over.
+    overlong: bool,
+}
+
+/// A line, or that the file has none now.
+enum Step {
+    Line(Option<String>),
+    End,
+}
+
+impl Files {
+    pub(super) fn open(directory: &Path) -> Result<Self, TelemetryError> {
+        let mut files = Files { directory: directory.to_owned(), waiting: VecDeque::new() };
+        files.take_newer()?;
+        Ok(files)
+    }
+
+    /// The next whole line; `Some(None)` for one that is not text or too long, `None` at the end.
+    pub(super) fn next_line(&mut self) -> Result<Option<Option<String>>, TelemetryError> {
+        loop {
+            if let Some(source) = self.waiting.front_mut()
+                && let Step::Line(line) = source.step()?
+            {
+                return Ok(Some(line));
+            }
+            if !self.advance()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// At the end of the first file: goes on to a newer one, if there is one.
+    fn advance(&mut self) -> Result<bool, TelemetryError> {
+        if self.waiting.len() < 2 {
+            self.take_newer()?;
+        }
+        if self.waiting.len() < 2 {
+            return Ok(false);
+        }
+        // A newer file exists, so this one gets no more lines; but it may have got some since the last look.
+        if let Some(source) = self.waiting.front_mut()
+            && source.has_more()?
+        {
+            return Ok(true);
+        }
+        self.waiting.pop_front();
+        Ok(true)
+    }
+
+    /// Opens the files newer than the one being read. Looks from the newest back: a file that is renamed
+    /// meanwhile turns up twice, never not at all.
+    fn take_newer(&mut self) -> Result<(), TelemetryError> {
+        let reading = self.waiting.front().map(|source| source.identity);
+        let known: Vec<_> = self.waiting.iter().map(|source| source.identity).collect();
+        let mut found: Vec<Source> = Vec::new();
+        for newer in 0.. {
+            let path = log_path(&self.directory, newer);
+            match Source::open(&path) {
+                Ok(source) if Some(source.identity) == reading => break,
+                Ok(source) => {
+                    if found.iter().all(|other| other.identity != source.identity) {
+                        found.push(source);
+                    }
+                }
+                // Between two renames the newest name is free for a moment.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && newer == 0 => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(cause) => return Err(TelemetryError::LogRead { path, cause }),
+            }
+        }
+        self.waiting.extend(found.into_iter().rev().filter(|source| !known.contains(&source.identity)));
+        Ok(())
+    }
+}
+
+impl Source {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        let identity = (found.dev(), found.ino());
+        let reader = BufReader::with_capacity(64 * 1024, file);
+        Ok(Source { path: path.to_owned(), reader, identity, partial: Vec::new(), overlong: false })
+    }
+
+    fn step(&mut self) -> Result<Step, TelemetryError> {
+        let failed = |path: &Path, cause| TelemetryError::LogRead { path: path.to_owned(), cause };
+        loop {
+            let room = (LINE_LIMIT + 1).saturating_sub(self.partial.len());
+            let read = (&mut self.reader)
+                .take(room as u64)
+                .read_until(b'\n', &mut self.partial)
+                .map_err(|cause| failed(&self.path, cause))?;
+            if read == 0 {
+                return Ok(Step::End);
+            }
+            let ended = self.partial.last() == Some(&b'\n');
+            if ended || self.partial.len() > LINE_LIMIT {
+                let mut line = std::mem::take(&mut self.partial);
+                let passed_over = std::mem::replace(&mut self.overlong, !ended);
+                if ended && !passed_over {
+                    line.pop();
+                    return Ok(Step::Line(String::from_utf8(line).ok()));
+                }
+                if ended {
+                    return Ok(Step::Line(None));
+                }
+            }
+        }
+    }
+
+    fn has_more(&mut self) -> Result<bool, TelemetryError> {
+        let left = self.reader.fill_buf().map(|bytes| !bytes.is_empty());
+        left.map_err(|cause| TelemetryError::LogRead { path: self.path.clone(), cause })
+    }
+}

@@ -1,0 +1,191 @@
+//! Redaction: finds secrets in text and JSON and replaces them by `[redacted:NAME]`.
+//!
+//! It sees shapes and names; a secret without either (a plain word under a plain name) passes. That is why
+//! content is kept out of logs to begin with, and this is the second line.
+
+mod assignment;
+mod detectors;
+mod pattern;
+mod sensitive;
+mod value;
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind};
+use arc_swap::ArcSwap;
+use regex::Regex;
+
+use crate::TelemetryError;
+use detectors::{BUILT_IN, Detector};
+use pattern::Extra;
+pub use pattern::{Action, SecretPattern};
+
+static BUILT: LazyLock<BuiltIn> = LazyLock::new(BuiltIn::compile);
+static SHARED: LazyLock<ArcSwap<Redactor>> = LazyLock::new(|| ArcSwap::from_pointee(Redactor::built_in()));
+
+/// The redactor of this process, used for every log line and span; the built-in one until [`share`] is called.
+pub fn shared() -> Arc<Redactor> {
+    SHARED.load_full()
+}
+
+/// Replaces the redactor of this process, after the policy was loaded or reloaded.
+pub fn share(redactor: Redactor) {
+    SHARED.store(Arc::new(redactor));
+}
+
+/// Finds secrets by the built-in detectors and the patterns of the configuration.
+#[derive(Debug, Default)]
+pub struct Redactor {
+    extra: Extra,
+}
+
+/// Where a secret stands, and the index of the detector that saw it: the lower, the more telling its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: usize,
+    end: usize,
+    detector: Compiled,
+}
+
+/// A detector by its place: patterns of the configuration first, then the built-in ones, then assignments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Compiled {
+    Extra(usize),
+    BuiltIn(usize),
+    Assignment,
+}
+
+struct BuiltIn {
+    gate: Option<AhoCorasick>,
+    /// For each needle of the gate, its detector.
+    owner: Vec<Compiled>,
+    patterns: Vec<Option<Regex>>,
+}
+
+impl BuiltIn {
+    fn compile() -> Self {
+        let rows = BUILT_IN.iter().enumerate();
+        let needles = rows
+            .flat_map(|(index, row)| {
+                row.needles.iter().map(move |needle| (*needle, Compiled::BuiltIn(index)))
+            })
+            .chain(assignment::NEEDLES.iter().map(|needle| (*needle, Compiled::Assignment)));
+        let (needles, owner): (Vec<&str>, Vec<Compiled>) = needles.unzip();
+        let gate = AhoCorasickBuilder::new()
+            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(needles)
+            .ok();
+        BuiltIn { gate, owner, patterns: BUILT_IN.iter().map(|row| Regex::new(row.pattern).ok()).collect() }
+    }
+
+    /// The detectors that can match at all. One pass over the text, however many detectors there are.
+    fn candidates(&self, text: &str) -> Candidates {
+        let mut candidates = Candidates::default();
+        let hits = self.gate.iter().flat_map(|gate| gate.find_overlapping_iter(text));
+        for owner in hits.filter_map(|hit| self.owner.get(hit.pattern().as_usize())) {
+            match owner {
+                Compiled::BuiltIn(index) => candidates.rows |= 1 << index,
+                Compiled::Assignment | Compiled::Extra(_) => candidates.assignment = true,
+            }
+        }
+        candidates
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Candidates {
+    rows: u64,
+    assignment: bool,
+}
+
+impl Redactor {
+    /// The built-in detectors alone.
+    pub fn built_in() -> Self {
+        Redactor::default()
+    }
+
+    /// The built-in detectors and these patterns.
+    pub fn new(patterns: Vec<SecretPattern>) -> Result<Self, TelemetryError> {
+        Ok(Redactor { extra: Extra::compile(patterns)? })
+    }
+
+    /// The text with every secret replaced; borrowed where there is none.
+    pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut spans = Vec::new();
+        self.extra.find(text, &mut spans);
+        find_built_in(text, &mut spans);
+        if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(self.replace(text, spans)) }
+    }
+
+    /// The first pattern with the action `block` that is in the text.
+    pub fn blocked(&self, text: &str) -> Option<&str> {
+        self.extra.first(text, Action::Block)
+    }
+
+    /// The first pattern with the action `warn` that is in the text. Such a text is not redacted for it.
+    pub fn warned(&self, text: &str) -> Option<&str> {
+        self.extra.first(text, Action::Warn)
+    }
+
+    fn replace(&self, text: &str, mut spans: Vec<Span>) -> String {
+        spans.sort_unstable_by_key(|span| (span.start, span.detector));
+        let mut out = String::with_capacity(text.len());
+        let mut copied = 0;
+        let mut rest = spans.into_iter().peekable();
+        while let Some(mut merged) = rest.next() {
+            while let Some(next) = rest.next_if(|next| next.start < merged.end) {
+                merged.end = merged.end.max(next.end);
+                merged.detector = merged.detector.min(next.detector);
+            }
+            out.push_str(text.get(copied..merged.start).unwrap_or_default());
+            out.push_str("[redacted:");
+            out.push_str(self.name(merged.detector));
+            out.push(']');
+            copied = merged.end;
+        }
+        out.push_str(text.get(copied..).unwrap_or_default());
+        out
+    }
+
+    fn name(&self, detector: Compiled) -> &str {
+        match detector {
+            Compiled::Extra(index) => self.extra.name(index),
+            Compiled::BuiltIn(index) => BUILT_IN.get(index).map_or("secret", |row| row.name),
+            Compiled::Assignment => assignment::NAME,
+        }
+    }
+}
+
+fn find_built_in(text: &str, spans: &mut Vec<Span>) {
+    let candidates = BUILT.candidates(text);
+    for (index, (row, pattern)) in BUILT_IN.iter().zip(&BUILT.patterns).enumerate() {
+        if let Some(pattern) = pattern
+            && candidates.rows >> index & 1 == 1
+        {
+            find_row(text, row, pattern, Compiled::BuiltIn(index), spans);
+        }
+    }
+    if candidates.assignment {
+        assignment::find(text, Compiled::Assignment, spans);
+    }
+}
+
+fn find_row(text: &str, row: &Detector, pattern: &Regex, detector: Compiled, spans: &mut Vec<Span>) {
+    if pattern.captures_len() == 1 {
+        let hits = pattern.find_iter(text).filter(|hit| (row.accept)(hit.as_str()));
+        spans.extend(hits.map(|hit| Span { start: hit.start(), end: hit.end(), detector }));
+        return;
+    }
+    for found in pattern.captures_iter(text) {
+        let secret = found.iter().skip(1).flatten().next().or_else(|| found.get(0));
+        if let Some(secret) = secret.filter(|secret| (row.accept)(secret.as_str())) {
+            spans.push(Span { start: secret.start(), end: secret.end(), detector });
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "redact/tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! The secret patterns of the configuration: checked once, then matched beside the built-in detectors.
+
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Compiled, Span};
+use crate::TelemetryError;
+
+/// A compiled pattern may take this much memory; a counted repetition of a counted repetition takes more.
+const SIZE_LIMIT: usize = 1 << 20;
+
+/// What is done with a text in which a pattern is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// The call is refused; in records and logs it is redacted.
+    Block,
+    /// It is redacted in records, logs and spans.
+    Redact,
+    /// It is reported and left as it is.
+    Warn,
+}
+
+/// One secret pattern of the configuration.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretPattern {
+    /// The word in `[redacted:NAME]`: 1 to 64 of `a-z 0-9 _`.
+    pub name: String,
+    /// A regular expression in the syntax of the Rust `regex` crate: linear time, no look-around.
+    pub pattern: String,
+    /// What to do about it.
+    pub action: Action,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Extra {
+    rows: Vec<Row>,
+    gate: RegexSet,
+}
+
+#[derive(Debug)]
+struct Row {
+    name: String,
+    action: Action,
+    regex: Regex,
+}
+
+impl Extra {
+    pub(super) fn compile(patterns: Vec<SecretPattern>) -> Result<Self, TelemetryError> {
+        let rows = patterns.into_iter().map(Row::compile).collect::<Result<Vec<_>, _>>()?;
+        let gate = RegexSetBuilder::new(rows.iter().map(|row| row.regex.as_str()))
+            .size_limit(SIZE_LIMIT.saturating_mul(rows.len().max(1)))
+            .build()
+            .map_err(|cause| refused("all together", cause.to_string()))?;
+        Ok(Extra { rows, gate })
+    }
+
+    pub(super) fn name(&self, index: usize) -> &str {
+        self.rows.get(index).map_or("secret", |row| &row.name)
+    }
+
+    pub(super) fn find(&self, text: &str, spans: &mut Vec<Span>) {
+        for (index, row) in self.matching(text).filter(|(_, row)| row.action != Action::Warn) {
+            let hits = row.regex.find_iter(text).filter(|hit| !hit.is_empty());
+            let detector = Compiled::Extra(index);
+            spans.extend(hits.map(|hit| Span { start: hit.start(), end: hit.end(), detector }));
+        }
+    }
+
+    pub(super) fn first(&self, text: &str, action: Action) -> Option<&str> {
+        self.matching(text).find(|(_, row)| row.action == action).map(|(_, row)| row.name.as_str())
+    }
+
+    fn matching(&self, text: &str) -> impl Iterator<Item = (usize, &Row)> {
+        let hits = (!self.rows.is_empty()).then(|| self.gate.matches(text));
+        let indices: Vec<usize> = hits.iter().flatten().collect();
+        indices.into_iter().filter_map(|index| self.rows.get(index).map(|row| (index, row)))
+    }
+}
+
+impl Row {
+    fn compile(pattern: SecretPattern) -> Result<Self, TelemetryError> {
+        let SecretPattern { name, pattern, action } = pattern;
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+            return Err(refused(&name, "a name is 1 to 64 of a-z, 0-9 and _".to_owned()));
+        }
+        let regex = RegexBuilder::new(&pattern)
+            .size_limit(SIZE_LIMIT)
+            .build()
+            .map_err(|cause| refused(&name, cause.to_string()))?;
+        if regex.is_match("") {
+            return Err(refused(&name, "it matches the empty text, so it would match everywhere".to_owned()));
+        }
+        Ok(Row { name, action, regex })
+    }
+}
+
+fn refused(name: &str, cause: String) -> TelemetryError {
+    TelemetryError::Pattern { name: name.to_owned(), cause }
+}

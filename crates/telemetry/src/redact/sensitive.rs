@@ -1,0 +1,101 @@
+//! Which names say that their value is a secret. Judges names only; finding them is done elsewhere.
+
+/// How sure a name makes us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sensitivity {
+    /// `password`, `api_key`: whatever stands there is secret.
+    Certain,
+    /// `token`: secret unless it plainly is a word or a small number.
+    Likely,
+    /// `max_tokens`: secret only where it is text.
+    UnlessNumber,
+}
+
+const CERTAIN: [&str; 16] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "apikey",
+    "privatekey",
+    "accesskey",
+    "signingkey",
+    "encryptionkey",
+    "masterkey",
+    "authkey",
+    "credential",
+    "authorization",
+    "setcookie",
+    "sharedkey",
+];
+const LIKELY: [&str; 3] = ["token", "cookie", "bearer"];
+/// Names that hold one of the words above and still name no secret.
+const HARMLESS: [&str; 14] = [
+    "tokencount",
+    "tokenlimit",
+    "tokenbudget",
+    "tokentype",
+    "tokenusage",
+    "tokeniz",
+    "tokenis",
+    "passwordless",
+    "passwordpolicy",
+    "secretpattern",
+    "secretname",
+    "passwordfield",
+    "cookiepolicy",
+    "tokenkind",
+];
+
+/// What a name says of its value. Case and the separators `_ - . space` do not matter.
+pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
+    // No name is this long, and what redaction wrote holds a detector's name, not a secret's.
+    if name.len() > 128 || name.contains("[redacted:") {
+        return None;
+    }
+    let folded: String = name
+        .chars()
+        .filter(|c| !matches!(c, '_' | '-' | '.' | ' '))
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
+    if has(&HARMLESS) {
+        None
+    } else if has(&CERTAIN) {
+        Some(Sensitivity::Certain)
+    } else if folded.contains("tokens") {
+        Some(Sensitivity::UnlessNumber)
+    } else if has(&LIKELY) {
+        Some(Sensitivity::Likely)
+    } else {
+        None
+    }
+}
+
+/// A word that stands for "no value here" or names a type; never a secret.
+pub(super) fn is_placeholder(value: &str) -> bool {
+    const WORDS: [&str; 20] = [
+        "true",
+        "false",
+        "null",
+        "none",
+        "nil",
+        "undefined",
+        "required",
+        "optional",
+        "string",
+        "str",
+        "bool",
+        "boolean",
+        "int",
+        "integer",
+        "number",
+        "object",
+        "bytes",
+        "array",
+        "missing",
+        "redacted",
+    ];
+    WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
+}

@@ -1,0 +1,113 @@
+//! Redaction of JSON: strings and keys as text, and whatever stands under a name that says it is secret.
+
+use serde_json::{Map, Value};
+
+use super::Redactor;
+use super::sensitive::{Sensitivity, is_placeholder, sensitivity};
+
+const MARKER: &str = "[redacted:sensitive_key]";
+
+/// Members that hold the name, and the value, in lists of pairs such as `[{"name": "Authorization", "value": …}]`.
+const NAME_MEMBERS: [&str; 5] = ["name", "key", "header", "field", "variable"];
+const VALUE_MEMBERS: [&str; 3] = ["value", "values", "val"];
+
+impl Redactor {
+    /// The value with every secret replaced: in strings, in keys, and under names such as `password`.
+    pub fn redact_value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.redact_text(text).into_owned()),
+            Value::Array(items) => Value::Array(self.redact_items(items)),
+            Value::Object(map) => Value::Object(self.redact_map(map)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+
+    /// A field of a log line or span: its name counts as much as its text.
+    pub(crate) fn redact_field(&self, name: &str, text: &str) -> Option<String> {
+        match sensitivity(name) {
+            Some(_) if text.is_empty() || is_placeholder(text) => None,
+            Some(_) => Some(MARKER.to_owned()),
+            None => match self.redact_text(text) {
+                std::borrow::Cow::Borrowed(_) => None,
+                std::borrow::Cow::Owned(redacted) => Some(redacted),
+            },
+        }
+    }
+
+    fn redact_map(&self, map: &Map<String, Value>) -> Map<String, Value> {
+        let named = NAME_MEMBERS.iter().find_map(|member| sensitivity(map.get(*member)?.as_str()?));
+        let mut out = Map::with_capacity(map.len());
+        for (key, value) in map {
+            let of_pair =
+                named.filter(|_| VALUE_MEMBERS.iter().any(|member| key.eq_ignore_ascii_case(member)));
+            let value = match sensitivity(key).or(of_pair) {
+                Some(sensitivity) => self.hide(value, sensitivity),
+                None => self.redact_value(value),
+            };
+            out.insert(free_key(&out, self.redact_text(key).into_owned()), value);
+        }
+        out
+    }
+
+    /// An item that names a secret (`--password`, `Authorization`) makes the next one secret.
+    fn redact_items(&self, items: &[Value]) -> Vec<Value> {
+        let mut announced = None;
+        let mut out = Vec::with_capacity(items.len());
+        for item in items {
+            out.push(match announced.take() {
+                Some(sensitivity) if item.is_string() => self.hide(item, sensitivity),
+                _ => self.redact_value(item),
+            });
+            announced = item.as_str().and_then(|text| announces(text, items.len()));
+        }
+        out
+    }
+
+    /// Everything below a telling name, whatever it looks like.
+    fn hide(&self, value: &Value, sensitivity: Sensitivity) -> Value {
+        match value {
+            Value::String(text) if text.is_empty() || is_placeholder(text) => value.clone(),
+            Value::String(_) => Value::String(MARKER.to_owned()),
+            Value::Number(number) => match sensitivity {
+                Sensitivity::UnlessNumber => value.clone(),
+                Sensitivity::Likely if number.as_u64().is_some_and(|n| n < 100_000) => value.clone(),
+                Sensitivity::Certain | Sensitivity::Likely => Value::String(MARKER.to_owned()),
+            },
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.hide(item, sensitivity)).collect())
+            }
+            Value::Object(map) => {
+                let mut out = Map::with_capacity(map.len());
+                for (key, item) in map {
+                    let key = free_key(&out, self.redact_text(key).into_owned());
+                    out.insert(key, self.hide(item, sensitivity));
+                }
+                Value::Object(out)
+            }
+            Value::Null | Value::Bool(_) => value.clone(),
+        }
+    }
+}
+
+/// A flag of its own, or the first of a pair. A flag with `=` carries its value itself.
+fn announces(text: &str, items: usize) -> Option<Sensitivity> {
+    let flag = text.starts_with('-') && !text.contains(['=', ' ']);
+    let first_of_pair = items == 2 && !text.contains(char::is_whitespace);
+    if flag || first_of_pair { sensitivity(text) } else { None }
+}
+
+/// Two keys that redact to the same text must not swallow each other's value.
+fn free_key(map: &Map<String, Value>, key: String) -> String {
+    if !map.contains_key(&key) {
+        return key;
+    }
+    // Starts above every number given before, so that many such keys stay cheap.
+    let mut count = map.len();
+    loop {
+        let numbered = format!("{key}#{count}");
+        if !map.contains_key(&numbered) {
+            return numbered;
+        }
+        count += 1;
+    }
+}

@@ -1,0 +1,154 @@
+//! The telemetry part of the settings file, as written. The standard environment variables win over it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+/// Logging and OpenTelemetry.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetrySettings {
+    /// The log of the daemon.
+    pub log: LogSettings,
+    /// OpenTelemetry export; off unless an endpoint is set.
+    pub otlp: OtlpSettings,
+    /// Write arguments, redacted, to logs and spans. Off: only their digest.
+    pub capture_content: bool,
+}
+
+/// The log of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSettings {
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or `target=level` pairs; `SINEW_LOG` wins over it.
+    pub level: String,
+    /// The size at which a log file is put aside and a new one begun.
+    #[schemars(range(min = 4096))]
+    pub max_bytes: u64,
+    /// The number of log files kept, the open one included.
+    #[schemars(range(min = 1, max = 1000))]
+    pub files: u32,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        LogSettings { level: "info".to_owned(), max_bytes: 10 * 1024 * 1024, files: 5 }
+    }
+}
+
+/// OpenTelemetry export over OTLP/HTTP. Each key stands for the environment variable named with it.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OtlpSettings {
+    /// `OTEL_SDK_DISABLED`: nothing is exported.
+    pub disabled: bool,
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`: the collector's base URL, such as `http://localhost:4318`.
+    pub endpoint: Option<String>,
+    /// `OTEL_EXPORTER_OTLP_HEADERS`: sent with every export.
+    #[serde(serialize_with = "names_only")]
+    pub headers: BTreeMap<String, String>,
+    /// `OTEL_EXPORTER_OTLP_PROTOCOL`.
+    pub protocol: Protocol,
+    /// `OTEL_EXPORTER_OTLP_TIMEOUT`, in milliseconds.
+    #[schemars(range(min = 1))]
+    pub timeout_ms: u64,
+    /// `OTEL_EXPORTER_OTLP_COMPRESSION`.
+    pub compression: Compression,
+    /// `OTEL_SERVICE_NAME`.
+    pub service_name: String,
+    /// `OTEL_RESOURCE_ATTRIBUTES`.
+    pub resource_attributes: BTreeMap<String, String>,
+    /// `OTEL_TRACES_SAMPLER`.
+    pub traces_sampler: Sampler,
+    /// `OTEL_TRACES_SAMPLER_ARG`: the ratio, from 0 to 1.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub traces_sampler_arg: f64,
+    /// `OTEL_METRIC_EXPORT_INTERVAL`, in milliseconds.
+    #[schemars(range(min = 100))]
+    pub metric_export_interval_ms: u64,
+    /// The signals exported (`OTEL_TRACES_EXPORTER` and its siblings: `otlp` or `none`).
+    pub signals: Vec<Signal>,
+}
+
+impl Default for OtlpSettings {
+    fn default() -> Self {
+        OtlpSettings {
+            disabled: false,
+            endpoint: None,
+            headers: BTreeMap::new(),
+            protocol: Protocol::HttpProtobuf,
+            timeout_ms: 10_000,
+            compression: Compression::None,
+            service_name: "sinew".to_owned(),
+            resource_attributes: BTreeMap::new(),
+            traces_sampler: Sampler::ParentbasedAlwaysOn,
+            traces_sampler_arg: 1.0,
+            metric_export_interval_ms: 60_000,
+            signals: vec![Signal::Traces, Signal::Metrics, Signal::Logs],
+        }
+    }
+}
+
+/// Header values are credentials more often than not.
+impl std::fmt::Debug for OtlpSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OtlpSettings")
+            .field("disabled", &self.disabled)
+            .field(
+                "endpoint",
+                &self.endpoint.as_deref().map(|url| crate::redact::shared().redact_text(url).into_owned()),
+            )
+            .field("headers", &self.headers.keys())
+            .field("service_name", &self.service_name)
+            .field("signals", &self.signals)
+            .finish_non_exhaustive()
+    }
+}
+
+fn names_only<S: Serializer>(headers: &BTreeMap<String, String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(headers.keys().map(|name| (name, "[redacted:header]")))
+}
+
+/// How OTLP is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Protocol {
+    /// Protocol buffers over HTTP.
+    #[serde(rename = "http/protobuf")]
+    HttpProtobuf,
+}
+
+/// How exports are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip.
+    Gzip,
+}
+
+/// Which traces are exported, by their standard names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the names are the standard's
+pub enum Sampler {
+    AlwaysOn,
+    AlwaysOff,
+    Traceidratio,
+    ParentbasedAlwaysOn,
+    ParentbasedAlwaysOff,
+    ParentbasedTraceidratio,
+}
+
+/// One of the three kinds of telemetry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Measurements.
+    Metrics,
+    /// Events and log lines.
+    Logs,
+}
