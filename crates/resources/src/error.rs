@@ -53,6 +53,16 @@ pub enum OpenError {
         /// What was to be the start.
         base: PathBuf,
     },
+    /// More paths than one call may hold open.
+    #[error("the call names {count} paths: at most {limit} can be open at once, so split it")]
+    TooMany {
+        /// The argument that is one too many.
+        key: String,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The machine ran out of descriptors or memory.
     #[error("cannot open the path in `{key}`: {source}")]
     Exhausted {
@@ -72,6 +82,7 @@ impl OpenError {
             OpenError::PathTooLong { .. } => "path_too_long",
             OpenError::NameTooLong { .. } => "name_too_long",
             OpenError::RelativeBase { .. } => "relative_base",
+            OpenError::TooMany { .. } => "too_many_paths",
             OpenError::Exhausted { .. } => "exhausted",
         }
     }
@@ -84,6 +95,7 @@ impl OpenError {
             | OpenError::PathTooLong { key, .. }
             | OpenError::NameTooLong { key, .. }
             | OpenError::RelativeBase { key, .. }
+            | OpenError::TooMany { key, .. }
             | OpenError::Exhausted { key, .. } => key,
         }
     }
@@ -96,7 +108,8 @@ impl OpenError {
             | OpenError::Nul { .. }
             | OpenError::PathTooLong { .. }
             | OpenError::NameTooLong { .. }
-            | OpenError::RelativeBase { .. } => RefusalCode::InvalidArguments,
+            | OpenError::RelativeBase { .. }
+            | OpenError::TooMany { .. } => RefusalCode::InvalidArguments,
         }
     }
 
@@ -170,24 +183,25 @@ impl From<AccessError> for Failure {
         match error {
             AccessError::NotThere { obstacle, .. } => match obstacle {
                 Obstacle::Absent => Failure::new(FailureKind::NotFound, message),
-                Obstacle::NoFolder => {
-                    Failure::new(FailureKind::NotFound, message).hint("create the folder first, or name one that exists")
-                }
+                Obstacle::NoFolder => Failure::new(FailureKind::NotFound, message)
+                    .hint("create the folder first, or name one that exists"),
                 Obstacle::NotADirectory => Failure::new(FailureKind::WrongKind, message),
                 Obstacle::Changed => Failure::new(FailureKind::Conflict, message).hint("try again"),
                 Obstacle::DanglingLink | Obstacle::LinkLoop | Obstacle::MagicLink => {
-                    Failure::new(FailureKind::Unreadable, message).hint("name the file itself, not a link to it")
+                    Failure::new(FailureKind::Unreadable, message)
+                        .hint("name the file itself, not a link to it")
                 }
-                Obstacle::NotPermitted | Obstacle::NameTooLong => Failure::new(FailureKind::Unreadable, message),
+                Obstacle::NotPermitted | Obstacle::NameTooLong => {
+                    Failure::new(FailureKind::Unreadable, message)
+                }
                 Obstacle::System(_) => Failure::new(FailureKind::Io, message),
             },
             AccessError::WrongKind { .. } => Failure::new(FailureKind::WrongKind, message),
             AccessError::NotForWriting { .. } => Failure::new(FailureKind::Crashed, message),
             AccessError::Exists { .. } => Failure::new(FailureKind::Conflict, message)
                 .hint("read it first, then write with its sha256 or with permission to overwrite"),
-            AccessError::Conflict { .. } => {
-                Failure::new(FailureKind::Conflict, message).hint("read it again and base the change on what is there")
-            }
+            AccessError::Conflict { .. } => Failure::new(FailureKind::Conflict, message)
+                .hint("read it again and base the change on what is there"),
             AccessError::Io { doing, path, source } => {
                 Failure::from_io(&format!("{doing} `{}`", shown_path(&path)), &source)
             }

@@ -19,6 +19,11 @@ mod request;
 mod resolve;
 mod walk;
 
+#[cfg(test)]
+mod races;
+#[cfg(test)]
+mod testing;
+
 pub use error::{AccessError, OpenError};
 pub use list::{Entry, EntryKind, Listing};
 pub use obstacle::Obstacle;

@@ -60,7 +60,9 @@ pub enum EntryKind {
 impl OpenedPath {
     /// Lists the directory, at most `most` entries of it.
     pub fn list(&self, most: usize) -> Result<Listing, AccessError> {
-        let Object::Directory { handle, facts } = &self.object else { return Err(self.unsuitable("directory")) };
+        let Object::Directory { handle, facts } = &self.object else {
+            return Err(self.unsuitable("directory"));
+        };
         let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
         let readable = platform::reopen_directory(handle).map_err(failed)?;
         if platform::status(&readable).map_err(failed)?.facts.identity != facts.identity {
@@ -116,3 +118,6 @@ fn entry(directory: &OwnedFd, name: OsString) -> Option<Entry> {
     };
     Some(Entry { name, kind, size: Some(status.facts.size), modified: Some(status.facts.modified) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,11 @@ impl<T> Opened<T> {
     pub fn paths(&self) -> &[OpenedPath] {
         &self.paths
     }
+
+    #[cfg(test)]
+    pub(crate) fn into_paths(self) -> Vec<OpenedPath> {
+        self.paths
+    }
 }
 
 /// One path of a call and the object it reached.
@@ -138,7 +143,9 @@ impl OpenedPath {
     /// The facts of what was reached.
     pub fn metadata(&self) -> Option<&ObjectFacts> {
         match &self.object {
-            Object::File { facts, .. } | Object::Directory { facts, .. } | Object::Special { facts, .. } => Some(facts),
+            Object::File { facts, .. } | Object::Directory { facts, .. } | Object::Special { facts, .. } => {
+                Some(facts)
+            }
             Object::NotThere { .. } => None,
         }
     }

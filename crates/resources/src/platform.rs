@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::opened::ObjectFacts;
@@ -22,8 +22,8 @@ use macos as system;
 compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ for this system");
 
 pub(crate) use system::{
-    LONGEST_PATH, copy_attributes, is_magic, may_write, name_of, reach, reach_from, reach_without_links,
-    reopen_for_reading, sync_file,
+    LONGEST_PATH, MOST_LINKS, copy_attributes, is_magic, may_write, name_of, reach, reach_from,
+    reach_without_links, reopen_directory, reopen_for_reading, sync_file,
 };
 
 /// Whether the access control list of a file went along with its attributes.
@@ -55,10 +55,4 @@ pub(crate) fn status(handle: impl AsFd) -> Result<Status, Errno> {
 /// The status of a name in a folder; of the link itself where the name is one.
 pub(crate) fn status_at(folder: &OwnedFd, name: &OsStr) -> Result<Status, Errno> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)
-}
-
-/// The same directory as a descriptor that can be listed and synced.
-pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::io::retry_on_intr(|| rustix::fs::openat(handle, ".", flags, Mode::empty()))
 }

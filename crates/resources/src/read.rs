@@ -14,7 +14,10 @@ use crate::opened::{Object, OpenedPath};
 use crate::platform;
 
 /// Memory that is set aside before anything was read; a size on disk is a claim, not a promise.
-const FIRST_RESERVE: u64 = 64 * 1024;
+const MOST_RESERVED: u64 = 16 * 1024 * 1024;
+
+/// Files that are made up on the fly state no size; as much of them is read.
+const LEAST_DIGESTED: u64 = 1024 * 1024;
 
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +70,9 @@ impl Reader {
     }
 
     fn portion(mut self, max_bytes: u64) -> io::Result<Portion> {
-        let mut bytes = Vec::with_capacity(usize::try_from(max_bytes.min(FIRST_RESERVE)).unwrap_or(0));
+        let promised = self.file.metadata()?.len().saturating_sub(self.at);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(promised.min(max_bytes).min(MOST_RESERVED)).unwrap_or(0))?;
         self.by_ref().take(max_bytes).read_to_end(&mut bytes)?;
         let more = self.read(&mut [0])? > 0;
         Ok(Portion { bytes, more, size: self.file.metadata()?.len() })
@@ -76,7 +81,7 @@ impl Reader {
     /// Reads as far as the file reached at the start: one that grows without end is not followed.
     pub(crate) fn sha256(mut self) -> io::Result<String> {
         let mut hasher = Sha256::new();
-        let mut left = self.file.metadata()?.len();
+        let mut left = self.file.metadata()?.len().max(LEAST_DIGESTED);
         let mut buffer = vec![0; 64 * 1024];
         while left > 0 {
             let length = self.read(&mut buffer)?.min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -92,6 +97,9 @@ impl Reader {
 
 impl Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if i64::try_from(self.at).is_err() {
+            return Ok(0);
+        }
         let length = loop {
             match self.file.read_at(buffer, self.at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -102,3 +110,6 @@ impl Read for Reader {
         Ok(length)
     }
 }
+
+#[cfg(test)]
+mod tests;

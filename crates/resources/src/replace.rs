@@ -11,12 +11,14 @@ use rustix::io::Errno;
 
 use crate::error::AccessError;
 use crate::obstacle::Obstacle;
-use crate::opened::{Identity, Object, OpenedPath, Place};
+use crate::opened::{Object, OpenedPath, Place};
 use crate::platform;
 use crate::resolve::is_named;
 
 mod temporary;
+mod turn;
 use temporary::{Temporary, sha256_of};
+use turn::Turn;
 
 /// What must be under the name for a write to go ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,10 +76,11 @@ impl OpenedPath {
             // Taking over the name would not ask this file, so it is asked here: read-only means read-only.
             platform::may_write(handle, &place.folder, &place.leaf).map_err(failed)?;
         }
-        self.check_content(place, &place.leaf, expected)?;
         let synced_folder = Temporary::folder_to_sync(place).map_err(failed)?;
         let temporary = Temporary::create(place, original).and_then(|file| file.fill(content, original));
         let temporary = temporary.map_err(|error| AccessError::io("writing", &self.canonical, error))?;
+        let _turn = Turn::wait_for(place).map_err(failed)?;
+        self.check_content(place, &place.leaf, expected)?;
         let taken = match original {
             None => self.take_free_name(place, &temporary)?,
             Some(_) => self.take_over_name(place, &temporary, expected)?,
@@ -111,15 +114,26 @@ impl OpenedPath {
                 return Err(self.unsuitable("file"));
             }
         };
-        if is_named(&place.folder, &place.folder_name) { Ok(place) } else { Err(self.conflict("its folder was moved")) }
+        if is_named(&place.folder, &place.folder_name) {
+            Ok(place)
+        } else {
+            Err(self.conflict("its folder was moved"))
+        }
     }
 
-    fn check_content(&self, place: &Place, name: impl AsRef<Path>, expected: &Expected) -> Result<(), AccessError> {
+    fn check_content(
+        &self,
+        place: &Place,
+        name: impl AsRef<Path>,
+        expected: &Expected,
+    ) -> Result<(), AccessError> {
         let Expected::Content { sha256 } = expected else { return Ok(()) };
         match sha256_of(&place.folder, name.as_ref()) {
             Ok(found) if found.eq_ignore_ascii_case(sha256) => Ok(()),
             Ok(found) => Err(self.conflict(&format!("its sha256 is now {found}"))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.conflict("it does not exist any more")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(self.conflict("it does not exist any more"))
+            }
             Err(error) => Err(AccessError::io("comparing", &self.canonical, error)),
         }
     }
@@ -148,7 +162,9 @@ impl OpenedPath {
     ) -> Result<Taken, AccessError> {
         match rename(place, temporary, RenameFlags::EXCHANGE) {
             Ok(()) => {}
-            Err(Errno::NOENT) if *expected == Expected::Anything => return self.take_free_name(place, temporary),
+            Err(Errno::NOENT) if *expected == Expected::Anything => {
+                return self.take_free_name(place, temporary);
+            }
             Err(Errno::NOENT) => return Err(self.conflict("it does not exist any more")),
             Err(errno) if is_unsupported(errno) => {
                 self.check_content(place, &place.leaf, expected)?;
@@ -182,7 +198,7 @@ impl OpenedPath {
         let error = AccessError::io("syncing the folder of", &self.canonical, errno);
         match taken {
             Taken::Free => {
-                if identity_at(place, &place.leaf) == Some(temporary.identity()) {
+                if temporary.is_at(&place.leaf) {
                     let _ = rustix::fs::unlinkat(&place.folder, &place.leaf, AtFlags::empty());
                 }
                 Err(error)
@@ -195,8 +211,8 @@ impl OpenedPath {
     /// Gives the old file its name back, unless another writer has taken the name since: theirs then stays.
     fn undo_exchange(&self, place: &Place, temporary: &Temporary<'_>, error: AccessError) -> AccessError {
         let undone = rename(place, temporary, RenameFlags::EXCHANGE).and_then(|()| {
-            let ours = identity_at(place, temporary.name()) == Some(temporary.identity());
-            if ours { Ok(()) } else { rename(place, temporary, RenameFlags::EXCHANGE) }
+            let is_back = temporary.is_at(temporary.name().as_ref());
+            if is_back { Ok(()) } else { rename(place, temporary, RenameFlags::EXCHANGE) }
         });
         match undone {
             Ok(()) => error,
@@ -221,12 +237,11 @@ fn rename(place: &Place, temporary: &Temporary<'_>, flags: RenameFlags) -> Resul
     rustix::fs::renameat_with(&place.folder, temporary.name(), &place.folder, &place.leaf, flags)
 }
 
-fn is_unsupported(errno: Errno) -> bool {
-    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP | Errno::OPNOTSUPP)
-}
+/// `EOPNOTSUPP`, which Linux and macOS spell and number in their own ways.
+const NO_SUCH_OPERATION: Errno = Errno::NOTSUP;
 
-fn identity_at(place: &Place, name: impl AsRef<std::ffi::OsStr>) -> Option<Identity> {
-    platform::status_at(&place.folder, name.as_ref()).ok().map(|status| status.facts.identity)
+fn is_unsupported(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | NO_SUCH_OPERATION)
 }
 
 #[cfg(test)]

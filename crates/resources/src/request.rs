@@ -70,9 +70,15 @@ impl Spelling {
         }
         if let Some(name) = raw.iter().find(|name| name.len() > LONGEST_NAME) {
             let start = name.to_string_lossy().chars().take(24).collect();
-            return Err(OpenError::NameTooLong { key: key.clone(), start, bytes: name.len(), limit: LONGEST_NAME });
+            return Err(OpenError::NameTooLong {
+                key: key.clone(),
+                start,
+                bytes: name.len(),
+                limit: LONGEST_NAME,
+            });
         }
-        let ending = if text.ends_with('/') || text.ends_with("/.") { Ending::Directory } else { Ending::Open };
+        let ending =
+            if text.ends_with('/') || text.ends_with("/.") { Ending::Directory } else { Ending::Open };
         Ok(Spelling { typed: tidy(&raw), raw, ending })
     }
 }

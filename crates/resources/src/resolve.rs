@@ -23,7 +23,12 @@ use crate::walk::{Halt, Walk};
 /// What is missing or unreachable is not an error here but a kind of object: the judge rules on its name, and the
 /// tool reports it to a caller who may know. Only texts that can name nothing, and an exhausted machine, fail.
 pub fn open<T: NamesPaths>(call: T) -> Result<Opened<T>, OpenError> {
-    let paths = call.path_requests().into_iter().map(resolve).collect::<Result<_, _>>()?;
+    let requests = call.path_requests();
+    if let Some(excess) = requests.get(MOST_PATHS) {
+        let (key, count) = (excess.key.clone(), requests.len());
+        return Err(OpenError::TooMany { key, count, limit: MOST_PATHS });
+    }
+    let paths = requests.into_iter().map(resolve).collect::<Result<_, _>>()?;
     Ok(Opened::new(call, paths))
 }
 
@@ -37,19 +42,43 @@ pub fn canonical_directory(path: &Path) -> io::Result<PathBuf> {
     Ok(platform::name_of(&handle, &status.facts)?)
 }
 
+/// Paths of one call. Each holds up to two descriptors, which all calls share.
+const MOST_PATHS: usize = 128;
+
+/// How often a path is looked up that leads to something else each time. Files are replaced while they are opened;
+/// one that is replaced that often is under attack, or of no use.
+const MOST_ATTEMPTS: usize = 8;
+
 fn resolve(request: PathRequest) -> Result<OpenedPath, OpenError> {
     let spelling = Spelling::check(&request)?;
-    let found = match platform::reach(&spelling.raw).and_then(|handle| reached(handle, request.access)) {
-        Err(errno) if !is_exhaustion(errno) => unreached(&spelling, errno, request.access),
-        found => found,
-    };
-    let (canonical, object) = found.map_err(|errno| OpenError::exhausted(&request.key, errno))?;
+    let attempt =
+        || attempt(&spelling, request.access).map_err(|errno| OpenError::exhausted(&request.key, errno));
+    let (mut canonical, mut object) = attempt()?;
+    for _ in 1..MOST_ATTEMPTS {
+        if !matches!(object, Object::NotThere { obstacle: Obstacle::Changed, .. }) {
+            break;
+        }
+        (canonical, object) = attempt()?;
+    }
     Ok(OpenedPath { key: request.key, typed: spelling.typed, canonical, access: request.access, object })
 }
 
-fn reached(handle: OwnedFd, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
+/// Fails only when the machine is exhausted.
+fn attempt(spelling: &Spelling, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
+    match platform::reach(&spelling.raw).and_then(|handle| reached(spelling, handle, access)) {
+        Err(errno) if !is_exhaustion(errno) => unreached(spelling, errno, access),
+        found => found,
+    }
+}
+
+fn reached(spelling: &Spelling, handle: OwnedFd, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
     let platform::Status { kind, facts } = platform::status(&handle)?;
     let name = platform::name_of(&handle, &facts)?;
+    // A file that is just being replaced has another name, or none, by the time it is asked for it.
+    let again = platform::status(platform::reach(&spelling.raw)?)?;
+    if again.facts.identity != facts.identity {
+        return Ok((name, Object::NotThere { obstacle: Obstacle::Changed, place: None }));
+    }
     let object = match (kind, access) {
         (FileType::RegularFile, PathAccess::Read) => Object::File { handle, facts, place: None },
         (FileType::RegularFile, PathAccess::Write) => match place_of(&name, facts.identity)? {
@@ -99,7 +128,8 @@ fn unreached(spelling: &Spelling, errno: Errno, access: PathAccess) -> Result<(P
         Halt::Arrived if errno == Errno::NOENT => Obstacle::Changed,
         Halt::Arrived => Obstacle::from_errno(errno),
     };
-    let creatable = obstacle == Obstacle::Absent && access == PathAccess::Write && spelling.ending == Ending::Open;
+    let creatable =
+        obstacle == Obstacle::Absent && access == PathAccess::Write && spelling.ending == Ending::Open;
     let place = if creatable { walk.into_place() } else { None };
     Ok((name, Object::NotThere { obstacle, place }))
 }
@@ -111,3 +141,6 @@ fn special_that_cannot_be_opened(walk: &Walk) -> Option<(FileType, ObjectFacts)>
     let special = !matches!(status.kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
     special.then_some((status.kind, status.facts))
 }
+
+#[cfg(test)]
+mod tests;

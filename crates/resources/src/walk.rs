@@ -16,9 +16,6 @@ use crate::obstacle::is_exhaustion;
 use crate::opened::Place;
 use crate::platform;
 
-/// As many links as the kernel itself follows.
-const MOST_LINKS: usize = 40;
-
 /// A walk that has come to its end.
 #[derive(Debug)]
 pub(crate) struct Walk {
@@ -85,7 +82,7 @@ impl Walk {
             return Ok(Some(Halt::MagicLink));
         }
         self.links += 1;
-        if self.links > MOST_LINKS {
+        if self.links > platform::MOST_LINKS {
             return Ok(Some(Halt::LinkLoop));
         }
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
@@ -100,10 +97,7 @@ impl Walk {
 
     /// The name of the place the path aims at. Stops before a `..` that nothing can resolve.
     pub(crate) fn name(&self) -> PathBuf {
-        let spelled: PathBuf = self.walked.iter().chain(self.ahead.iter().map(OsString::as_os_str)).collect();
-        let is_spelled_plainly = spelled.components().all(|part| part != Component::ParentDir);
-        // A process's own directory has a number for a name; the text says better what was meant.
-        if self.halt == Halt::MagicLink && is_spelled_plainly {
+        if let Some(spelled) = self.spelling_of_a_process() {
             return spelled;
         }
         let status = platform::status(&self.here);
@@ -111,6 +105,14 @@ impl Walk {
         let mut name = here.unwrap_or_else(|_| self.walked.clone());
         name.extend(self.ahead.iter().take_while(|step| *step != ".."));
         name
+    }
+
+    /// A process's own directory has a number for a name; the text says better what was meant.
+    fn spelling_of_a_process(&self) -> Option<PathBuf> {
+        let spelled: PathBuf = self.walked.iter().chain(self.ahead.iter().map(OsString::as_os_str)).collect();
+        let is_plain = spelled.components().all(|part| part != Component::ParentDir);
+        let is_there = ["/proc", "/dev"].iter().any(|root| spelled.starts_with(root));
+        (self.halt == Halt::MagicLink && is_plain && is_there).then_some(spelled)
     }
 
     /// The name that is not there, if it is the last one and the folder of it was reached.

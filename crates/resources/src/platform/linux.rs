@@ -15,11 +15,14 @@ use crate::opened::{Identity, ObjectFacts};
 /// `PATH_MAX` counts the final NUL.
 pub(crate) const LONGEST_PATH: usize = 4095;
 
+/// As many links as the kernel follows in one path.
+pub(crate) const MOST_LINKS: usize = 40;
+
 /// What the kernel appends to the name of an object that has none any more.
 const DELETED: &[u8] = b" (deleted)";
 
 /// The access control list of a file, as an extended attribute.
-const ACL: &str = "system.posix_acl_access";
+const ACL: &[u8] = b"system.posix_acl_access";
 
 /// Opens what a path leads to, without reading, blocking or passing through a process.
 pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
@@ -42,7 +45,8 @@ fn open(folder: BorrowedFd<'_>, path: &OsStr, how: ResolveFlags) -> Result<Owned
 
 /// Whether the link in this folder that could not be followed is one into a process.
 pub(crate) fn is_magic(folder: &OwnedFd, errno: Errno) -> bool {
-    errno == Errno::LOOP && rustix::fs::fstatfs(folder).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC)
+    errno == Errno::LOOP
+        && rustix::fs::fstatfs(folder).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
 /// The canonical name of a handle's object; `ENOENT` if it has none any more.
@@ -67,7 +71,16 @@ pub(crate) fn name_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, 
 
 /// The object of a handle as a descriptor that can be read from. No name is looked up.
 pub(crate) fn reopen_for_reading(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    reopen(handle, OFlags::NONBLOCK | OFlags::NOCTTY)
+}
+
+/// The same for a directory, to list and to sync it.
+pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    reopen(handle, OFlags::DIRECTORY)
+}
+
+fn reopen(handle: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
     retry_on_intr(|| rustix::fs::open(door_to(handle), flags, Mode::empty()))
 }
 
@@ -88,17 +101,25 @@ pub(crate) fn sync_file(file: impl AsFd) -> Result<(), Errno> {
 
 /// Copies the attributes that users set. Labels and capabilities belong to the system and are left to it.
 pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> Kept {
-    let mut names = vec![0; rustix::fs::flistxattr_query(from).unwrap_or(0)];
-    let length = rustix::fs::flistxattr(from, names.as_mut_slice()).unwrap_or(0);
-    names.truncate(length);
-    let mut kept = Kept::All;
-    for name in names.split(|byte| *byte == 0) {
-        let is_list = name == ACL.as_bytes();
-        if (is_list || name.starts_with(b"user.")) && copy_attribute(from, to.as_fd(), name).is_err() && is_list {
-            kept = Kept::WithoutList;
-        }
+    let names = match attribute_names(from) {
+        Ok(names) => names,
+        Err(Errno::NOTSUP) => return Kept::All,
+        Err(_) => return Kept::WithoutList,
+    };
+    let (lists, others): (Vec<_>, Vec<_>) = names.split(|byte| *byte == 0).partition(|name| *name == ACL);
+    for name in others.into_iter().filter(|name| name.starts_with(b"user.")) {
+        let _ = copy_attribute(from, to.as_fd(), name);
     }
-    kept
+    // The list may take away our own right to write, which the attributes need.
+    let copied = lists.into_iter().try_for_each(|name| copy_attribute(from, to.as_fd(), name));
+    if copied.is_ok() { Kept::All } else { Kept::WithoutList }
+}
+
+fn attribute_names(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut names = vec![0; rustix::fs::flistxattr_query(file)?];
+    let length = rustix::fs::flistxattr(file, names.as_mut_slice())?;
+    names.truncate(length);
+    Ok(names)
 }
 
 fn copy_attribute(from: &OwnedFd, to: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
@@ -111,7 +132,8 @@ fn copy_attribute(from: &OwnedFd, to: BorrowedFd<'_>, name: &[u8]) -> Result<(),
 pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
     let nanos = Duration::from_nanos(stat.st_mtime_nsec);
     let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
-    let whole = if stat.st_mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    let whole =
+        if stat.st_mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
     ObjectFacts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         links: stat.st_nlink,

@@ -19,6 +19,9 @@ pub(crate) use copyfile::copy_attributes;
 /// `PATH_MAX` counts the final NUL.
 pub(crate) const LONGEST_PATH: usize = 1023;
 
+/// As many links as the kernel follows in one path.
+pub(crate) const MOST_LINKS: usize = 32;
+
 /// Where the writable volume is mounted; its folders show through at the root as firmlinks.
 const DATA_VOLUME: &str = "/System/Volumes/Data";
 
@@ -92,6 +95,12 @@ pub(crate) fn reopen_for_reading(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(handle, 0)
 }
 
+/// The same directory as a descriptor of its own, to list and to sync it.
+pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry_on_intr(|| rustix::fs::openat(handle, ".", flags, Mode::empty()))
+}
+
 /// Whether the file under this name may be written to by us, were it written to in place.
 pub(crate) fn may_write(_handle: &OwnedFd, folder: &OwnedFd, leaf: &OsStr) -> Result<(), Errno> {
     rustix::fs::accessat(folder, leaf, Access::WRITE_OK, AtFlags::empty())
@@ -109,7 +118,8 @@ pub(crate) fn sync_file(file: impl AsFd) -> Result<(), Errno> {
 pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
     let nanos = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).unwrap_or(0));
     let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
-    let whole = if stat.st_mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    let whole =
+        if stat.st_mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
     ObjectFacts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         links: u64::from(stat.st_nlink),

@@ -3,6 +3,7 @@
 //! Whatever has its name when it is dropped is removed, which after an exchange of names is the old file.
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use crate::opened::{Identity, Place};
+use crate::opened::Place;
 use crate::platform::{self, Kept};
 use crate::read::Reader;
 
@@ -28,7 +29,6 @@ pub(super) struct Temporary<'a> {
     place: &'a Place,
     name: String,
     file: File,
-    identity: Identity,
     kept: Cell<bool>,
 }
 
@@ -38,8 +38,7 @@ impl<'a> Temporary<'a> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = if original.is_some() { PRIVATE } else { NEW_FILE };
         let file = File::from(rustix::fs::openat(&place.folder, &name, flags, mode)?);
-        let identity = platform::status(&file)?.facts.identity;
-        Ok(Temporary { place, name, file, identity, kept: Cell::new(false) })
+        Ok(Temporary { place, name, file, kept: Cell::new(false) })
     }
 
     pub(super) fn fill(mut self, content: &[u8], original: Option<&OwnedFd>) -> io::Result<Self> {
@@ -59,26 +58,24 @@ impl<'a> Temporary<'a> {
         let group = (old.st_gid != new.st_gid).then(|| Gid::from_raw(old.st_gid));
         let owned = rustix::fs::fchown(&self.file, owner, group);
         let same_group = owned.or_else(|_| rustix::fs::fchown(&self.file, None, group)).is_ok();
-        let bits = Mode::from_raw_mode(old.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
-        // Attributes are set while the file is writable to us; a list would be cut by a later change of mode.
-        rustix::fs::fchmod(&self.file, if same_group { bits | Mode::RUSR | Mode::WUSR } else { PRIVATE })?;
         let kept = match platform::reopen_for_reading(original) {
             Ok(readable) => platform::copy_attributes(&readable, &self.file),
             Err(_) => Kept::WithoutList,
         };
-        match (same_group, kept) {
-            (true, Kept::All) if bits.contains(Mode::RUSR | Mode::WUSR) => Ok(()),
-            (true, Kept::All) => rustix::fs::fchmod(&self.file, bits),
-            (false, _) | (_, Kept::WithoutList) => rustix::fs::fchmod(&self.file, without_group(bits)),
-        }
+        let bits = Mode::from_raw_mode(old.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+        // The mode comes last: until then the file is private, and writable to us as attributes need it.
+        let is_same_crowd = same_group && kept == Kept::All;
+        rustix::fs::fchmod(&self.file, if is_same_crowd { bits } else { without_group(bits) })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn identity(&self) -> Identity {
-        self.identity
+    /// Whether a name in the folder leads to this file.
+    pub(super) fn is_at(&self, name: &OsStr) -> bool {
+        let (there, ours) = (platform::status_at(&self.place.folder, name), platform::status(&self.file));
+        matches!((there, ours), (Ok(there), Ok(ours)) if there.facts.identity == ours.facts.identity)
     }
 
     /// Leaves behind whatever has the name.
