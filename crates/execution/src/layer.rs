@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
-use ledger::{Ledger, Recovery};
+use ledger::{Ledger, LedgerError, Recovery};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
-use tool::{Caller, Category, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
+use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::call::{Call, Request};
 use crate::limits::Limits;
 use crate::mode::{ModeCell, ModeError};
 use crate::pipeline;
 use crate::recorder;
-use crate::status::{Status, Tally};
-use crate::world::World;
+use crate::status::{LedgerStatus, Status, Tally};
+use crate::world::{ToolFilter, World};
 
 /// What a layer is made of.
 pub struct Parts {
@@ -30,21 +30,12 @@ pub struct Parts {
     pub recovery: Recovery,
 }
 
-/// Which tools to list.
-#[derive(Clone, Debug, Default)]
-pub struct ToolFilter {
-    /// Only those that may run in this mode.
-    pub mode: Option<Mode>,
-    /// Only those of this category.
-    pub category: Option<Category>,
-}
-
 /// Runs calls: checks, judges, records, executes.
 pub struct ToolExecutionLayer {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) limits: Limits,
     pub(crate) tally: Tally,
-    world: ArcSwap<World>,
+    pub(crate) world: ArcSwap<World>,
     mode: ModeCell,
     calls: TaskTracker,
     draining: AtomicBool,
@@ -56,7 +47,7 @@ impl ToolExecutionLayer {
     pub fn new(parts: Parts) -> Arc<Self> {
         let Parts { world, ledger, recovery } = parts;
         let mode = recovery.mode.unwrap_or(Mode::Normal);
-        let limits = Limits::restore(world.policy.max_concurrent_tasks(mode), recorder::executed(&recovery));
+        let limits = Limits::restore(slots(&world, mode), recorder::executed(&recovery));
         Arc::new(ToolExecutionLayer {
             ledger,
             limits,
@@ -94,12 +85,7 @@ impl ToolExecutionLayer {
 
     /// The definitions that pass the filter, by name.
     pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
-        let world = self.world.load();
-        let wanted = |definition: &&Arc<ToolDefinition>| {
-            filter.category.as_ref().is_none_or(|category| definition.category() == category)
-                && filter.mode.is_none_or(|mode| world.policy.offers(definition, mode))
-        };
-        world.registry.definitions().filter(wanted).cloned().collect()
+        self.world.load().tools(filter)
     }
 
     /// The state of the layer.
@@ -112,8 +98,8 @@ impl ToolExecutionLayer {
             calls: self.tally.counts(self.limits.running()),
             tools: world.registry.len(),
             policy_hash: world.policy.hash().to_owned(),
-            workspaces: world.workspaces.names(),
-            ledger: serde_json::to_value(self.ledger.health()).unwrap_or_default(),
+            workspaces: world.workspaces.iter().map(|folder| folder.root().display().to_string()).collect(),
+            ledger: LedgerStatus::of(&self.ledger.health()),
         }
     }
 
@@ -137,6 +123,17 @@ impl ToolExecutionLayer {
         recorder::tail(&self.ledger, count)
     }
 
+    /// Puts a start on record: from here on this process answers for what the ledger says.
+    pub fn announce_start(&self) -> Result<(), LedgerError> {
+        recorder::start(self)
+    }
+
+    /// Records a clean stop and closes the ledger. Blocking.
+    pub fn close(&self, reason: &str) {
+        recorder::stop(self, reason);
+        self.ledger.close();
+    }
+
     /// Admits no more calls and waits for the running ones. Returns how many were still running at the deadline.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.draining.store(true, Ordering::Release);
@@ -145,3 +142,12 @@ impl ToolExecutionLayer {
         self.calls.len()
     }
 }
+
+/// Policy may set no limit; the machine always has one.
+fn slots(world: &World, mode: Mode) -> usize {
+    let allowed = world.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
+    allowed.unwrap_or(MOST_RUNNING).min(MOST_RUNNING)
+}
+
+/// Tools of this process share one pool of threads that may block; beyond its size more would only wait inside.
+const MOST_RUNNING: usize = 256;

@@ -15,7 +15,7 @@ mod status;
 mod world;
 
 pub use call::Request;
-pub use layer::{Parts, ToolExecutionLayer, ToolFilter};
+pub use layer::{Parts, ToolExecutionLayer};
 pub use mode::ModeError;
 pub use status::Status;
-pub use world::World;
+pub use world::{ToolFilter, World};

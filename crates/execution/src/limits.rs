@@ -72,7 +72,7 @@ impl Limits {
         let tool = permit.call().definition().name();
         let mut windows = self.windows();
         let now = Instant::now();
-        permit.within_rates(windows.counts(tool, now))?;
+        permit.within_rates(windows.counts(tool, now)).map_err(Box::<Refusal>::from)?;
         windows.note(tool, now);
         Ok(Slot { _place: place })
     }

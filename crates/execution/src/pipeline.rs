@@ -66,7 +66,7 @@ async fn open(call: &Call, cleared: Cleared) -> Result<Opened<Cleared>, Box<Refu
     let refuse = |code, detail: &str, reason: String| Box::new(Refusal::new(&name, code, reason).detail(detail));
     match tokio::time::timeout(limit, opening).await {
         Ok(Ok(Ok(opened))) => Ok(opened),
-        Ok(Ok(Err(error))) => Err(Box::new(error.refusal(&name))),
+        Ok(Ok(Err(error))) => Err(refuse(error.refusal_code(), error.detail(), error.to_string())),
         Ok(Err(_)) => {
             let reason = "Sinew failed while opening a path".to_owned();
             Err(refuse(RefusalCode::ResourceExhausted, "open_crashed", reason))

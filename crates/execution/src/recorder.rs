@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use governance::Permit;
-use ledger::{Decision, Effect, Entry, Ledger, LedgerError, ModeChange, Outcome, Recovery, Refused, Status};
+use ledger::entry::{Concluded, ModeChange, Refused, Start, Stop};
+use ledger::{Decision, Effect, Entry, Ledger, LedgerError, Outcome, Recovery, Status};
 use registry::Order;
-use serde_json::Value;
-use telemetry::{Event, Redactor, Subject, emit};
+use serde_json::{Value, json};
+use telemetry::{Event, Subject, emit, redact};
 use tool::{
     Caller, Category, Failure, FailureKind, Metadata, Mode, Output, Refusal, RefusalCode, ToolName, ToolResult,
     canonical,
@@ -35,7 +36,7 @@ pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
         idempotency_key: None,
         approval_id: None,
         rules: permit.rules().to_vec(),
-        facts: Redactor::shared().redact_value(&permit.facts()),
+        facts: redact::shared().redact_value(permit.facts()),
     }
 }
 
@@ -85,7 +86,7 @@ fn outcome(layer: &ToolExecutionLayer, call: &Call, end: &Result<Output, Failure
         },
         Err(failure) => Outcome {
             failure: Some(failure.kind),
-            message: Some(Redactor::shared().redact_text(&failure.message).into_owned()),
+            message: Some(redact::shared().redact_text(&failure.message).into_owned()),
             ..Outcome::new(Status::Failed, call.started.elapsed())
         },
     }
@@ -105,14 +106,14 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         call: call.on_record(&refusal.tool),
         code: refusal.code,
         detail: refusal.detail.clone(),
-        reason: Redactor::shared().redact_text(&refusal.reason).into_owned(),
+        reason: redact::shared().redact_text(&refusal.reason).into_owned(),
         rule: refusal.rule.clone(),
         policy_hash: Some(call.world.policy.hash().to_owned()),
         arguments_digest: Some(call.arguments_digest.clone()),
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
         facts: Value::Null,
     });
-    if let Err(error) = layer.ledger.append(entry) {
+    if let Err(error) = layer.ledger.append(&entry) {
         refusal = *unavailable(&call.tool_name, &error);
     }
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
@@ -141,8 +142,8 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
         message: Some(failure.message.clone()),
         ..Outcome::new(Status::Failed, call.started.elapsed())
     };
-    let concluded = ledger::Concluded { call: call.on_record(&call.tool_name), outcome };
-    let recorded = layer.ledger.append(Entry::Outcome(concluded));
+    let concluded = Concluded { call: call.on_record(&call.tool_name), outcome };
+    let recorded = layer.ledger.append(&Entry::Outcome(concluded));
     let failure = recorded.map_or_else(|error| unrecorded(&Err(failure.clone()), &error), |_| failure.clone());
     ToolResult::failed(&call.tool_name, failure, metadata(call), call.latency_ms())
 }
@@ -164,6 +165,20 @@ pub(crate) fn unavailable(tool: &str, error: &LedgerError) -> Box<Refusal> {
     Box::new(refusal.hint("nothing was run; free disk space or mend the state folder, then try again"))
 }
 
+/// Puts a start of the daemon on record.
+pub(crate) fn start(layer: &ToolExecutionLayer) -> Result<(), LedgerError> {
+    let data = json!({"policy_hash": layer.world.load().policy.hash(), "mode": layer.mode()});
+    let start = Start { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id(), data };
+    layer.ledger.append(&Entry::Start(start)).map(|_| ())
+}
+
+/// Puts a clean stop on record, as far as anything can be recorded any more.
+pub(crate) fn stop(layer: &ToolExecutionLayer, reason: &str) {
+    if let Err(error) = layer.ledger.append(&Entry::Stop(Stop { reason: reason.to_owned() })) {
+        tracing::error!(%error, "the stop could not be recorded");
+    }
+}
+
 /// Puts a mode change on disk and announces it.
 pub(crate) async fn mode_change(
     layer: &ToolExecutionLayer,
@@ -174,7 +189,7 @@ pub(crate) async fn mode_change(
 ) -> Result<(), ModeError> {
     let by = by.display_name();
     let change = ModeChange { from, to, reason: reason.to_owned(), by: Some(by.clone()), data: Value::Null };
-    let recorded = layer.ledger.append_durably(Entry::Mode(change)).await;
+    let recorded = layer.ledger.append_durably(&Entry::Mode(change)).await;
     recorded.map_err(|error| ModeError::NotRecorded(error.to_string()))?;
     emit(Event::ModeTransition { from, to, reason, by: &by, sensors: None });
     Ok(())
@@ -183,18 +198,22 @@ pub(crate) async fn mode_change(
 /// What a previous life ran within the last hour, and how long ago.
 pub(crate) fn executed(recovery: &Recovery) -> impl Iterator<Item = (ToolName, Duration)> {
     let now = SystemTime::now();
-    recovery.executions.iter().filter_map(move |execution| {
-        let tool = ToolName::new(&execution.tool).ok()?;
-        // A clock that was set back must not refill a window: the future counts as now.
-        let ago = now.duration_since(SystemTime::from(execution.time)).unwrap_or(Duration::ZERO);
-        Some((tool, ago))
+    recovery.executed.iter().flat_map(move |executed| {
+        let tool = ToolName::new(&executed.tool).ok();
+        executed.slots.iter().flat_map(move |(end, count)| {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(*end).unwrap_or(0));
+            // A clock that was set back must not refill a window: the future counts as now.
+            let ago = now.duration_since(at).unwrap_or(Duration::ZERO);
+            let calls = usize::try_from(*count).unwrap_or(usize::MAX);
+            tool.clone().into_iter().flat_map(move |tool| std::iter::repeat_n((tool, ago), calls))
+        })
     })
 }
 
 /// The newest records as JSON.
 pub(crate) fn tail(ledger: &Ledger, count: usize) -> Result<Vec<Value>, String> {
     let records = ledger.tail(count).map_err(|error| error.to_string())?;
-    records.iter().map(|record| serde_json::to_value(record).map_err(|error| error.to_string())).collect()
+    Ok(records.iter().map(ledger::Record::json).collect())
 }
 
 fn metadata(call: &Call) -> Metadata {

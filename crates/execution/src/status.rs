@@ -1,8 +1,9 @@
 //! What the daemon says of itself.
 
-use serde::Serialize;
-use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use ledger::{Health, State};
+use serde::Serialize;
 use tool::Mode;
 
 /// The state of the layer, for `sinew status` and `sinew/status`.
@@ -23,7 +24,40 @@ pub struct Status {
     /// The folders callers work in.
     pub workspaces: Vec<String>,
     /// The state of the ledger.
-    pub ledger: Value,
+    pub ledger: LedgerStatus,
+}
+
+/// Whether records are taken, and how many there are.
+#[derive(Clone, Debug, Serialize)]
+pub struct LedgerStatus {
+    /// `ready`, `unavailable` or `closed`.
+    pub state: &'static str,
+    /// Why it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The number of the last record.
+    pub records: u64,
+    /// Calls that have an intent and no outcome.
+    pub open_intents: u64,
+    /// Records that were acknowledged and are gone. Stays 0.
+    pub lost_records: u64,
+}
+
+impl LedgerStatus {
+    pub(crate) fn of(health: &Health) -> Self {
+        let (state, reason) = match &health.state {
+            State::Ready => ("ready", None),
+            State::Unavailable { reason } => ("unavailable", Some(reason.to_string())),
+            State::Closed => ("closed", None),
+        };
+        LedgerStatus {
+            state,
+            reason,
+            records: health.head,
+            open_intents: health.open_intents,
+            lost_records: health.lost_records,
+        }
+    }
 }
 
 /// Calls since start, by their end.

@@ -1,7 +1,10 @@
 //! Everything a call is judged by, as one immutable value.
 
+use std::sync::Arc;
+
 use governance::{Policy, Workspaces};
 use registry::ToolRegistry;
+use tool::{Category, Mode, ToolDefinition};
 
 /// Registry, policy and workspaces of one moment. Replaced whole, never changed.
 pub struct World {
@@ -11,4 +14,24 @@ pub struct World {
     pub policy: Policy,
     /// The folders callers work in.
     pub workspaces: Workspaces,
+}
+
+/// Which tools to list.
+#[derive(Clone, Debug, Default)]
+pub struct ToolFilter {
+    /// Only those that may run in this mode.
+    pub mode: Option<Mode>,
+    /// Only those of this category.
+    pub category: Option<Category>,
+}
+
+impl World {
+    /// The definitions that pass the filter, by name.
+    pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
+        let wanted = |definition: &&Arc<ToolDefinition>| {
+            filter.category.as_ref().is_none_or(|category| definition.category() == category)
+                && filter.mode.is_none_or(|mode| self.policy.offers(definition, mode))
+        };
+        self.registry.definitions().filter(wanted).cloned().collect()
+    }
 }

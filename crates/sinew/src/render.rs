@@ -123,6 +123,6 @@ pub(crate) fn tool_page(definition: &ToolDefinition) {
 /// A table without lines, as wide as the terminal.
 pub(crate) fn plain_table() -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table
 }

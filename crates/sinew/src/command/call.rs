@@ -8,6 +8,7 @@ use tool::{Caller, Door, ToolDefinition, ToolResult, TraceContext};
 
 use crate::arguments::Spoken;
 use crate::cli::CallArgs;
+use crate::compose;
 use crate::setting::{Reach, Setting};
 use crate::exit::{Exit, Problem};
 use crate::render;
@@ -47,8 +48,9 @@ fn through_daemon(setting: &Setting, spoken: Spoken, deadline_ms: Option<u64>) -
 
 fn in_this_process(setting: &Setting, spoken: Spoken, deadline_ms: Option<u64>) -> Result<(ToolResult, bool), Problem> {
     tell(paint(QUIET, "note: no daemon is running; this call ran in this process (`sinew serve` starts one)"));
+    let _state = setting.take_state()?;
     let runtime = setting.runtime()?;
-    let layer = setting.embedded_layer()?;
+    let layer = compose::embedded_layer(setting)?;
     let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();

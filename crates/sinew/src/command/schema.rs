@@ -11,9 +11,9 @@ type Named = (&'static str, fn() -> Schema);
 
 /// Files first, then messages, each under the name it is asked for by.
 const SCHEMAS: [Named; 7] = [
-    ("modes", || schema_for!(governance::ModesFile)),
-    ("tools", || schema_for!(governance::ToolsFile)),
-    ("safety", || schema_for!(governance::SafetyFile)),
+    ("modes", || schema_for!(governance::files::ModesFile)),
+    ("tools", || schema_for!(governance::files::ToolsFile)),
+    ("safety", || schema_for!(governance::files::SafetyFile)),
     ("settings", || schema_for!(server::SettingsFile)),
     ("tool-definition", || schema_for!(tool::ToolSpec)),
     ("tool-result", || schema_for!(tool::ToolResult)),

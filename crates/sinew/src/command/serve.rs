@@ -1,11 +1,19 @@
 //! `sinew serve`: the daemon, in the foreground. A service manager, or a person, decides what becomes of it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use nix::unistd::geteuid;
+use server::Stop;
+use telemetry::LogTarget;
 
 use crate::cli::ServeArgs;
 use crate::compose;
 use crate::exit::{Exit, Problem};
-use crate::setting::Setting;
+use crate::setting::{Setting, explain};
+
+/// How long the last log lines may take.
+const FLUSH: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     if geteuid().is_root() && !args.allow_root {
@@ -14,14 +22,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     }
     let setting = Setting::find()?;
     let settings = setting.settings()?;
-    let telemetry = compose::daemon_telemetry(&setting, &settings)?;
-    let runtime = setting.runtime()?;
-    let _inside = runtime.enter();
     let lock = setting.take_state()?;
+    let telemetry = telemetry::init(&settings.telemetry, &LogTarget::DirectoryAndStderr(setting.home().log().to_owned()))
+        .map_err(Problem::configuration)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
     let layer = compose::daemon_layer(&setting, &settings)?;
-    let served = runtime.block_on(server::serve(layer, setting.home(), &settings, lock));
-    telemetry.shutdown(std::time::Duration::from_secs(2));
+    let served = runtime.block_on(server::serve(Arc::clone(&layer), setting.home(), &settings, lock, Stop::default()));
+    layer.close(if served.is_ok() { "told to stop" } else { "could not serve" });
+    // A thread stuck in a dead mount must not keep the daemon from ending.
     runtime.shutdown_background();
-    served.map_err(|error| setting.explain(&error))?;
+    let _ = telemetry.shutdown(FLUSH);
+    served.map_err(|error| explain(&error))?;
     Ok(Exit::Done)
 }

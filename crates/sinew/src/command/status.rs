@@ -39,7 +39,7 @@ fn show(status: &Value) {
     table.add_row(["up", &format!("{} s", text("/uptime_seconds"))]);
     table.add_row(["calls", &calls]);
     table.add_row(["tools", &text("/tools")]);
-    table.add_row(["ledger", &format!("{}, {} records", text("/ledger/state"), text("/ledger/head_seq"))]);
+    table.add_row(["ledger", &format!("{}, {} records", text("/ledger/state"), text("/ledger/records"))]);
     table.add_row(["workspaces", &folders]);
     say(table);
 }

@@ -86,7 +86,7 @@ fn apply(setting: &Setting, listed: &[WorkspaceSetting], change: &Change<'_>) ->
         let problem = Problem::configuration("the list of workspaces is written in a way this command cannot edit");
         return Err(problem.hint(format!("edit `workspaces` in {} by hand", file.display())));
     };
-    Settings::parse(&file, &edited).map_err(Problem::configuration)?;
+    Settings::parse(setting.home(), &edited).map_err(Problem::configuration)?;
     init::replace(&file, &edited)
 }
 

@@ -1,0 +1,10 @@
+//! Proof that the road has no side doors: each case leaves a stage out, or mixes two calls, and must not compile.
+
+#[test]
+fn no_stage_can_be_skipped() {
+    let cases = trybuild::TestCases::new();
+    cases.pass("tests/road/whole.rs");
+    cases.compile_fail("tests/road/without_*.rs");
+    cases.compile_fail("tests/road/forged_*.rs");
+    cases.compile_fail("tests/road/mixed_*.rs");
+}

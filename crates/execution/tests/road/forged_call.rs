@@ -1,0 +1,12 @@
+//! A checked call cannot be made outside the guardrail.
+
+use std::sync::Arc;
+
+use guardrail::ValidCall;
+use tool::{Arguments, ToolDefinition};
+
+fn forge(definition: Arc<ToolDefinition>, arguments: Arguments) -> ValidCall {
+    ValidCall { definition, arguments }
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! No guardrail: a definition and arguments are not a checked call.
+
+use governance::{Policy, Situation};
+use registry::Tool;
+
+fn walk(tool: &Tool, policy: &Policy, situation: &Situation<'_>, arguments: serde_json::Value) {
+    let _ = governance::clear(policy, situation, (tool.definition().clone(), arguments));
+}
+
+fn main() {}

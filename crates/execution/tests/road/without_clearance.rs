@@ -1,0 +1,9 @@
+//! No first judgement: a checked call cannot have its paths opened.
+
+use guardrail::ValidCall;
+
+fn walk(valid: ValidCall) {
+    let _ = resources::open(valid);
+}
+
+fn main() {}

@@ -1,0 +1,92 @@
+//! Puts the parts together: the same world, ledger and layer for the daemon and for a call without one.
+
+use std::sync::Arc;
+
+use execution::{Parts, ToolExecutionLayer, World};
+use governance::{FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces};
+use ledger::{Ledger, Options};
+use registry::ToolRegistry;
+use server::Settings;
+use tool::ToolDefinition;
+
+use crate::exit::{Exit, Problem};
+use crate::setting::Setting;
+use crate::terminal::{NOTE, paint, tell};
+
+/// Which folders a call may work in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Folders {
+    /// Those of the settings.
+    Configured,
+    /// Those, and the folder the command was typed in, read-only: a first call needs no set-up.
+    AndThisOne,
+}
+
+/// Tools, policy and workspaces as the configuration has them.
+pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
+    let mut registry = ToolRegistry::new();
+    toolbox::register(&mut registry).map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    let policy = policy(setting, &registry)?;
+    let mut list = Vec::new();
+    for configured in &settings.workspaces {
+        let access = match configured.access {
+            server::WorkspaceAccess::ReadOnly => WorkspaceAccess::ReadOnly,
+            server::WorkspaceAccess::ReadWrite => WorkspaceAccess::ReadWrite,
+        };
+        let workspace = Workspace::at(&configured.path, access).map_err(|error| {
+            let path = configured.path.display();
+            Problem::configuration(format!("the workspace `{path}` cannot be used: {error}"))
+                .hint(format!("sinew workspace remove {path}"))
+        })?;
+        list.push(workspace);
+    }
+    if folders == Folders::AndThisOne {
+        list.extend(Workspace::at(setting.folder(), WorkspaceAccess::ReadOnly).ok());
+    }
+    Ok(World { registry, policy, workspaces: Workspaces::new(list) })
+}
+
+/// The policy files where `sinew init` has written them, else the built-in ones.
+fn policy(setting: &Setting, registry: &ToolRegistry) -> Result<Policy, Problem> {
+    let surroundings = Surroundings {
+        variables: Variables::from_environment(environment()),
+        protected: Protected { folders: setting.home().folders().map(ToOwned::to_owned).to_vec() },
+        names: FileNames::of_this_system(),
+    };
+    let folder = setting.home().config().join("governance");
+    let written_out = folder.exists() || setting.home().settings_file().exists();
+    let loaded =
+        if written_out { Policy::load(&folder, &surroundings) } else { Policy::embedded(&surroundings) };
+    let policy = loaded.map_err(Problem::configuration)?;
+    let definitions: Vec<&ToolDefinition> = registry.definitions().map(AsRef::as_ref).collect();
+    let warnings = policy.check_tools(definitions).map_err(Problem::configuration)?;
+    for warning in policy.warnings().iter().chain(&warnings) {
+        tell(paint(NOTE, format!("warning: {warning}")));
+    }
+    Ok(policy)
+}
+
+/// Variables that are not Unicode cannot appear in a YAML file either.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// The layer of a daemon. Its start is on record before it serves.
+pub(crate) fn daemon_layer(setting: &Setting, settings: &Settings) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    let layer = layer(setting, world(setting, settings, Folders::Configured)?)?;
+    layer.announce_start().map_err(Problem::configuration)?;
+    Ok(layer)
+}
+
+/// The layer of a call without a daemon.
+pub(crate) fn embedded_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    layer(setting, world(setting, &setting.settings()?, Folders::AndThisOne)?)
+}
+
+fn layer(setting: &Setting, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    let folder = setting.home().state().join("ledger");
+    let mut options = Options::default();
+    options.witness = Some(setting.home().state().join("anchor"));
+    let (ledger, recovery) = Ledger::open(&folder, &options).map_err(Problem::configuration)?;
+    Ok(ToolExecutionLayer::new(Parts { world, ledger, recovery }))
+}

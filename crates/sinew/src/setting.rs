@@ -1,0 +1,164 @@
+//! Where a command finds itself: the home, the folder it was typed in, and the daemon, if one answers.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use execution::ToolFilter;
+use serde_json::{Value, json};
+use server::{Client, ClientError, Environment, Holder, Home, ServeError, Settings, Socket, StateLock};
+use tokio::runtime::Runtime;
+use tool::{ToolDefinition, ToolSpec};
+
+use crate::compose::{self, Folders};
+use crate::exit::{Exit, Problem};
+
+/// How long a process that holds the state may take until it answers or lets go.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+
+/// Who can answer.
+pub(crate) enum Reach {
+    /// A daemon.
+    Daemon,
+    /// This process, alone.
+    Nobody,
+}
+
+/// The home and the folder of a command.
+pub(crate) struct Setting {
+    home: Home,
+    folder: PathBuf,
+}
+
+impl Setting {
+    /// From the environment and the current folder.
+    pub(crate) fn find() -> Result<Setting, Problem> {
+        let environment: Environment = std::env::vars_os().collect();
+        let home = Home::locate(&environment).map_err(|error| explain(&error))?;
+        let folder = std::env::current_dir()
+            .map_err(|error| Problem::usage(format!("the current folder cannot be used: {error}")))?;
+        Ok(Setting { home, folder })
+    }
+
+    /// A given home and folder.
+    pub(crate) fn at(home: Home, folder: PathBuf) -> Setting {
+        Setting { home, folder }
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The settings file, or the defaults.
+    pub(crate) fn settings(&self) -> Result<Settings, Problem> {
+        Settings::load(&self.home).map_err(|error| explain(&error))
+    }
+
+    /// The right to use the state, for as long as the lock is held.
+    pub(crate) fn take_state(&self) -> Result<StateLock, Problem> {
+        self.home.prepare().map_err(|error| explain(&error))?;
+        StateLock::acquire(&self.home).map_err(|error| explain(&error))
+    }
+
+    /// Whether a daemon can be asked. One that holds the state but does not answer is an error: going on alone would
+    /// mean two owners of one ledger.
+    pub(crate) fn reach(&self) -> Result<Reach, Problem> {
+        match self.runtime()?.block_on(self.connect(Socket::Agent)) {
+            Ok(_) => Ok(Reach::Daemon),
+            Err(ClientError::Unreachable { holder: Holder::Nobody, .. }) => Ok(Reach::Nobody),
+            Err(error) => Err(unreachable(&error)),
+        }
+    }
+
+    /// Whether a daemon answers, now.
+    pub(crate) fn daemon_answers(&self) -> bool {
+        let answers = |runtime: Runtime| runtime.block_on(Client::connect(&self.home, Socket::Control, Duration::ZERO));
+        self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
+    }
+
+    /// The tools, from the daemon if one runs, else from the configuration.
+    pub(crate) fn definitions(&self, filter: &ToolFilter) -> Result<Vec<ToolDefinition>, Problem> {
+        match self.reach()? {
+            Reach::Nobody => {
+                let world = compose::world(self, &self.settings()?, Folders::Configured)?;
+                Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect())
+            }
+            Reach::Daemon => {
+                let mut params = json!({"format": "native"});
+                if let Some(mode) = filter.mode {
+                    params["mode"] = json!(mode);
+                }
+                if let Some(category) = &filter.category {
+                    params["category"] = json!(category);
+                }
+                let reply = self.ask_agent("sinew/tools", params)?;
+                let tools = reply["tools"].as_array().cloned().unwrap_or_default();
+                tools.into_iter().map(read_back).collect()
+            }
+        }
+    }
+
+    /// One question at the agents' door.
+    pub(crate) fn ask_agent(&self, method: &str, params: Value) -> Result<Value, Problem> {
+        self.ask(Socket::Agent, method, params)
+    }
+
+    /// One question at the human's door.
+    pub(crate) fn ask_control(&self, method: &str, params: Value) -> Result<Value, Problem> {
+        self.ask(Socket::Control, method, params)
+    }
+
+    fn ask(&self, socket: Socket, method: &str, params: Value) -> Result<Value, Problem> {
+        let asked = async { self.connect(socket).await?.request(method, params).await };
+        self.runtime()?.block_on(asked).map_err(|error| unreachable(&error))
+    }
+
+    /// Another `sinew call` may hold the state for a moment, and a daemon may be starting: both are waited for.
+    async fn connect(&self, socket: Socket) -> Result<Client, ClientError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Client::connect(&self.home, socket, Duration::ZERO).await {
+                Err(ClientError::Unreachable { holder: Holder::Process { .. }, .. }) if Instant::now() < deadline => {
+                    tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    /// A runtime for one command: small, since it does one thing.
+    pub(crate) fn runtime(&self) -> Result<Runtime, Problem> {
+        let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        built.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))
+    }
+}
+
+fn read_back(native: Value) -> Result<ToolDefinition, Problem> {
+    let garbled = |error: &dyn std::fmt::Display| {
+        Problem::new(Exit::Failed, format!("the daemon's list of tools cannot be read: {error}"))
+    };
+    ToolSpec::from_native(native).map_err(|error| garbled(&error))?.check().map_err(|error| garbled(&error))
+}
+
+/// A daemon that cannot be asked, in words that say what to do.
+fn unreachable(error: &ClientError) -> Problem {
+    let exit = if matches!(error, ClientError::Answered { .. }) { Exit::Failed } else { Exit::Unreachable };
+    let problem = Problem::new(exit, error.to_string());
+    match error.hint() {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
+
+/// A home or daemon that cannot be used, in words that say what to do.
+pub(crate) fn explain(error: &ServeError) -> Problem {
+    let problem = Problem::configuration(error);
+    match error.hint() {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
