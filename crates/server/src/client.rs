@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -29,7 +30,6 @@ pub enum Socket {
 }
 
 /// A connection to a daemon.
-#[derive(Debug)]
 pub struct Client {
     lines: LineReader<OwnedReadHalf>,
     write: OwnedWriteHalf,
@@ -145,22 +145,32 @@ impl Client {
                 Err(error) => return Err(ClientError::Closed(Some(error))),
             };
             // An error without an id is about the connection, and so about this request too.
-            if answer["id"] == self.asked || answer["id"].is_null() {
-                return unwrap(answer);
+            if answer.get("id").is_none_or(|id| id.is_null() || *id == self.asked) {
+                return read_answer(answer);
             }
         }
     }
 }
 
-fn unwrap(mut answer: Value) -> Result<Value, ClientError> {
-    let error = answer["error"].take();
-    match (answer.get_mut("result"), error["code"].as_i64(), error["message"].as_str()) {
-        (Some(result), None, None) => Ok(result.take()),
-        (None, Some(code), Some(message)) => {
-            Err(ClientError::Answered { code, message: message.to_owned(), data: error["data"].clone() })
+fn read_answer(mut answer: Value) -> Result<Value, ClientError> {
+    let garbled = |what: &str| ClientError::Garbled(what.to_owned());
+    match (answer.get_mut("result").map(Value::take), answer.get_mut("error").map(Value::take)) {
+        (Some(result), None) => Ok(result),
+        (None, Some(error)) => {
+            let error: Answered =
+                serde_json::from_value(error).map_err(|_| garbled("the error has no shape"))?;
+            Err(ClientError::Answered { code: error.code, message: error.message, data: error.data })
         }
-        _ => Err(ClientError::Garbled("it is neither a result nor an error".to_owned())),
+        _ => Err(garbled("it is neither a result nor an error")),
     }
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    code: i64,
+    message: String,
+    #[serde(default)]
+    data: Value,
 }
 
 /// Not there yet, not listening yet, or more callers than it can take in at once.

@@ -116,7 +116,9 @@ impl<C: Send + Sync> Talk<C> {
         let message = match rpc::read(line.text) {
             Ok(message) => message,
             Err(_) if speaks_http(line.text) => {
-                let error = RpcError::invalid_request("this is not an HTTP server: send one JSON-RPC message per line");
+                let error = RpcError::invalid_request(
+                    "this is not an HTTP server: send one JSON-RPC message per line",
+                );
                 self.send(None, &Err(error)).await;
                 return ControlFlow::Break(End::Unusable);
             }
@@ -138,13 +140,7 @@ impl<C: Send + Sync> Talk<C> {
     }
 
     /// Starts one answer; `held` is kept until it is there.
-    async fn ask(
-        &mut self,
-        id: Id,
-        method: &str,
-        call: Call,
-        held: impl Send + 'static,
-    ) -> ControlFlow<End> {
+    async fn ask(&mut self, id: Id, method: &str, call: Call, held: impl Send + 'static) -> ControlFlow<End> {
         let Some(ticket) = self.open.open(&id) else {
             // With the same id the two answers could not be told apart.
             let error = RpcError::invalid_request("this id belongs to a request that is still open");
@@ -183,7 +179,11 @@ impl<C: Send + Sync> Talk<C> {
     async fn complain(&mut self, id: Option<Id>, error: RpcError) -> ControlFlow<End> {
         self.send(id.as_ref(), &Err(error)).await;
         self.noise += 1;
-        if self.noise < PATIENCE_WITH_NOISE { ControlFlow::Continue(()) } else { ControlFlow::Break(End::Unusable) }
+        if self.noise < PATIENCE_WITH_NOISE {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(End::Unusable)
+        }
     }
 
     /// Lets the open answers come to their end, where someone is there to read them.
@@ -226,10 +226,13 @@ impl<C: Send + Sync> Talk<C> {
                 let message = format!("the line is longer than {limit} bytes: the connection is closed");
                 RpcError::server("frame_too_large", message).with("limit_bytes", limit)
             }
-            Unusable::Starved => {
-                RpcError::server("busy", "too many long messages are being read: try again, or send less at a time")
+            Unusable::Starved => RpcError::server(
+                "busy",
+                "too many long messages are being read: try again, or send less at a time",
+            ),
+            Unusable::TooSlow => {
+                RpcError::server("frame_too_slow", "a long message must be sent without pauses")
             }
-            Unusable::TooSlow => RpcError::server("frame_too_slow", "a long message must be sent without pauses"),
             Unusable::Foreign => {
                 RpcError::invalid_request("this is not a JSON-RPC message: send one JSON object per line")
             }

@@ -34,7 +34,13 @@ const METHODS: &[Method<Control>] =
 
 /// The human's side of the daemon.
 pub(crate) fn service(context: Control) -> Service<Control> {
-    Service { socket: SOCKET, methods: METHODS, notices: &[], elsewhere: (agent::SOCKET, agent::knows), context }
+    Service {
+        socket: SOCKET,
+        methods: METHODS,
+        notices: &[],
+        elsewhere: (agent::SOCKET, agent::knows),
+        context,
+    }
 }
 
 /// Whether this socket has the method.

@@ -92,9 +92,10 @@ impl ServeError {
             ServeError::RelativeHome { variable, .. } => Some(format!("set {variable} to an absolute path")),
             ServeError::LongSocketPath { .. } => Some("set SINEW_HOME to a shorter folder".to_owned()),
             ServeError::UnsafeFolder { remedy, .. } => Some(remedy.clone()),
-            ServeError::AlreadyRunning { .. } => {
-                Some("`sinew status` shows the running daemon; stop it first, or set another SINEW_HOME".to_owned())
-            }
+            ServeError::AlreadyRunning { .. } => Some(
+                "`sinew status` shows the running daemon; stop it first, or set another SINEW_HOME"
+                    .to_owned(),
+            ),
             ServeError::SocketInUse { .. } => Some("stop that process, or set another SINEW_HOME".to_owned()),
             ServeError::NotASocket { path } => Some(format!("look at it, then: rm '{}'", path.display())),
             // A document's error carries its own suggestion in its text.

@@ -77,7 +77,17 @@ enum Found {
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(crate) fn new(source: R, limit: usize, budget: Budget) -> Self {
         let (buffer, last_read) = (Vec::new(), Instant::now());
-        LineReader { source, limit, budget, buffer, start: 0, scanned: 0, began: None, share: None, last_read }
+        LineReader {
+            source,
+            limit,
+            budget,
+            buffer,
+            start: 0,
+            scanned: 0,
+            began: None,
+            share: None,
+            last_read,
+        }
     }
 
     /// The next frame. Empty lines are passed over, and so is a carriage return at a line's end.

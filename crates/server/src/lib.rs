@@ -28,6 +28,8 @@ mod session;
 mod settings;
 mod settings_file;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub use client::{Client, ClientError, Socket};
 pub use error::ServeError;

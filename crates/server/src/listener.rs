@@ -85,12 +85,22 @@ impl<C: Send + Sync> Listener<C> {
     fn admit(&self, stream: UnixStream) {
         let Some(peer) = identify(&stream) else { return };
         if peer.uid != self.hall.own_uid {
-            tracing::warn!(uid = peer.uid, pid = peer.pid, socket = self.service.socket, "foreign_user_dropped");
+            tracing::warn!(
+                uid = peer.uid,
+                pid = peer.pid,
+                socket = self.service.socket,
+                "foreign_user_dropped"
+            );
             return;
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return self.turn_away(&stream) };
         let session = Session::new(self.hall.next_connection.fetch_add(1, Ordering::Relaxed), peer);
-        tracing::debug!(connection = session.connection, pid = peer.pid, socket = self.service.socket, "connected");
+        tracing::debug!(
+            connection = session.connection,
+            pid = peer.pid,
+            socket = self.service.socket,
+            "connected"
+        );
         let connection = Connection {
             service: Arc::clone(&self.service),
             session,

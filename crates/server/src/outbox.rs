@@ -116,7 +116,9 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     rest = rest.get(written..).unwrap_or_default();
                     last_progress = Instant::now();
                 }
-                Err(_) if last_progress.elapsed() >= self.patience() => return Err("it does not read its replies"),
+                Err(_) if last_progress.elapsed() >= self.patience() => {
+                    return Err("it does not read its replies");
+                }
                 Err(_) => {}
             }
         }

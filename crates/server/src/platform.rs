@@ -41,8 +41,10 @@ impl Platform {
     pub(crate) fn folders(self, user_home: &Path, xdg: impl Fn(&'static str) -> Option<PathBuf>) -> Folders {
         match self {
             Platform::Linux => {
-                let config = xdg("XDG_CONFIG_HOME").unwrap_or_else(|| user_home.join(".config")).join("sinew");
-                let state = xdg("XDG_STATE_HOME").unwrap_or_else(|| user_home.join(".local/state")).join("sinew");
+                let config =
+                    xdg("XDG_CONFIG_HOME").unwrap_or_else(|| user_home.join(".config")).join("sinew");
+                let state =
+                    xdg("XDG_STATE_HOME").unwrap_or_else(|| user_home.join(".local/state")).join("sinew");
                 let run = xdg("XDG_RUNTIME_DIR").map_or_else(|| state.join("run"), |dir| dir.join("sinew"));
                 Folders { tools: config.join("tools"), log: state.join("log"), config, run, state }
             }

@@ -41,7 +41,11 @@ fn check_private(path: &Path) -> Result<(), ServeError> {
         return Err(unsafe_folder(path, "it is a symbolic link", &remedy));
     }
     if !facts.is_dir() {
-        return Err(unsafe_folder(path, "it is not a folder", &format!("mv '{0}' '{0}.old'", path.display())));
+        return Err(unsafe_folder(
+            path,
+            "it is not a folder",
+            &format!("mv '{0}' '{0}.old'", path.display()),
+        ));
     }
     check_owner(path, &facts, &[own_uid()])?;
     let open = facts.mode() & 0o077;
@@ -114,7 +118,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let check = |name: &str, reason: &str, remedy: &str| {
             let path = home.path().join(name);
-            let ServeError::UnsafeFolder { reason: said, remedy: offered, .. } = ensure(&path).unwrap_err() else {
+            let ServeError::UnsafeFolder { reason: said, remedy: offered, .. } = ensure(&path).unwrap_err()
+            else {
                 panic!("{name}: another error")
             };
             assert!(said.contains(reason), "{name}: {said}");

@@ -35,15 +35,15 @@ pub(crate) struct Unreadable {
 const ENVELOPE: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
 /// Reads one line.
-pub(crate) fn read(text: &str) -> Result<Message, Unreadable> {
-    let refuse = |error| Unreadable { id: None, error };
+pub(crate) fn read(text: &str) -> Result<Message, Box<Unreadable>> {
+    let refuse = |error| Box::new(Unreadable { id: None, error });
     let mut envelope = match strict_json::parse(text).map_err(|error| refuse(RpcError::parse(&error)))? {
         Value::Object(envelope) => envelope,
         Value::Array(_) => return Err(refuse(RpcError::batch())),
         _ => return Err(refuse(RpcError::invalid_request("a message must be a JSON object"))),
     };
     let id = envelope.remove("id").map(Id::read).transpose().map_err(refuse)?;
-    read_envelope(id.clone(), envelope).map_err(|error| Unreadable { id, error })
+    read_envelope(id.clone(), envelope).map_err(|error| Box::new(Unreadable { id, error }))
 }
 
 fn read_envelope(id: Option<Id>, mut envelope: Map<String, Value>) -> Result<Message, RpcError> {
@@ -74,7 +74,11 @@ pub(crate) fn answer(result: &impl Serialize) -> Reply {
 /// A reply as one line of at most `limit` bytes: what is longer is replaced by an error that says so.
 pub(crate) fn write(id: Option<&Id>, reply: &Reply, limit: usize) -> Vec<u8> {
     let line = encode(id, reply);
-    if line.len() <= limit + 1 { line } else { encode(id, &Err(RpcError::reply_too_large(line.len(), limit))) }
+    if line.len() <= limit + 1 {
+        line
+    } else {
+        encode(id, &Err(RpcError::reply_too_large(line.len(), limit)))
+    }
 }
 
 #[derive(Serialize)]
@@ -182,7 +186,10 @@ mod tests {
     fn replies_are_one_line_within_the_limit() {
         let id = Id::read(json!("a\nb")).unwrap();
         let line = write(Some(&id), &answer(&json!({"x": "1\n2"})), 1000);
-        assert_eq!(String::from_utf8(line).unwrap(), "{\"jsonrpc\":\"2.0\",\"id\":\"a\\nb\",\"result\":{\"x\":\"1\\n2\"}}\n");
+        assert_eq!(
+            String::from_utf8(line).unwrap(),
+            "{\"jsonrpc\":\"2.0\",\"id\":\"a\\nb\",\"result\":{\"x\":\"1\\n2\"}}\n"
+        );
         let line = write(None, &Err(RpcError::internal()), 1000);
         let error: Value = serde_json::from_slice(&line).unwrap();
         assert_eq!((&error["id"], &error["error"]["code"]), (&Value::Null, &json!(-32603)));
@@ -191,6 +198,9 @@ mod tests {
         assert_eq!(write(Some(&id), &long, exact).len(), exact + 1);
         let error: Value = serde_json::from_slice(&write(Some(&id), &long, exact - 1)).unwrap();
         assert_eq!(error["error"]["data"]["code"], "reply_too_large");
-        assert_eq!((&error["error"]["data"]["limit_bytes"], &error["id"]), (&json!(exact - 1), &json!("a\nb")));
+        assert_eq!(
+            (&error["error"]["data"]["limit_bytes"], &error["id"]),
+            (&json!(exact - 1), &json!("a\nb"))
+        );
     }
 }

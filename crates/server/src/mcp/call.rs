@@ -50,12 +50,9 @@ fn refuse_unknown_wishes(meta: &Map<String, Value>) -> Result<(), RpcError> {
 mod tests {
     use super::*;
 
-    fn meta(value: Value) -> Map<String, Value> {
-        value.as_object().unwrap().clone()
-    }
-
     #[test]
     fn the_envelope_is_read_leniently_except_for_our_own_words() {
+        let meta = |value: Value| value.as_object().unwrap().clone();
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let context = trace(&meta(json!({"traceparent": header, "progressToken": 1})));
         assert_eq!(context.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));

@@ -56,9 +56,14 @@ mod tests {
     fn the_handshake_is_agreed_or_the_mistake_named() {
         let agree = |params: Value| agree(Params::read(Some(params)).unwrap());
         let check = |version: &str, client: Value, revision: &str, name: Option<&str>| {
-            let params = json!({"protocolVersion": version, "clientInfo": client, "capabilities": {}, "more": 1});
+            let params =
+                json!({"protocolVersion": version, "clientInfo": client, "capabilities": {}, "more": 1});
             let handshake = agree(params).unwrap();
-            assert_eq!((handshake.revision, handshake.client.as_deref()), (revision, name), "{version} {client}");
+            assert_eq!(
+                (handshake.revision, handshake.client.as_deref()),
+                (revision, name),
+                "{version} {client}"
+            );
         };
         for revision in REVISIONS {
             check(revision, json!({"name": "claude-code", "version": "2"}), revision, Some("claude-code"));

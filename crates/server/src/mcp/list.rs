@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use execution::ToolFilter;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use tool::{Format, ToolDefinition};
 
 use super::after_handshake;
@@ -24,24 +25,30 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     Ok(Answer::Now(rpc::answer(&page)))
 }
 
+/// One page, as MCP words it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    tools: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
 /// The page that begins after the cursor's tool.
-fn page(tools: &[Arc<ToolDefinition>], cursor: Option<&str>) -> Result<Value, RpcError> {
+fn page(tools: &[Arc<ToolDefinition>], cursor: Option<&str>) -> Result<Page, RpcError> {
     let start = match cursor {
         None => 0,
         Some(cursor) => after(tools, cursor).ok_or_else(|| {
             RpcError::invalid_params("cursor", "`cursor` is none of this list: ask again without one")
         })?,
     };
-    let (shown, rest) = tools.get(start..).unwrap_or_default().split_at_checked(PAGE).unwrap_or((
-        tools.get(start..).unwrap_or_default(),
-        &[],
-    ));
-    let exported: Vec<Value> = shown.iter().map(|definition| Format::Mcp.export(definition)).collect();
-    let mut page = json!({"tools": exported});
-    if let (false, Some(last)) = (rest.is_empty(), shown.last()) {
-        page["nextCursor"] = json!(cursor_of(last));
-    }
-    Ok(page)
+    let rest = tools.get(start..).unwrap_or_default();
+    let shown = rest.get(..PAGE).unwrap_or(rest);
+    let last = shown.last().filter(|_| shown.len() < rest.len());
+    Ok(Page {
+        tools: shown.iter().map(|definition| Format::Mcp.export(definition)).collect(),
+        next_cursor: last.map(|definition| cursor_of(definition)),
+    })
 }
 
 /// A cursor names the last tool that was shown, so that it stays good when tools come or go elsewhere.
@@ -55,6 +62,7 @@ fn after(tools: &[Arc<ToolDefinition>], cursor: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use tool::{Category, RiskLevel, ToolSpec};
 
     use super::*;
@@ -71,9 +79,9 @@ mod tests {
             let (mut seen, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
             loop {
                 let page = page(&tools, cursor.as_deref()).unwrap();
-                seen.extend(page["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()));
+                seen.extend(page.tools.iter().map(|tool| tool["name"].clone()));
                 pages += 1;
-                cursor = page["nextCursor"].as_str().map(str::to_owned);
+                cursor = page.next_cursor;
                 if cursor.is_none() {
                     break;
                 }
@@ -87,7 +95,7 @@ mod tests {
     #[test]
     fn a_bad_cursor_is_refused() {
         for cursor in ["", "zz", "7a7a", "0", &"f".repeat(100_000)] {
-            let error = page(&tools(3), Some(cursor)).unwrap_err();
+            let error = page(&tools(3), Some(cursor)).err().unwrap();
             assert_eq!((error.code, error.data["field"].as_str()), (-32602, Some("cursor")));
         }
     }

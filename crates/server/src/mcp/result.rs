@@ -1,6 +1,7 @@
 //! A `ToolResult` in MCP's words: what the model can put right is a result with `isError`, never a protocol error.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use tool::{Metadata, Refusal, RefusalCode, ToolResult};
 
 use crate::rpc::{self, Reply, RpcError};
@@ -15,20 +16,53 @@ pub(crate) fn reply(result: ToolResult) -> Reply {
     }
 }
 
-fn tell(result: ToolResult) -> Value {
-    let content = content(&result);
-    let ToolResult { success, output, metadata, latency_ms, .. } = result;
-    let mut told = json!({"content": content, "isError": !success, "_meta": meta(metadata, latency_ms)});
-    // A partial output need not match the schema that structured content must match, and nothing but an object may
-    // be structured content in these revisions.
-    if success && output.is_object() {
-        told["structuredContent"] = output;
-    }
-    told
+/// The end of a call, as MCP words it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallResult {
+    content: Vec<Block>,
+    is_error: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_content: Option<Value>,
+    #[serde(rename = "_meta")]
+    meta: Meta,
 }
 
-fn content(result: &ToolResult) -> Vec<Value> {
-    let text = |text: String| json!({"type": "text", "text": text});
+#[derive(Serialize)]
+struct Block {
+    r#type: &'static str,
+    text: String,
+}
+
+/// What a native client would get beside the output, each part told once.
+#[derive(Serialize)]
+struct Meta {
+    #[serde(rename = "sinew/metadata")]
+    metadata: Metadata,
+    #[serde(rename = "sinew/latency_ms")]
+    latency_ms: f64,
+    #[serde(rename = "sinew/refusal", skip_serializing_if = "Option::is_none")]
+    refusal: Option<Refusal>,
+    #[serde(rename = "sinew/failure", skip_serializing_if = "Option::is_none")]
+    failure: Option<Value>,
+}
+
+fn tell(result: ToolResult) -> CallResult {
+    let content = content(&result);
+    let ToolResult { success, output, mut metadata, latency_ms, .. } = result;
+    let (refusal, failure) = (metadata.refusal.take(), metadata.failure.take());
+    CallResult {
+        content,
+        is_error: !success,
+        // A partial output need not match the schema that structured content must match, and nothing but an object
+        // may be structured content in these revisions.
+        structured_content: (success && output.is_object()).then_some(output),
+        meta: Meta { metadata, latency_ms, refusal, failure },
+    }
+}
+
+fn content(result: &ToolResult) -> Vec<Block> {
+    let text = |text: String| Block { r#type: "text", text };
     if result.success {
         return vec![text(result.output.to_string())];
     }
@@ -40,19 +74,6 @@ fn content(result: &ToolResult) -> Vec<Value> {
         blocks.push(text(format!("Output so far: {}", result.output)));
     }
     blocks
-}
-
-/// What a native client would get beside the output, without what is told elsewhere.
-fn meta(mut metadata: Metadata, latency_ms: f64) -> Value {
-    let (refusal, failure) = (metadata.refusal.take(), metadata.failure.take());
-    let mut meta = json!({"sinew/metadata": metadata, "sinew/latency_ms": latency_ms});
-    if let Some(refusal) = refusal {
-        meta["sinew/refusal"] = json!(refusal);
-    }
-    if let Some(failure) = failure {
-        meta["sinew/failure"] = failure;
-    }
-    meta
 }
 
 /// Everything a model needs to do better, in the order it needs it.
@@ -80,10 +101,10 @@ fn refusal_text(refusal: &Refusal) -> String {
 
 fn failure_text(result: &ToolResult) -> String {
     let mut lines = vec![result.error.clone().unwrap_or_else(|| "The tool failed.".to_owned())];
-    let failure = result.metadata.failure.as_ref();
-    let hint = failure.and_then(|failure| failure["hint"].as_str());
+    let fact = |key: &str| result.metadata.failure.as_ref()?.get(key);
+    let hint = fact("hint").and_then(Value::as_str);
     lines.extend(hint.map(|hint| format!("Hint: {hint}")));
-    if failure.is_some_and(|failure| failure["retryable"] == true) {
+    if fact("retryable").and_then(Value::as_bool) == Some(true) {
         lines.push("The same call may succeed later.".to_owned());
     }
     lines.join("\n")
@@ -91,9 +112,8 @@ fn failure_text(result: &ToolResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tool::{
-        CallId, Failure, FailureKind, Mode, Output, Problem, Repair, RuleRef, TraceContext,
-    };
+    use serde_json::json;
+    use tool::{CallId, Failure, FailureKind, Mode, Output, Problem, Repair, RuleRef, TraceContext};
 
     use super::*;
 

@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_name_is_not_a_novel() {
-        let read = |length: usize| tool_name(&mut params(json!({"tool_name": "x".repeat(length)})), "tool_name");
+        let read =
+            |length: usize| tool_name(&mut params(json!({"tool_name": "x".repeat(length)})), "tool_name");
         assert!(read(256).is_ok());
         assert!(read(257).unwrap_err().message.contains("257 bytes"));
     }

@@ -16,6 +16,7 @@ fn run(agent: &Agent, _session: &mut Session, call: Call) -> Result<Answer, RpcE
     let filter = ToolFilter { mode: params.want("mode")?, category: params.want("category")? };
     let format: Format = params.want("format")?.unwrap_or_default();
     params.finish()?;
-    let tools: Vec<Value> = agent.layer.tools(&filter).iter().map(|definition| format.export(definition)).collect();
+    let tools: Vec<Value> =
+        agent.layer.tools(&filter).iter().map(|definition| format.export(definition)).collect();
     Ok(Answer::Now(rpc::answer(&json!({"format": format, "tools": tools}))))
 }

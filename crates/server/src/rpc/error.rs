@@ -43,7 +43,9 @@ impl RpcError {
     }
 
     pub(crate) fn parse(error: &JsonError) -> Self {
-        Self::new(PARSE, error.detail, error.to_string()).with("line", error.line).with("column", error.column)
+        Self::new(PARSE, error.detail, error.to_string())
+            .with("line", error.line)
+            .with("column", error.column)
     }
 
     pub(crate) fn not_utf8() -> Self {
@@ -55,11 +57,16 @@ impl RpcError {
     }
 
     pub(crate) fn batch() -> Self {
-        let message = "batches are not supported: send one message per line; requests run side by side anyway";
+        let message =
+            "batches are not supported: send one message per line; requests run side by side anyway";
         Self::new(INVALID_REQUEST, "batch", message)
     }
 
-    pub(crate) fn unknown_field<'a>(place: &str, field: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn unknown_field<'a>(
+        place: &str,
+        field: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let message = format!("{place} has an unknown field `{}`{}", shorten(field), suggest(field, known));
         Self::invalid_request(&message).with("field", shorten(field))
     }
@@ -96,7 +103,7 @@ impl RpcError {
         Self::invalid_params(field, &format!("`{field}` is not supported yet: leave it out"))
     }
 
-    pub(crate) fn unknown_parameter(field: &str, known: Vec<&'static str>) -> Self {
+    pub(crate) fn unknown_parameter(field: &str, known: &[&'static str]) -> Self {
         let suggestion = match suggest(field, known.iter().copied()) {
             none if none.is_empty() && !known.is_empty() => format!("; known: {}", known.join(", ")),
             found => found,
@@ -111,7 +118,11 @@ impl RpcError {
     }
 
     pub(crate) fn internal() -> Self {
-        Self::new(INTERNAL, "internal", "the request could not be handled: the fault is Sinew's, and is in its log")
+        Self::new(
+            INTERNAL,
+            "internal",
+            "the request could not be handled: the fault is Sinew's, and is in its log",
+        )
     }
 
     pub(crate) fn server(word: &str, message: impl Into<String>) -> Self {

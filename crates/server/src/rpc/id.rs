@@ -24,7 +24,9 @@ impl Id {
                 let message = format!("`id` has {} bytes; it must be at most {LONGEST}", text.len());
                 Err(RpcError::invalid_request(&message))
             }
-            _ => Err(RpcError::invalid_request("`id` must be a string or an integer; leave it out in a notification")),
+            _ => Err(RpcError::invalid_request(
+                "`id` must be a string or an integer; leave it out in a notification",
+            )),
         }
     }
 }

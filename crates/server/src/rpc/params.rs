@@ -62,7 +62,7 @@ impl Params {
     /// Refuses what is left over.
     pub(crate) fn finish(self) -> Result<(), RpcError> {
         match self.given.keys().next() {
-            Some(unknown) => Err(RpcError::unknown_parameter(unknown, self.known)),
+            Some(unknown) => Err(RpcError::unknown_parameter(unknown, &self.known)),
             None => Ok(()),
         }
     }

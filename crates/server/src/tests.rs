@@ -1,0 +1,367 @@
+//! Conversations over real Unix sockets, with a service of a few methods in place of the layer.
+
+mod daemon;
+
+use std::io::{ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::daemon::{daemon, daemon_in, limits};
+use crate::listener::Hall;
+use crate::settings::Limits;
+
+#[test]
+fn answers_come_as_they_are_ready() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    client.ask(1, "wait", &json!({}));
+    client.ask("two", "echo", &json!({"say": ["é", null]}));
+    assert_eq!(client.hear(), json!({"jsonrpc": "2.0", "id": "two", "result": ["é", null]}));
+    daemon.open_gate(1);
+    assert_eq!(client.hear()["id"], 1);
+}
+
+#[test]
+fn bad_lines_are_answered_and_the_connection_lives() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"echo","params":{{"say":{}{}}}}}"#,
+        "[".repeat(1000),
+        "]".repeat(1000)
+    );
+    let mut check = |line: &[u8], code: i64, word: &str| {
+        client.send([line, b"\n"].concat());
+        let error = client.hear()["error"].take();
+        let shown = line[..line.len().min(80)].escape_ascii().to_string();
+        assert_eq!(
+            (&error["code"], &error["data"]["code"]),
+            (&json!(code), &json!(word)),
+            "{shown}: {error}"
+        );
+        client.expect_alive();
+    };
+    check(b"\xff\xfe", -32700, "not_utf8");
+    check(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xc3\x28\"}", -32700, "not_utf8");
+    check(b"nonsense", -32700, "syntax");
+    check(b"{}{}", -32700, "syntax");
+    check(deep.as_bytes(), -32700, "too_deep");
+    check(
+        br#"{"jsonrpc":"2.0","id":1,"method":"echo","params":{"say":1,"s\u0061y":2}}"#,
+        -32700,
+        "duplicate_key",
+    );
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"echo","params":{"say":"\u0000"}}"#, -32700, "nul");
+    check(br#"[{"jsonrpc":"2.0","id":1,"method":"echo"}]"#, -32600, "batch");
+    check(br#"{"jsonrpc":"2.0","id":1.5,"method":"echo"}"#, -32600, "bad_request");
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"ecoh"}"#, -32601, "unknown_method");
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"elsewhere"}"#, -32601, "wrong_socket");
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"notifications/cancelled"}"#, -32600, "bad_request");
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"echo","params":{"sya":1}}"#, -32602, "invalid_params");
+    check(br#"{"jsonrpc":"2.0","id":1,"method":"echo","params":[]}"#, -32602, "invalid_params");
+    client.ask(1, "ecoh", &json!({}));
+    assert_eq!(client.hear()["error"]["data"]["did_you_mean"], "echo");
+    client.send("\n\r\n   \r\n");
+    assert_eq!(client.hear_error(), "syntax", "spaces are not an empty line");
+    client.expect_alive();
+}
+
+#[test]
+fn a_notification_gets_no_answer_whatever_it_says() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    for line in [
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}"#,
+        r#"{"jsonrpc":"2.0","method":"unknown"}"#,
+        r#"{"jsonrpc":"2.0","method":"wait"}"#,
+    ] {
+        client.send(format!("{line}\n"));
+    }
+    client.expect_alive();
+    assert_eq!(daemon.begun(), 0, "a call that nobody can be told about does not run");
+}
+
+#[test]
+fn an_answer_that_is_not_wanted_any_more_is_not_sent() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    client.ask(1, "wait", &json!({}));
+    client.ask(2, "wait", &json!({}));
+    client
+        .send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n");
+    client.expect_alive();
+    daemon.open_gate(2);
+    assert_eq!(client.hear()["id"], 2);
+    client.ask(1, "echo", &json!({"say": "the id is free again"}));
+    assert_eq!(client.hear()["result"], "the id is free again");
+}
+
+#[test]
+fn an_open_id_cannot_be_used_again_and_a_closed_one_can() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    client.ask(1, "wait", &json!({}));
+    client.ask(1, "wait", &json!({}));
+    let refused = client.hear();
+    assert_eq!((&refused["id"], &refused["error"]["data"]["id"]), (&Value::Null, &json!(1)));
+    assert_eq!(daemon.begun(), 1);
+    daemon.open_gate(1);
+    assert_eq!(client.hear()["id"], 1);
+    for _ in 0..200 {
+        daemon.open_gate(1);
+        client.ask(1, "wait", &json!({}));
+        let reply = client.hear();
+        assert!(reply.get("result").is_some(), "a client that uses one id for all: {reply}");
+    }
+}
+
+#[test]
+fn beyond_the_limit_nothing_is_read_until_a_call_ends() {
+    let daemon = daemon(Limits { max_in_flight: 2, ..limits() });
+    let (mut busy, mut other) = (daemon.client(), daemon.client());
+    for id in 0..5 {
+        busy.ask(id, "wait", &json!({}));
+    }
+    daemon.until("two calls run", |daemon| daemon.begun() == 2);
+    other.expect_alive();
+    assert_eq!(daemon.begun(), 2);
+    for done in 1..=3 {
+        daemon.open_gate(1);
+        busy.hear();
+        daemon.until("the next is read", |daemon| daemon.begun() == 2 + done);
+    }
+    daemon.open_gate(2);
+    busy.hear();
+    busy.hear();
+    busy.expect_alive();
+}
+
+#[test]
+fn a_line_over_the_limit_ends_its_connection_only() {
+    let daemon = daemon(limits());
+    let mut other = daemon.client();
+    let limit = limits().max_line_bytes;
+    let line = |length: usize| {
+        let frame = r#"{"jsonrpc":"2.0","id":1,"method":"echo","params":{"say":""}}"#;
+        frame.replace("\"\"", &format!("\"{}\"", "x".repeat(length - frame.len()))) + "\n"
+    };
+    let mut client = daemon.client();
+    client.send(line(limit));
+    assert_eq!(client.hear()["id"], 1, "exactly the limit");
+    // The whole of it is written before anything is read, as simple clients do.
+    for length in [limit + 1, 20 * limit] {
+        let mut client = daemon.client();
+        client.send(line(length));
+        let error = client.hear()["error"].take();
+        assert_eq!(error["data"], json!({"code": "frame_too_large", "limit_bytes": limit}));
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        client.expect_end();
+    }
+    other.expect_alive();
+}
+
+#[test]
+fn an_endless_line_is_cut_off() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    let mut sent = 0u64;
+    let chunk = [b'x'; 64 * 1024];
+    client.stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    let error = loop {
+        match client.stream.write(&chunk) {
+            Ok(written) => sent += written as u64,
+            Err(error) => break error,
+        }
+        assert!(sent < 1 << 40, "it never ends");
+    };
+    assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+    assert_eq!(client.hear_error(), "frame_too_large");
+    daemon.client().expect_alive();
+}
+
+#[test]
+fn other_protocols_are_turned_away() {
+    let daemon = daemon(limits());
+    for hello in
+        [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\x00\x00"]
+    {
+        let mut client = daemon.client();
+        client.send(hello);
+        assert_eq!(client.hear_error(), "bad_request");
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        client.expect_end();
+    }
+    let mut client = daemon.client();
+    client.send("noise\n".repeat(16));
+    for _ in 0..16 {
+        assert_eq!(client.hear_error(), "syntax");
+    }
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    client.expect_end();
+}
+
+#[test]
+fn whoever_has_said_all_still_gets_the_answers() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    client.ask(1, "wait", &json!({}));
+    client.send(r#"{"jsonrpc":"2.0","id":2,"method":"echo"}"#);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let unterminated = client.hear()["error"]["message"].to_string();
+    assert!(unterminated.contains("newline"), "{unterminated}");
+    daemon.open_gate(1);
+    assert_eq!(client.hear()["id"], 1);
+    client.expect_end();
+}
+
+#[test]
+fn a_panic_is_one_requests_own() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    for method in ["panic_now", "panic_later"] {
+        client.ask(method, method, &json!({}));
+        let reply = client.hear();
+        assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(method), &json!(-32603)));
+        client.expect_alive();
+    }
+    daemon.client().expect_alive();
+}
+
+#[test]
+fn a_foreign_user_gets_no_byte() {
+    let mut hall = Hall::new(limits());
+    hall.own_uid += 1;
+    let daemon = daemon_in(hall);
+    let mut client = daemon.client();
+    client.expect_end();
+    assert_eq!(daemon.hall.connections.len(), 0);
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let daemon = daemon(Limits { max_connections: 2, ..limits() });
+    let (mut one, mut two) = (daemon.client(), daemon.client());
+    one.expect_alive();
+    two.expect_alive();
+    let mut three = daemon.client();
+    let error = three.hear()["error"].take();
+    assert_eq!((&error["data"]["code"], &error["data"]["max_connections"]), (&json!("busy"), &json!(2)));
+    three.expect_end();
+    one.expect_alive();
+    drop((two, three));
+    daemon.until("the place is free again", |daemon| daemon.hall.connections.len() == 1);
+    daemon.client().expect_alive();
+}
+
+#[test]
+fn a_client_that_never_reads_is_disconnected() {
+    let daemon = daemon(Limits { max_line_bytes: 4 * 1024 * 1024, ..limits() });
+    let mut client = daemon.client();
+    for id in 0..64 {
+        client.ask(id, "large", &json!({"bytes": 1024 * 1024}));
+    }
+    client.ask("last", "wait", &json!({}));
+    daemon.until("it is given up", |daemon| daemon.hall.connections.is_empty());
+    daemon.client().expect_alive();
+}
+
+#[test]
+fn a_reply_over_the_limit_is_an_error_not_a_broken_line() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    client.ask(1, "large", &json!({"bytes": limits().max_line_bytes}));
+    assert_eq!(client.hear_error(), "reply_too_large");
+    client.expect_alive();
+}
+
+#[test]
+fn a_client_that_dies_leaves_nothing_behind() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    client.ask(1, "wait", &json!({}));
+    daemon.until("it runs", |daemon| daemon.begun() == 1);
+    client.send(r#"{"jsonrpc":"2.0","id":2,"meth"#);
+    drop(client);
+    daemon.open_gate(1);
+    daemon.until("its connection is over", |daemon| daemon.hall.connections.is_empty());
+    daemon.client().expect_alive();
+}
+
+#[test]
+fn a_stop_answers_what_is_open() {
+    let daemon = daemon(limits());
+    let (mut idle, mut waiting) = (daemon.client(), daemon.client());
+    idle.expect_alive();
+    waiting.ask(1, "wait", &json!({}));
+    daemon.until("it runs", |daemon| daemon.begun() == 1);
+    daemon.hall.stop.cancel();
+    idle.expect_end();
+    let reply = waiting.hear();
+    assert_eq!((&reply["id"], &reply["error"]["data"]["code"]), (&json!(1), &json!("shutting_down")));
+    waiting.expect_end();
+    daemon.until("all are gone", |daemon| daemon.hall.connections.is_empty());
+}
+
+#[test]
+fn a_stop_does_not_take_the_answer_of_a_call_that_has_ended() {
+    for _ in 0..20 {
+        let daemon = daemon(limits());
+        let mut client = daemon.client();
+        client.ask(1, "wait", &json!({}));
+        daemon.until("it runs", |daemon| daemon.begun() == 1);
+        daemon.open_gate(1);
+        daemon.hall.stop.cancel();
+        assert!(client.hear().get("result").is_some());
+        client.expect_end();
+    }
+}
+
+/// Runs in a process of its own, because the limit is the whole process's.
+#[test]
+fn out_of_descriptors_the_daemon_rests_and_recovers() {
+    const CHILD: &str = "SINEW_TEST_OUT_OF_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_some() {
+        return out_of_descriptors();
+    }
+    let name = "tests::out_of_descriptors_the_daemon_rests_and_recovers";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn out_of_descriptors() {
+    use nix::sys::time::TimeValLike;
+
+    use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+    let daemon = daemon(limits());
+    let mut open = daemon.client();
+    open.expect_alive();
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    // The next descriptor's number is how many there are.
+    let used = std::os::fd::AsRawFd::as_raw_fd(&std::fs::File::open("/dev/null").unwrap());
+    let limit = u64::try_from(used).unwrap() + 3;
+    let clients: Vec<UnixStream> = {
+        setrlimit(Resource::RLIMIT_NOFILE, limit, hard).unwrap();
+        std::iter::from_fn(|| UnixStream::connect(&daemon.path).ok()).collect()
+    };
+    assert!(!clients.is_empty());
+    let spent = || {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+        let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+        Duration::from_micros(u64::try_from(microseconds).unwrap())
+    };
+    let before = spent();
+    let watched = Duration::from_millis(1500);
+    std::thread::sleep(watched);
+    let used = spent() - before;
+    assert!(used < watched / 10, "{used:?} of processor time in {watched:?}");
+    open.expect_alive();
+    drop(clients);
+    let mut again = daemon.client();
+    again.expect_alive();
+}

@@ -1,0 +1,167 @@
+//! A listening socket with a service of a few methods behind it, and a client that can misbehave.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::listener::{Hall, Listener};
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method, Service};
+use crate::session::Session;
+use crate::settings::Limits;
+
+/// What the test methods work on.
+#[derive(Clone, Default)]
+struct Desk {
+    /// How many `wait` calls have begun.
+    begun: Arc<AtomicUsize>,
+    /// `wait` calls go on when there is a permit.
+    gate: Arc<Gate>,
+}
+
+struct Gate(Semaphore);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Gate(Semaphore::new(0))
+    }
+}
+
+type Answered = Result<Answer, RpcError>;
+
+const METHODS: &[Method<Desk>] = &[
+    Method { name: "echo", run: echo },
+    Method { name: "wait", run: wait },
+    Method { name: "large", run: large },
+    Method { name: "panic_now", run: |_, _, _| panic!("on purpose") },
+    Method { name: "panic_later", run: |_, _, _| Ok(Answer::later(async { panic!("on purpose") })) },
+];
+
+fn echo(_: &Desk, _: &mut Session, mut call: Call) -> Answered {
+    let said = call.params.take("say");
+    call.params.finish()?;
+    Ok(Answer::Now(rpc::answer(&said)))
+}
+
+fn wait(desk: &Desk, session: &mut Session, _: Call) -> Answered {
+    let (desk, connection) = (desk.clone(), session.connection);
+    desk.begun.fetch_add(1, Ordering::SeqCst);
+    Ok(Answer::later(async move {
+        if let Ok(permit) = desk.gate.0.acquire().await {
+            permit.forget();
+        }
+        rpc::answer(&json!({"connection": connection}))
+    }))
+}
+
+fn large(_: &Desk, _: &mut Session, mut call: Call) -> Answered {
+    let bytes: u64 = call.params.need("bytes")?;
+    Ok(Answer::later(async move { rpc::answer(&"x".repeat(usize::try_from(bytes).unwrap())) }))
+}
+
+/// A listening socket with the test service behind it.
+pub(crate) struct Daemon {
+    desk: Desk,
+    pub(crate) hall: Hall,
+    pub(crate) path: PathBuf,
+    _folder: tempfile::TempDir,
+    _runtime: tokio::runtime::Runtime,
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits { max_line_bytes: 128 * 1024, write_stall: Duration::from_millis(500), ..Limits::default() }
+}
+
+pub(crate) fn daemon(limits: Limits) -> Daemon {
+    daemon_in(Hall::new(limits))
+}
+
+pub(crate) fn daemon_in(hall: Hall) -> Daemon {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.sock");
+    let desk = Desk::default();
+    let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
+    let notices = crate::mcp::NOTICES;
+    let service =
+        Service { socket: "test.sock", methods: METHODS, notices, elsewhere, context: desk.clone() };
+    let listener = Listener::new(service, hall.clone(), hall.limits.max_connections);
+    let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
+    runtime.spawn(async move { listener.run(&socket).await });
+    Daemon { desk, hall, path, _folder: folder, _runtime: runtime }
+}
+
+impl Daemon {
+    pub(crate) fn client(&self) -> Peer {
+        let stream = UnixStream::connect(&self.path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Peer { lines: BufReader::new(stream.try_clone().unwrap()), stream }
+    }
+
+    /// Waits until it is so; the test's own time limit is the only one.
+    pub(crate) fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
+        let started = Instant::now();
+        while !so(self) {
+            assert!(started.elapsed() < Duration::from_secs(10), "it never came to be: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn begun(&self) -> usize {
+        self.desk.begun.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn open_gate(&self, calls: usize) {
+        self.desk.gate.0.add_permits(calls);
+    }
+}
+
+/// A client that can misbehave.
+pub(crate) struct Peer {
+    pub(crate) stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Peer {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    pub(crate) fn ask(&mut self, id: impl Into<Value>, method: &str, params: &Value) {
+        let request = json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params});
+        self.send(format!("{request}\n"));
+    }
+
+    pub(crate) fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// The word in the error that comes next.
+    pub(crate) fn hear_error(&mut self) -> String {
+        self.hear()["error"]["data"]["code"].as_str().unwrap().to_owned()
+    }
+
+    /// Nothing more comes, and the daemon has closed its side.
+    pub(crate) fn expect_end(&mut self) {
+        let mut rest = Vec::new();
+        match self.lines.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+        }
+        assert_eq!(String::from_utf8(rest).unwrap(), "");
+    }
+
+    pub(crate) fn expect_alive(&mut self) {
+        self.ask("alive", "echo", &json!({"say": "yes"}));
+        let reply = self.hear();
+        assert_eq!((&reply["id"], &reply["result"]), (&json!("alive"), &json!("yes")));
+    }
+}
