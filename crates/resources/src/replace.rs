@@ -57,7 +57,8 @@ enum Taken {
 }
 
 impl OpenedPath {
-    /// Gives the file this content. On any error the old content, or the absence of one, is as it was.
+    /// Gives the file this content. On any error the old content, or the absence of one, is as it was; only where a
+    /// volume cannot exchange two names is the new one there already if its folder then cannot be synced.
     ///
     /// Where nothing was there when the path was opened, a file that has appeared since is never overwritten: a
     /// creation was judged, and perhaps shown to a human, and a creation is what happens.
@@ -67,11 +68,14 @@ impl OpenedPath {
             (Object::File { .. }, Expected::Absent) => {
                 return Err(AccessError::Exists { path: self.canonical.clone() });
             }
-            (Object::File { handle, .. }, _) => Some(handle),
-            (_, Expected::Content { .. }) => return Err(self.conflict("it does not exist")),
-            _ => None,
+            (Object::File { handle, .. }, Expected::Anything | Expected::Content { .. }) => Some(handle),
+            (Object::NotThere { .. }, Expected::Content { .. }) => {
+                return Err(self.conflict("it does not exist"));
+            }
+            (Object::NotThere { .. }, Expected::Absent | Expected::Anything) => None,
+            (Object::Directory { .. } | Object::Special { .. }, _) => return Err(self.unsuitable("file")),
         };
-        let failed = |errno: Errno| AccessError::io("writing", &self.canonical, errno);
+        let failed = |errno| self.failed_to_write(errno);
         if let Some(handle) = original {
             // Taking over the name would not ask this file, so it is asked here: read-only means read-only.
             platform::may_write(handle, &place.folder, &place.leaf).map_err(failed)?;
@@ -87,7 +91,7 @@ impl OpenedPath {
         };
         let synced = synced_folder.map_or(Ok(()), rustix::fs::fsync);
         let created = matches!(taken, Taken::Free);
-        self.settle(place, temporary, &taken, synced)?;
+        self.settle(place, &temporary, &taken, synced)?;
         let sha256 = tool::canonical::sha256_hex(content);
         Ok(Replaced { bytes: content.len() as u64, sha256, created })
     }
@@ -190,7 +194,7 @@ impl OpenedPath {
     fn settle(
         &self,
         place: &Place,
-        temporary: Temporary<'_>,
+        temporary: &Temporary<'_>,
         taken: &Taken,
         synced: Result<(), Errno>,
     ) -> Result<(), AccessError> {
@@ -203,7 +207,7 @@ impl OpenedPath {
                 }
                 Err(error)
             }
-            Taken::Exchanged => Err(self.undo_exchange(place, &temporary, error)),
+            Taken::Exchanged => Err(self.undo_exchange(place, temporary, error)),
             Taken::Overwritten => Err(error),
         }
     }
@@ -237,11 +241,9 @@ fn rename(place: &Place, temporary: &Temporary<'_>, flags: RenameFlags) -> Resul
     rustix::fs::renameat_with(&place.folder, temporary.name(), &place.folder, &place.leaf, flags)
 }
 
-/// `EOPNOTSUPP`, which Linux and macOS spell and number in their own ways.
-const NO_SUCH_OPERATION: Errno = Errno::NOTSUP;
-
+/// What a volume or a kernel answers that cannot rename in the way it was asked to.
 fn is_unsupported(errno: Errno) -> bool {
-    matches!(errno, Errno::INVAL | Errno::NOSYS | NO_SUCH_OPERATION)
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
 
 #[cfg(test)]

@@ -110,8 +110,15 @@ pub(crate) fn copy_attributes(from: &OwnedFd, to: impl AsFd) -> Kept {
     for name in others.into_iter().filter(|name| name.starts_with(b"user.")) {
         let _ = copy_attribute(from, to.as_fd(), name);
     }
-    // The list may take away our own right to write, which the attributes need.
-    let copied = lists.into_iter().try_for_each(|name| copy_attribute(from, to.as_fd(), name));
+    // The list comes last: it may take away our own right to write, which the attributes need.
+    let copied = match lists.first() {
+        Some(name) => copy_attribute(from, to.as_fd(), name),
+        // A new file may have got one from its folder, and the old one had none.
+        None => match rustix::fs::fremovexattr(to.as_fd(), ACL) {
+            Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+            removed => removed,
+        },
+    };
     if copied.is_ok() { Kept::All } else { Kept::WithoutList }
 }
 

@@ -155,38 +155,50 @@ fn a_group_that_cannot_be_kept_gives_nothing_to_another() {
     assert_passed(&world.child(&[], test, Some(NOBODY)));
 }
 
+/// Owner rw-, user 1234 r--, group ---, mask r--, others ---, as the kernel stores it (version 2).
+#[cfg(target_os = "linux")]
+fn access_list() -> Vec<u8> {
+    let none = u32::MAX;
+    let entries = [(1_u16, 6_u16, none), (2, 4, 1234), (4, 0, none), (16, 4, none), (32, 0, none)];
+    let bytes = |(tag, bits, id): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    2_u32.to_le_bytes().into_iter().chain(entries.into_iter().flat_map(bytes)).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 256];
+    let length = rustix::fs::getxattr(path, name, value.as_mut_slice()).ok()?;
+    Some(value[..length].to_vec())
+}
+
 #[cfg(target_os = "linux")]
 #[test]
-fn attributes_and_access_lists_are_kept() {
-    use rustix::fs::{XattrFlags, getxattr, setxattr};
-    const LIST: &str = "system.posix_acl_access";
+fn attributes_and_access_lists_are_kept_and_none_is_added() {
+    let (list, default) = ("system.posix_acl_access", "system.posix_acl_default");
     let world = World::new();
-    let path = world.file("ws/f", "old");
-    // Version 2; owner rw-, user 1234 r--, group ---, mask r--, others ---.
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, bits, id) in
-        [(1_u16, 6_u16, u32::MAX), (2, 4, 1234), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
-    {
-        list.extend([&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat());
-    }
-    let set = |name: &str, value: &[u8]| setxattr(&path, name, value, XattrFlags::empty());
-    if set("user.note", b"kept").is_err() || set(LIST, &list).is_err() {
+    let (listed, plain) = (world.file("ws/listed", "old"), world.file("ws/plain", "old"));
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
+    let set = |path: &Path, name: &str, value: &[u8]| {
+        rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).is_ok()
+    };
+    let is_set = set(&listed, "user.note", b"kept")
+        && set(&listed, list, &access_list())
+        && set(&world.path("ws"), default, &access_list());
+    if !is_set {
         eprintln!("skipped: this volume has no attributes or no access control lists");
         return;
     }
-    assert_eq!(mode(&world, "ws/f"), 0o640, "the mask shows as the group's bits");
-    world.write("f").replace(b"new", &Expected::Anything).unwrap();
-    let get = |name: &str| {
-        let mut value = vec![0; 256];
-        let length = getxattr(&path, name, value.as_mut_slice()).unwrap();
-        value[..length].to_vec()
-    };
-    assert_eq!((world.content("ws/f"), mode(&world, "ws/f")), ("new".into(), 0o640));
-    assert_eq!(
-        (get("user.note"), get(LIST)),
-        (b"kept".to_vec(), list),
-        "or the group could read what it could not"
-    );
+    assert_eq!(mode(&world, "ws/listed"), 0o640, "the mask shows as the group's bits");
+    for text in ["listed", "plain"] {
+        world.write(text).replace(b"new", &Expected::Anything).unwrap();
+    }
+    // By the bits alone the group could now read what it could not.
+    assert_eq!((attribute(&listed, list), mode(&world, "ws/listed")), (Some(access_list()), 0o640));
+    assert_eq!(attribute(&listed, "user.note"), Some(b"kept".to_vec()));
+    // By the folder's list user 1234 would have rights of its own.
+    assert_eq!((attribute(&plain, list), mode(&world, "ws/plain")), (None, 0o644));
 }
 
 #[test]
@@ -325,7 +337,7 @@ fn a_folder_that_cannot_be_synced_takes_the_write_back() {
         let flags = if original.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
         rename(place, &temporary, flags).unwrap();
         assert_eq!(fs::read(opened.canonical()).unwrap(), b"new");
-        opened.settle(place, temporary, &taken, Err(Errno::IO)).unwrap_err()
+        opened.settle(place, &temporary, &taken, Err(Errno::IO)).unwrap_err()
     };
     for (text, taken) in [("f", Taken::Exchanged), ("created", Taken::Free)] {
         let error = failed(text, taken);
@@ -347,7 +359,8 @@ fn taking_back_respects_whoever_wrote_since() {
     let temporary = Temporary::create(place, None).unwrap().fill(b"new", None).unwrap();
     rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
     world.write("f").replace(b"theirs", &Expected::Anything).unwrap();
-    opened.settle(place, temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
+    opened.settle(place, &temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
+    drop(temporary);
     assert_eq!((world.content("ws/f"), world.names("ws")), ("theirs".into(), vec!["f".to_owned()]));
 }
 

@@ -329,7 +329,7 @@ fn what_may_not_be_looked_at_is_named_and_unreachable() {
     world.file("locked/inside", "x");
     world.link("ws/to_locked", "../locked/inside");
     world.link("ws/to_locked_file", "../locked/../ws/f");
-    fs::set_permissions(world.path("locked"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(world.path("locked"), fs::Permissions::from_mode(0o000)).unwrap();
     let test = "resolve::tests::what_may_not_be_looked_at_is_named_and_unreachable";
     world.give_to(NOBODY);
     let output = world.child(&[], test, Some(NOBODY));
