@@ -2,8 +2,8 @@
 
 use document::Located;
 
+use crate::command_entry::{CommandEntry, WordEntry};
 use crate::problems::Inspection;
-use crate::tools_file::{CommandEntry, WordEntry};
 
 /// A program or a pattern of its arguments.
 pub(crate) fn check_command(command: &Located<CommandEntry>, inspection: &mut Inspection<'_>) {

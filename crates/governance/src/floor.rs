@@ -4,10 +4,12 @@
 //! The list is data. Letters are compared without case on every system, because a volume that ignores case can
 //! be mounted anywhere.
 
+use std::sync::LazyLock;
+
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::{PathAccess, RefusalCode, RuleRef};
 
-use crate::name::Name;
+use crate::name::{Name, fold};
 use crate::pattern::Pattern;
 use crate::surroundings::Protected;
 
@@ -120,10 +122,18 @@ const NEVER_TOUCHED: &[(&str, &str, &[&str])] = &[(
     ],
 )];
 
+/// The fixed part, compiled once: it is the same for every policy.
+static FIXED: LazyLock<Result<Fixed, globset::Error>> = LazyLock::new(Fixed::compile);
+
 /// The floor, compiled.
 #[derive(Debug)]
 pub(crate) struct Floor {
     own: GlobSet,
+    fixed: &'static Fixed,
+}
+
+#[derive(Debug)]
+struct Fixed {
     touched: Guarded,
     written: Guarded,
 }
@@ -155,26 +165,29 @@ impl Floor {
                 }
             }
         }
-        Ok(Floor {
-            own: own.build()?,
-            touched: Guarded::compile(NEVER_TOUCHED)?,
-            written: Guarded::compile(NEVER_WRITTEN)?,
-        })
+        Ok(Floor { own: own.build()?, fixed: FIXED.as_ref().map_err(Clone::clone)? })
     }
 
     /// The rule that protects this name from this access.
     pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
+        let name = name.folded();
         let candidate = Candidate::new(name.as_path());
         if self.own.is_match_candidate(&candidate) {
             let rule = rule("sinew");
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }
         let written = || match access {
-            PathAccess::Write => self.written.find(&candidate),
+            PathAccess::Write => self.fixed.written.find(&candidate),
             PathAccess::Read => None,
         };
-        let (group, why) = self.touched.find(&candidate).or_else(written)?;
+        let (group, why) = self.fixed.touched.find(&candidate).or_else(written)?;
         Some(FloorRule { code: RefusalCode::PathForbidden, rule: rule(group), why })
+    }
+}
+
+impl Fixed {
+    fn compile() -> Result<Self, globset::Error> {
+        Ok(Fixed { touched: Guarded::compile(NEVER_TOUCHED)?, written: Guarded::compile(NEVER_WRITTEN)? })
     }
 }
 
@@ -201,7 +214,7 @@ impl Guarded {
 }
 
 fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
-    GlobBuilder::new(text).literal_separator(true).case_insensitive(true).empty_alternates(true).build()
+    GlobBuilder::new(&fold(text)).literal_separator(true).empty_alternates(true).build()
 }
 
 fn rule(group: &str) -> RuleRef {

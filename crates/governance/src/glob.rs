@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::RuleRef;
 
-use crate::name::Name;
+use crate::name::{Name, fold};
 use crate::pattern::{BadPattern, Pattern};
 use crate::surroundings::FileNames;
 
@@ -22,6 +22,14 @@ pub(crate) struct PathGlobs {
     set: GlobSet,
     /// The rule of each compiled glob, in the order of the set.
     rules: Vec<RuleRef>,
+    case: Case,
+}
+
+/// Whether names are compared with their case taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    Kept,
+    Folded,
 }
 
 /// What a list of patterns is for, which decides how widely each is read.
@@ -65,9 +73,12 @@ impl PathGlobsBuilder {
             Purpose::Allow => pattern.with_folder_itself(),
             Purpose::Forbid => pattern.with_everything_below(),
         };
-        let fold = self.purpose == Purpose::Forbid && self.names == FileNames::CaseInsensitive;
         for text in texts {
-            let built = GlobBuilder::new(&text).literal_separator(true).case_insensitive(fold).build();
+            let text = match self.case() {
+                Case::Kept => text,
+                Case::Folded => fold(&text),
+            };
+            let built = GlobBuilder::new(&text).literal_separator(true).build();
             let glob = built.map_err(|error| BadPattern {
                 message: format!("the pattern cannot be read: {}", error.kind()),
                 suggestion: None,
@@ -78,12 +89,21 @@ impl PathGlobsBuilder {
         Ok(())
     }
 
+    /// What is allowed is compared as it is written; what is forbidden, as widely as the system does.
+    fn case(&self) -> Case {
+        match (self.purpose, self.names) {
+            (Purpose::Forbid, FileNames::CaseInsensitive) => Case::Folded,
+            (Purpose::Allow, _) | (Purpose::Forbid, FileNames::CaseSensitive) => Case::Kept,
+        }
+    }
+
     pub(crate) fn build(self) -> Result<PathGlobs, BadPattern> {
+        let case = self.case();
         let set = self.set.build().map_err(|error| BadPattern {
             message: format!("the patterns cannot be compiled together: {error}"),
             suggestion: Some("use fewer or simpler patterns".to_owned()),
         })?;
-        Ok(PathGlobs { set, rules: self.rules })
+        Ok(PathGlobs { set, rules: self.rules, case })
     }
 }
 
@@ -93,7 +113,11 @@ impl PathGlobs {
         if self.rules.is_empty() {
             return None;
         }
-        let candidate = Candidate::new(name.as_path());
+        let folded = match self.case {
+            Case::Kept => None,
+            Case::Folded => Some(name.folded()),
+        };
+        let candidate = Candidate::new(folded.as_ref().unwrap_or(name).as_path());
         let first = self.set.matches_candidate(&candidate).into_iter().min()?;
         self.rules.get(first)
     }

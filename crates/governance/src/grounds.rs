@@ -5,34 +5,26 @@ use tool::{Refusal, RefusalCode, RuleRef};
 /// Text of a caller that is repeated is cut here.
 const LONGEST_SHOWN: usize = 256;
 
-/// One reason to deny.
+/// One reason to deny, before it is known which call it meets.
 #[derive(Clone, Debug)]
-pub(crate) struct Grounds {
-    pub(crate) code: RefusalCode,
-    pub(crate) detail: &'static str,
-    pub(crate) reason: String,
-    pub(crate) hint: String,
-    pub(crate) rule: RuleRef,
-    /// Whether time alone can help, where the code leaves that open.
-    pub(crate) hopeless: bool,
-}
+pub(crate) struct Grounds(Box<Refusal>);
 
 impl Grounds {
-    pub(crate) fn new(
-        code: RefusalCode,
-        detail: &'static str,
-        reason: String,
-        hint: String,
-        rule: &RuleRef,
-    ) -> Self {
-        Grounds { code, detail, reason, hint, rule: rule.clone(), hopeless: false }
+    pub(crate) fn new(code: RefusalCode, detail: &str, reason: &str, hint: String, rule: &RuleRef) -> Self {
+        let refusal = Refusal::new("", code, format!("Permission denied: {reason}"));
+        Grounds(Box::new(refusal.detail(detail).hint(hint).rule(rule.clone())))
     }
 
-    pub(crate) fn into_refusal(self, tool: &str) -> Refusal {
-        let reason = format!("Permission denied: {}", self.reason);
-        let refusal =
-            Refusal::new(tool, self.code, reason).detail(self.detail).hint(self.hint).rule(self.rule);
-        Refusal { retryable: refusal.retryable && !self.hopeless, ..refusal }
+    /// The same grounds where time cannot help, though the code leaves that open.
+    pub(crate) fn for_good(mut self) -> Self {
+        self.0.retryable = false;
+        self
+    }
+
+    /// What the caller of this tool is told.
+    pub(crate) fn into_refusal(mut self, tool: &str) -> Box<Refusal> {
+        self.0.tool = tool.to_owned();
+        self.0
     }
 }
 

@@ -100,3 +100,6 @@ fn path_facts(path: &OpenedPath) -> Value {
         "links": path.metadata().map(|facts| facts.links),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@
 //! checked when it is read, and a call it would bind is refused rather than let past it.
 
 mod cleared;
+mod command_entry;
 mod command_words;
 mod floor;
 mod glob;
@@ -17,6 +18,8 @@ mod judge;
 mod mode_rules;
 mod modes_file;
 mod name;
+mod offer;
+mod path_list;
 mod path_rules;
 mod pattern;
 mod policy;
@@ -25,16 +28,18 @@ mod rates;
 mod safety_file;
 mod safety_rules;
 mod schema;
+mod sight;
 mod situation;
 mod standing;
 mod surroundings;
+mod tool_names;
 mod tool_rules;
 mod tools_file;
 mod verdict;
 
 pub use cleared::Cleared;
 pub use judge::{clear, judge};
-pub use policy::Policy;
+pub use policy::{EMBEDDED, Policy};
 pub use problems::PolicyError;
 pub use schema::schemas;
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
@@ -43,6 +48,7 @@ pub use verdict::{Denial, Permit, Question, Verdict};
 
 /// The policy files as they are written, for the parts whose reader is not the judge.
 pub mod files {
+    pub use crate::command_entry::*;
     pub use crate::modes_file::*;
     pub use crate::policy::Files;
     pub use crate::safety_file::*;

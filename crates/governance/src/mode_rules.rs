@@ -205,7 +205,8 @@ fn check_transition(key: &Located<String>, entry: &TransitionEntry, inspection: 
     if entry.conditions.is_empty() {
         inspection.warn(key, "this rule has no conditions and never fires", None);
     }
-    for condition in entry.conditions.iter().filter(|condition| !(condition.value.value >= 0.0)) {
+    let usable = |value: f64| value.is_finite() && value >= 0.0;
+    for condition in entry.conditions.iter().filter(|condition| !usable(condition.value.value)) {
         inspection.error(condition, "a condition's value must be a number of at least 0", None);
     }
 }

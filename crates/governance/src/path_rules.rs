@@ -5,16 +5,18 @@ use std::path::Path;
 use resources::{ObjectKind, OpenedPath, PathRequest};
 use tool::{PathAccess, RefusalCode, RuleRef};
 
-use crate::floor::{BUILT_IN_FLOOR, FloorRule};
+use crate::floor::FloorRule;
 use crate::grounds::{Grounds, place, shown};
 use crate::name::Name;
+use crate::path_list::PathList;
 use crate::situation::{Situation, Workspace, WorkspaceAccess, Workspaces};
 use crate::standing::Standing;
-use crate::tool_rules::PathList;
 use crate::tools_file::HardLinks;
 
 /// What stands for the file of the rule that a caller stays in its workspaces.
 const WORKSPACES: &str = "workspaces";
+/// What stands for the file of a rule that holds until a file says otherwise.
+const DEFAULT: &str = "built-in default";
 
 /// The paths a call names, and where they start.
 pub(crate) fn requests(
@@ -69,13 +71,13 @@ pub(crate) fn admit_opened(
 fn refuse_forbidden(standing: &Standing<'_>, name: &Name, request: &PathRequest) -> Result<(), Grounds> {
     if let Some(FloorRule { code, rule, why }) = standing.policy.floor.protects(name, request.access) {
         let hint = format!("no policy can allow this: {why}");
-        return Err(Grounds::new(code, "floor", forbidden(request), hint, &rule));
+        return Err(Grounds::new(code, "floor", &forbidden(request), hint, &rule));
     }
     match standing.rules.and_then(|rules| rules.forbidden_paths.first_match(name)) {
         None => Ok(()),
         Some(rule) => {
             let hint = format!("{} forbids it, whatever else allows it; work elsewhere", place(rule));
-            Err(Grounds::new(RefusalCode::PathForbidden, "forbidden_path", forbidden(request), hint, rule))
+            Err(Grounds::new(RefusalCode::PathForbidden, "forbidden_path", &forbidden(request), hint, rule))
         }
     }
 }
@@ -142,12 +144,12 @@ fn no_base(text: &str) -> Grounds {
     let hint =
         "a relative path starts in a workspace, and there is none; a human runs `sinew workspace add DIR`";
     let reason = format!("Path {} not in allowed paths", shown(text));
-    Grounds::new(RefusalCode::PathNotAllowed, "no_workspace", reason, hint.to_owned(), &workspace_rule())
+    Grounds::new(RefusalCode::PathNotAllowed, "no_workspace", &reason, hint.to_owned(), &workspace_rule())
 }
 
-fn not_allowed(request: &PathRequest, detail: &'static str, rule: &RuleRef, hint: String) -> Grounds {
+fn not_allowed(request: &PathRequest, detail: &str, rule: &RuleRef, hint: String) -> Grounds {
     let reason = format!("Path {} not in allowed paths", shown(&request.text));
-    Grounds::new(RefusalCode::PathNotAllowed, detail, reason, hint, rule)
+    Grounds::new(RefusalCode::PathNotAllowed, detail, &reason, hint, rule)
 }
 
 fn workspace_rule() -> RuleRef {
@@ -166,11 +168,11 @@ fn refuse_second_name(
         return Ok(());
     }
     let tool = standing.definition.name();
-    let rule = RuleRef { file: BUILT_IN_FLOOR.to_owned(), line: 0, id: format!("{tool}.hard_links") };
+    let rule = RuleRef { file: DEFAULT.to_owned(), line: 0, id: format!("{tool}.hard_links") };
     let hint = format!(
         "the file has {links} names, and another may be forbidden; copy it, or set `hard_links: allow` for {tool} in tools.yaml"
     );
-    Err(Grounds::new(RefusalCode::PathForbidden, "hardlink", forbidden(request), hint, &rule))
+    Err(Grounds::new(RefusalCode::PathForbidden, "hardlink", &forbidden(request), hint, &rule))
 }
 
 fn refuse_large_file(
@@ -200,7 +202,7 @@ fn refuse_size(standing: &Standing<'_>, size: u64, reason: impl Fn() -> String) 
     match standing.rules.and_then(|rules| rules.max_file_bytes.as_ref()) {
         Some((most, rule)) if size > *most => {
             let hint = format!("{size} bytes, and {} allows {most}; use a smaller part", place(rule));
-            Err(Grounds::new(RefusalCode::TooLarge, "max_file_size", reason(), hint, rule))
+            Err(Grounds::new(RefusalCode::TooLarge, "max_file_size", &reason(), hint, rule))
         }
         _ => Ok(()),
     }

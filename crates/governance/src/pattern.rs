@@ -22,6 +22,12 @@ pub(crate) struct BadPattern {
 impl Pattern {
     /// Expands and checks what a file says.
     pub(crate) fn parse(written: &str, variables: &Variables) -> Result<Self, BadPattern> {
+        if written.trim().is_empty() {
+            return Err(BadPattern {
+                message: "a pattern is empty".to_owned(),
+                suggestion: Some("remove it".to_owned()),
+            });
+        }
         let expanded = expand(written, variables)?;
         // `**/name` means anywhere on the machine.
         let anchored = match expanded.as_str() {

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use document::{Document, DocumentError, Located};
-use tool::{Category, Mode, ToolDefinition, ToolName, canonical, nearest};
+use document::{Document, DocumentError};
+use tool::{Category, Mode, ToolName, canonical};
 
 use crate::floor::{BUILT_IN_FLOOR, Floor};
-use crate::mode_rules::{self, ApprovalFor, ModeRules, PerMode};
+use crate::mode_rules::{self, ModeRules, PerMode};
 use crate::modes_file::ModesFile;
 use crate::problems::{Inspection, PolicyError};
 use crate::safety_file::SafetyFile;
@@ -24,8 +25,8 @@ pub struct Policy {
     pub(crate) categories: HashMap<Category, CategoryRules>,
     pub(crate) tools: HashMap<ToolName, ToolRules>,
     pub(crate) safety: SafetyRules,
-    pub(crate) floor: Floor,
-    known_categories: Vec<Category>,
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) known_categories: Vec<Category>,
     files: Files,
     warnings: Vec<DocumentError>,
     hash: String,
@@ -40,15 +41,19 @@ pub struct Files {
     pub tools: ToolsFile,
     /// `safety.yaml`.
     pub safety: SafetyFile,
-    documents: Documents,
+    pub(crate) documents: Documents,
 }
 
 #[derive(Clone, Debug)]
-struct Documents {
-    modes: Document,
-    tools: Document,
+pub(crate) struct Documents {
+    pub(crate) modes: Document,
+    pub(crate) tools: Document,
     safety: Document,
 }
+
+/// The files that ship with Sinew, by name, for whoever writes them out to be edited.
+pub const EMBEDDED: [(&str, &str); 3] =
+    [("modes.yaml", MODES), ("tools.yaml", TOOLS), ("safety.yaml", SAFETY)];
 
 const MODES: &str = include_str!("../../../config/governance/modes.yaml");
 const TOOLS: &str = include_str!("../../../config/governance/tools.yaml");
@@ -85,51 +90,6 @@ impl Policy {
             )])
         })?;
         Checked::of(&files, around)?.into_policy(files, floor)
-    }
-
-    /// Compares the names in the files with the tools there are. A name that no tool has is a warning, since a tool
-    /// may come later; one that is a slip of a known name, or another name of a tool, is an error.
-    pub fn check_tools<'a>(
-        &self,
-        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
-    ) -> Result<Vec<DocumentError>, PolicyError> {
-        let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
-        let mut tools = Inspection::of(&self.files.documents.tools);
-        for (key, _) in self.files.tools.tools.iter() {
-            check_name(key, &definitions, &mut tools);
-        }
-        let mut modes = Inspection::of(&self.files.documents.modes);
-        for (_, entry) in self.files.modes.modes.iter() {
-            for word in &entry.require_approval_for {
-                self.check_approval_word(word, &definitions, &mut modes);
-            }
-        }
-        let errors: Vec<_> = modes.errors.into_iter().chain(tools.errors).collect();
-        let warnings = modes.warnings.into_iter().chain(tools.warnings).collect();
-        if errors.is_empty() { Ok(warnings) } else { Err(PolicyError::new(errors)) }
-    }
-
-    /// A word that nothing answers to asks nobody: always an error.
-    fn check_approval_word(
-        &self,
-        word: &Located<String>,
-        tools: &[&ToolDefinition],
-        modes: &mut Inspection<'_>,
-    ) {
-        let ApprovalFor::Tool(name) = mode_rules::approval_for(word, &self.known_categories) else { return };
-        if tools.iter().any(|tool| tool.name().as_str() == name) {
-            return;
-        }
-        let words = mode_rules::approval_words(&self.known_categories);
-        let suggestion = match nearest(&name, words.chain(tools.iter().map(|tool| tool.name().as_str()))) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                "it takes high_risk_tools, any_write_operation, network, all_actions, a category or a tool"
-                    .to_owned()
-            }
-        };
-        let message = format!("`{}` is no word, category or tool to ask a human about", word.value);
-        modes.error(word, &message, Some(suggestion));
     }
 
     /// The digest that pins the files in records.
@@ -192,7 +152,17 @@ impl Checked {
         }
         let hash = files.documents.hash();
         let Checked { modes, categories, tools, safety, known_categories, warnings, .. } = self;
-        Ok(Policy { modes, categories, tools, safety, floor, known_categories, files, warnings, hash })
+        Ok(Policy {
+            modes,
+            categories,
+            tools,
+            safety,
+            floor: Arc::new(floor),
+            known_categories,
+            files,
+            warnings,
+            hash,
+        })
     }
 }
 
@@ -272,24 +242,6 @@ fn check_tool_entries(
     tools
 }
 
-fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut Inspection<'_>) {
-    let named = key.to_ascii_lowercase();
-    if tools.iter().any(|tool| tool.name().as_str() == named) {
-        return;
-    }
-    let alias_of = tools.iter().find(|tool| tool.aliases().iter().any(|alias| alias.as_str() == named));
-    if let Some(tool) = alias_of {
-        let message =
-            format!("`{}` is another name of `{}`, and would govern nothing", key.value, tool.name());
-        return inspection.error(key, &message, Some(format!("write `{}`", tool.name())));
-    }
-    let message = format!("no tool is called `{}`", key.value);
-    match nearest(&named, tools.iter().map(|tool| tool.name().as_str())) {
-        Some(near) => inspection.error(key, &message, Some(format!("did you mean `{near}`?"))),
-        None => inspection.warn(key, &message, Some("its rules wait for such a tool".to_owned())),
-    }
-}
-
 /// Three results as one, with every error kept.
 fn all<A, B, C>(
     a: Result<A, DocumentError>,
@@ -301,3 +253,6 @@ fn all<A, B, C>(
         (a, b, c) => Err(PolicyError::new([a.err(), b.err(), c.err()].into_iter().flatten().collect())),
     }
 }
+
+#[cfg(test)]
+mod tests;

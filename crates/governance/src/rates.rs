@@ -37,12 +37,7 @@ impl Rates {
     }
 }
 
-fn one(
-    limit: &Option<(u32, RuleRef)>,
-    count: u32,
-    detail: &'static str,
-    window: &str,
-) -> Result<(), Grounds> {
+fn one(limit: &Option<(u32, RuleRef)>, count: u32, detail: &str, window: &str) -> Result<(), Grounds> {
     let Some((limit, rule)) = limit else { return Ok(()) };
     if count < *limit {
         return Ok(());
@@ -54,7 +49,6 @@ fn one(
             place(rule)
         ),
     };
-    let grounds =
-        Grounds::new(RefusalCode::RateLimited, detail, "Rate limit exceeded".to_owned(), hint, rule);
-    Err(Grounds { hopeless: *limit == 0, ..grounds })
+    let grounds = Grounds::new(RefusalCode::RateLimited, detail, "Rate limit exceeded", hint, rule);
+    Err(if *limit == 0 { grounds.for_good() } else { grounds })
 }

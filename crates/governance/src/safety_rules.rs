@@ -83,7 +83,9 @@ fn check_stored(file: &SafetyFile, inspection: &mut Inspection<'_>) {
     for secret in &file.content_filtering.secret_patterns {
         let compiled = RegexBuilder::new(&secret.pattern).size_limit(LARGEST_PATTERN).build();
         if let Err(error) = compiled {
-            let message = format!("the pattern of `{}` cannot be used: {error}", secret.name);
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let message = format!("the pattern of `{}` cannot be used: {last}", secret.name);
             inspection.error(&secret.pattern, &message, None);
         }
     }

@@ -1,7 +1,7 @@
 //! The moment a call is judged in: the mode, the caller's folders, what has run lately. Handed in, never looked up.
 
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use tool::Mode;
 
@@ -72,12 +72,10 @@ impl Workspaces {
         Workspaces { list, base }
     }
 
-    /// The same workspaces with relative paths starting at `cwd`, if that lies in one of them. It widens nothing:
-    /// a folder outside, or one that says `..`, changes nothing.
+    /// The same workspaces with relative paths starting at `cwd`. It widens nothing: a folder outside makes every
+    /// relative path lead outside, where it is denied, rather than somewhere the caller does not stand.
     pub fn based_at(&self, cwd: Option<&Path>) -> Workspaces {
-        let plain = |path: &&Path| path.components().all(|part| part != Component::ParentDir);
-        let inside = |path: &&Path| self.list.iter().any(|workspace| path.starts_with(&workspace.root));
-        let base = cwd.filter(plain).filter(inside).map(Path::to_path_buf);
+        let base = cwd.filter(|path| path.is_absolute()).map(Path::to_path_buf);
         Workspaces { list: self.list.clone(), base: base.or_else(|| self.base.clone()) }
     }
 

@@ -1,5 +1,6 @@
 //! How one tool stands under a policy: its entry in the file, and its definition where the file is silent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tool::{Category, Mode, PathAccess, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
@@ -8,6 +9,7 @@ use crate::grounds::{Grounds, place};
 use crate::mode_rules::{ModeRules, Subject};
 use crate::policy::Policy;
 use crate::rates::Rates;
+use crate::sight::Sight;
 use crate::situation::Situation;
 use crate::tool_rules::ToolRules;
 use crate::verdict::Limits;
@@ -47,6 +49,11 @@ impl<'a> Standing<'a> {
         Ok(())
     }
 
+    /// Whether neither the tool's modes nor the mode's categories are against it.
+    pub(crate) fn may_run_in(&self, mode: Mode) -> bool {
+        self.admit_mode(mode).is_ok() && self.admit_category(self.policy.modes.get(mode), mode).is_ok()
+    }
+
     /// Forbidden beats approval beats allowed; a mode in no list is denied.
     fn admit_mode(&self, mode: Mode) -> Result<RuleRef, Grounds> {
         let find = |list: &[(Mode, RuleRef)]| {
@@ -68,7 +75,7 @@ impl<'a> Standing<'a> {
         }
     }
 
-    fn mode_denied(&self, mode: Mode, detail: &'static str, rule: &RuleRef) -> Grounds {
+    fn mode_denied(&self, mode: Mode, detail: &str, rule: &RuleRef) -> Grounds {
         let elsewhere: Vec<&str> = Mode::ALL
             .into_iter()
             .filter(|other| *other != mode && self.runs_in(*other))
@@ -81,7 +88,7 @@ impl<'a> Standing<'a> {
             }
         };
         let reason = format!("Tool not allowed in {mode} mode");
-        Grounds::new(RefusalCode::ModeDenied, detail, reason, hint, rule)
+        Grounds::new(RefusalCode::ModeDenied, detail, &reason, hint, rule)
     }
 
     fn runs_in(&self, mode: Mode) -> bool {
@@ -113,7 +120,7 @@ impl<'a> Standing<'a> {
                     names.join(", ")
                 );
                 let reason = format!("Tool not allowed in {mode} mode");
-                Err(Grounds::new(RefusalCode::ModeDenied, "category", reason, hint, first))
+                Err(Grounds::new(RefusalCode::ModeDenied, "category", &reason, hint, first))
             }
         }
     }
@@ -124,7 +131,7 @@ impl<'a> Standing<'a> {
         let by_definition =
             || self.definition.requires_sandbox().then(|| self.definition_rule("requires_sandbox"));
         if let Some(rule) = asked.or_else(by_definition) {
-            let reason = "Tool must run confined, and no confinement is available".to_owned();
+            let reason = "Tool must run confined, and no confinement is available";
             let hint = format!("{} asks for it; the call is never run weaker", place(&rule));
             return Err(Grounds::new(RefusalCode::SandboxUnavailable, "no_sandbox", reason, hint, &rule));
         }
@@ -136,7 +143,7 @@ impl<'a> Standing<'a> {
             };
             let reason = format!("{} cannot be enforced yet", place(rule));
             let hint = "remove the rule, or wait for a version that enforces it".to_owned();
-            return Err(Grounds::new(code, "not_enforced", reason, hint, rule));
+            return Err(Grounds::new(code, "not_enforced", &reason, hint, rule));
         }
         Ok(())
     }
@@ -194,6 +201,10 @@ impl<'a> Standing<'a> {
                 .and_then(|rules| rules.max_output_bytes)
                 .unwrap_or(USUAL_OUTPUT_BYTES),
             rates: self.rates(mode),
+            sight: Sight {
+                floor: Arc::clone(&self.policy.floor),
+                forbidden: self.rules.map(|rules| Arc::clone(&rules.forbidden_paths)),
+            },
         }
     }
 

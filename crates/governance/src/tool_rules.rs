@@ -1,14 +1,15 @@
 //! What `tools.yaml` means: the checked rules of one tool and of one category.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use document::Located;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
 use crate::command_words;
-use crate::glob::{self, PathGlobs, PathGlobsBuilder, Purpose};
+use crate::glob::{PathGlobs, Purpose};
 use crate::mode_rules;
-use crate::pattern::{BadPattern, Pattern};
+use crate::path_list::{self, PathList};
 use crate::problems::{Inspection, suggest_mode};
 use crate::surroundings::Surroundings;
 use crate::tools_file::{CategoryEntry, HardLinks, ToolEntry};
@@ -31,7 +32,7 @@ pub(crate) struct ToolRules {
     pub(crate) approval_modes: Vec<(Mode, RuleRef)>,
     pub(crate) forbidden_modes: Vec<(Mode, RuleRef)>,
     pub(crate) allowed_paths: Option<PathList>,
-    pub(crate) forbidden_paths: PathGlobs,
+    pub(crate) forbidden_paths: Arc<PathGlobs>,
     pub(crate) max_file_bytes: Option<(u64, RuleRef)>,
     pub(crate) approval: Option<RuleRef>,
     pub(crate) sandbox: Option<RuleRef>,
@@ -48,15 +49,6 @@ pub(crate) struct ToolRules {
 pub(crate) struct ModeList {
     pub(crate) modes: Vec<(Mode, RuleRef)>,
     pub(crate) rule: RuleRef,
-}
-
-/// A list of patterns and the line it stands on, for names that match none.
-#[derive(Debug)]
-pub(crate) struct PathList {
-    pub(crate) globs: PathGlobs,
-    pub(crate) rule: RuleRef,
-    /// Folders that are listed by name alone, which covers nothing inside them: a likely slip.
-    pub(crate) bare: Vec<std::path::PathBuf>,
 }
 
 pub(crate) fn check_category(
@@ -87,13 +79,16 @@ pub(crate) fn check_tool(
         inspection.modes(&entry.requires_approval_in_modes, &id("requires_approval_in_modes"));
     let forbidden_modes = inspection.modes(&entry.forbidden_in_modes, &id("forbidden_in_modes"));
     warn_of_overlap(key, &allowed_modes, &forbidden_modes, inspection);
-    let forbidden_paths =
-        compile(&entry.forbidden_paths, Purpose::Forbid, &id("forbidden_paths"), around, inspection);
-    let allowed_paths = entry.allowed_paths.as_ref().map(|list| {
-        let globs = compile(&list.value, Purpose::Allow, &id("allowed_paths"), around, inspection)?;
-        let rule = inspection.rule(list, id("allowed_paths"));
-        Some(PathList { globs, rule, bare: bare_folders(&list.value, around) })
-    });
+    let forbidden_paths = path_list::compile(
+        &entry.forbidden_paths,
+        Purpose::Forbid,
+        &id("forbidden_paths"),
+        around,
+        inspection,
+    );
+    let allowed_paths = entry.allowed_paths.as_ref();
+    let allowed_paths =
+        allowed_paths.map(|list| PathList::compile(list, &id("allowed_paths"), around, inspection));
     Some(ToolRules {
         category: entry.category.as_ref().and_then(|word| mode_rules::category(word, known, inspection)),
         allowed_modes,
@@ -103,7 +98,7 @@ pub(crate) fn check_tool(
             Some(list) => Some(list?),
             None => None,
         },
-        forbidden_paths: forbidden_paths?,
+        forbidden_paths: Arc::new(forbidden_paths?),
         max_file_bytes: numbered(&entry.max_file_size_mb, &id("max_file_size_mb"), inspection)
             .map(|(mebibytes, rule)| (u64::from(mebibytes) * MEBIBYTE, rule)),
         approval: when_true(&entry.requires_approval, &id("requires_approval"), inspection),
@@ -138,20 +133,13 @@ pub(crate) fn timeout(
     Some(Duration::from_secs(seconds.value))
 }
 
-/// A demand for isolation is a demand for a sandbox; to state one and deny the other is a contradiction.
-fn sandbox(
-    entry: &ToolEntry,
-    id: &impl Fn(&str) -> String,
-    inspection: &mut Inspection<'_>,
-) -> Option<RuleRef> {
-    if let (Some(level), Some(false)) =
-        (&entry.min_isolation, entry.requires_sandbox.as_ref().map(|f| f.value))
-    {
-        let suggestion = Some("remove one of the two".to_owned());
-        inspection.error(level, "`min_isolation` contradicts `requires_sandbox: false`", suggestion);
+/// A demand for isolation is a demand for a sandbox, unless the file says that there need be none.
+fn sandbox(entry: &ToolEntry, id: &impl Fn(&str) -> String, inspection: &Inspection<'_>) -> Option<RuleRef> {
+    match (&entry.requires_sandbox, &entry.min_isolation) {
+        (Some(flag), _) => flag.value.then(|| inspection.rule(flag, id("requires_sandbox"))),
+        (None, Some(level)) => Some(inspection.rule(level, id("min_isolation"))),
+        (None, None) => None,
     }
-    let asked = when_true(&entry.requires_sandbox, &id("requires_sandbox"), inspection);
-    asked.or_else(|| entry.min_isolation.as_ref().map(|level| inspection.rule(level, id("min_isolation"))))
 }
 
 fn not_enforced(
@@ -179,7 +167,8 @@ fn check_stored(entry: &ToolEntry, around: &Surroundings, inspection: &mut Inspe
         command_words::check_domain(domain, inspection);
     }
     // Compiled for its errors; the list itself is not used before approvals can be left out.
-    let _ = compile(&entry.unattended_paths, Purpose::Allow, "unattended_paths", around, inspection);
+    let _ =
+        path_list::compile(&entry.unattended_paths, Purpose::Allow, "unattended_paths", around, inspection);
     for example in &entry.examples {
         if example.mode.parse::<Mode>().is_err() {
             let message = format!("unknown mode `{}`", example.mode);
@@ -202,56 +191,4 @@ fn warn_of_overlap(
         let message = format!("`{}` is both allowed and forbidden in {mode}; forbidden wins", key.value);
         inspection.warn(key, &message, None);
     }
-}
-
-fn compile(
-    written: &[Located<String>],
-    purpose: Purpose,
-    id: &str,
-    around: &Surroundings,
-    inspection: &mut Inspection<'_>,
-) -> Option<PathGlobs> {
-    let mut builder = PathGlobsBuilder::new(purpose, around.names);
-    for text in written {
-        let rule = inspection.rule(text, id);
-        let added = Pattern::parse(text, &around.variables).and_then(|pattern| {
-            builder.add(&pattern, &rule)?;
-            Ok(pattern)
-        });
-        match added {
-            Ok(pattern) if purpose == Purpose::Allow => warn_of_pattern(text, &pattern, inspection),
-            Ok(_) => {}
-            Err(bad) => report(text, bad, inspection),
-        }
-    }
-    match builder.build() {
-        Ok(globs) => Some(globs),
-        Err(bad) => {
-            let place = written.first().cloned().unwrap_or_else(|| Located::nowhere(String::new()));
-            report(&place, bad, inspection);
-            None
-        }
-    }
-}
-
-fn report(text: &Located<String>, bad: BadPattern, inspection: &mut Inspection<'_>) {
-    inspection.error(text, &bad.message, bad.suggestion);
-}
-
-fn warn_of_pattern(text: &Located<String>, pattern: &Pattern, inspection: &mut Inspection<'_>) {
-    if pattern.covers_everything() {
-        let suggestion =
-            Some("name the folders that are meant; forbidden paths and the floor still hold".to_owned());
-        inspection.warn(text, &format!("`{}` allows every path of the machine", text.value), suggestion);
-    }
-    if let Some(target) = glob::ignored_link(pattern) {
-        let message =
-            format!("`{}` passes a symbolic link, which is not followed, and matches nothing", text.value);
-        inspection.warn(text, &message, Some(format!("write the folder it leads to: {}", target.display())));
-    }
-}
-
-fn bare_folders(written: &[Located<String>], around: &Surroundings) -> Vec<std::path::PathBuf> {
-    let patterns = written.iter().filter_map(|text| Pattern::parse(text, &around.variables).ok());
-    patterns.filter_map(|pattern| pattern.plain_name()).collect()
 }

@@ -1,5 +1,6 @@
 //! The three answers of the judge. Each names every rule that was looked at and led to it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use guardrail::ValidCall;
@@ -10,6 +11,7 @@ use tool::{Refusal, RefusalCode, RuleRef};
 use crate::cleared::Cleared;
 use crate::grounds::Grounds;
 use crate::rates::Rates;
+use crate::sight::Sight;
 use crate::situation::Counts;
 
 /// What becomes of a call.
@@ -40,6 +42,7 @@ pub(crate) struct Limits {
     pub(crate) max_file_bytes: Option<u64>,
     pub(crate) max_output_bytes: u64,
     pub(crate) rates: Rates,
+    pub(crate) sight: Sight,
 }
 
 impl Permit {
@@ -80,6 +83,11 @@ impl Permit {
     /// The most it may answer.
     pub fn max_output_bytes(&self) -> u64 {
         self.limits.max_output_bytes
+    }
+
+    /// Whether a name the call comes across may be shown. What it may not read it does not see.
+    pub fn shows(&self, path: &Path) -> bool {
+        self.limits.sight.shows(path)
     }
 
     /// What the judge saw, for the record. No content.
@@ -166,8 +174,9 @@ pub struct Denial {
 
 impl Denial {
     pub(crate) fn new(tool: &str, grounds: Grounds, mut rules: Vec<RuleRef>) -> Self {
-        rules.push(grounds.rule.clone());
-        Denial { refusal: Box::new(grounds.into_refusal(tool)), rules }
+        let refusal = grounds.into_refusal(tool);
+        rules.extend(refusal.rule.clone());
+        Denial { refusal, rules }
     }
 
     /// What the caller is told.

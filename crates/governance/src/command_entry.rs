@@ -1,0 +1,98 @@
+//! Commands as `tools.yaml` writes them: a program, or the beginning of its arguments.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A program, or a pattern of its arguments.
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(untagged)]
+pub enum CommandEntry {
+    /// The program, with any arguments.
+    Program(String),
+    /// The program and the beginning of its arguments.
+    Pattern(CommandPattern),
+}
+
+/// A program and the beginning of its arguments.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandPattern {
+    /// Word by word; a list is a choice.
+    pub argv: Vec<WordEntry>,
+    /// Why the rule is there.
+    #[serde(default)]
+    pub why: String,
+    /// Commands it must match.
+    #[serde(default, rename = "match")]
+    pub matches: Vec<String>,
+    /// Commands it must not match.
+    #[serde(default)]
+    pub not_match: Vec<String>,
+}
+
+/// One word of a command, or a choice of words.
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(untagged)]
+pub enum WordEntry {
+    /// This word.
+    Word(String),
+    /// One of these.
+    Choice(Vec<String>),
+}
+
+// Written out because an untagged enum answers every mistake with "did not match any variant", at no place.
+impl<'de> Deserialize<'de> for CommandEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+
+        impl<'de> Visitor<'de> for Entry {
+            type Value = CommandEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a program such as `ruff`, or `{argv: [...]}`")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<CommandEntry, E> {
+                Ok(CommandEntry::Program(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CommandEntry, A::Error> {
+                CommandPattern::deserialize(MapAccessDeserializer::new(map)).map(CommandEntry::Pattern)
+            }
+        }
+
+        deserializer.deserialize_any(Entry)
+    }
+}
+
+impl<'de> Deserialize<'de> for WordEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+
+        impl<'de> Visitor<'de> for Entry {
+            type Value = WordEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a word, or a list of words to choose from")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<WordEntry, E> {
+                Ok(WordEntry::Word(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<WordEntry, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = items.next_element()? {
+                    words.push(word);
+                }
+                Ok(WordEntry::Choice(words))
+            }
+        }
+
+        deserializer.deserialize_any(Entry)
+    }
+}

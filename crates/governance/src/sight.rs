@@ -1,0 +1,26 @@
+//! What a permitted call may show of the names it comes across, such as the entries of a directory it lists.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tool::PathAccess;
+
+use crate::floor::Floor;
+use crate::glob::PathGlobs;
+use crate::name::Name;
+
+/// The rules that hide names, shared with the policy they come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight {
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) forbidden: Option<Arc<PathGlobs>>,
+}
+
+impl Sight {
+    /// Whether a name may be shown: not if reading it would be refused as forbidden.
+    pub(crate) fn shows(&self, path: &Path) -> bool {
+        let Some(name) = Name::canonical(path) else { return false };
+        let forbidden = self.forbidden.as_ref().is_some_and(|globs| globs.first_match(&name).is_some());
+        !forbidden && self.floor.protects(&name, PathAccess::Read).is_none()
+    }
+}

@@ -1,0 +1,73 @@
+//! The names in the files against the tools there are: a rule for a tool that does not exist binds nothing.
+
+use document::{DocumentError, Located};
+use tool::{ToolDefinition, nearest};
+
+use crate::mode_rules::{self, ApprovalFor};
+use crate::policy::Policy;
+use crate::problems::{Inspection, PolicyError};
+
+impl Policy {
+    /// Compares the names in the files with the tools there are. A name that no tool has is a warning, since a tool
+    /// may come later; one that is a slip of a known name, or another name of a tool, is an error.
+    pub fn check_tools<'a>(
+        &self,
+        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+    ) -> Result<Vec<DocumentError>, PolicyError> {
+        let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
+        let mut tools = Inspection::of(&self.files().documents.tools);
+        for (key, _) in self.files().tools.tools.iter() {
+            check_name(key, &definitions, &mut tools);
+        }
+        let mut modes = Inspection::of(&self.files().documents.modes);
+        for (_, entry) in self.files().modes.modes.iter() {
+            for word in &entry.require_approval_for {
+                self.check_approval_word(word, &definitions, &mut modes);
+            }
+        }
+        let errors: Vec<_> = modes.errors.into_iter().chain(tools.errors).collect();
+        let warnings = modes.warnings.into_iter().chain(tools.warnings).collect();
+        if errors.is_empty() { Ok(warnings) } else { Err(PolicyError::new(errors)) }
+    }
+
+    /// A word that nothing answers to asks nobody: always an error.
+    fn check_approval_word(
+        &self,
+        word: &Located<String>,
+        tools: &[&ToolDefinition],
+        modes: &mut Inspection<'_>,
+    ) {
+        let ApprovalFor::Tool(name) = mode_rules::approval_for(word, &self.known_categories) else { return };
+        if tools.iter().any(|tool| tool.name().as_str() == name) {
+            return;
+        }
+        let words = mode_rules::approval_words(&self.known_categories);
+        let suggestion = match nearest(&name, words.chain(tools.iter().map(|tool| tool.name().as_str()))) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                "it takes high_risk_tools, any_write_operation, network, all_actions, a category or a tool"
+                    .to_owned()
+            }
+        };
+        let message = format!("`{}` is no word, category or tool to ask a human about", word.value);
+        modes.error(word, &message, Some(suggestion));
+    }
+}
+
+fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut Inspection<'_>) {
+    let named = key.to_ascii_lowercase();
+    if tools.iter().any(|tool| tool.name().as_str() == named) {
+        return;
+    }
+    let alias_of = tools.iter().find(|tool| tool.aliases().iter().any(|alias| alias.as_str() == named));
+    if let Some(tool) = alias_of {
+        let message =
+            format!("`{}` is another name of `{}`, and would govern nothing", key.value, tool.name());
+        return inspection.error(key, &message, Some(format!("write `{}`", tool.name())));
+    }
+    let message = format!("no tool is called `{}`", key.value);
+    match nearest(&named, tools.iter().map(|tool| tool.name().as_str())) {
+        Some(near) => inspection.error(key, &message, Some(format!("did you mean `{near}`?"))),
+        None => inspection.warn(key, &message, Some("its rules wait for such a tool".to_owned())),
+    }
+}
