@@ -319,6 +319,6 @@ fn fault_word(fault: Fault) -> &'static str {
     }
 }
 
-fn rule_place(rule: &RuleRef) -> String {
+pub(crate) fn rule_place(rule: &RuleRef) -> String {
     if rule.line == 0 { rule.id.clone() } else { format!("{}:{} {}", rule.file, rule.line, rule.id) }
 }

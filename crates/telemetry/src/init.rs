@@ -1,6 +1,7 @@
 //! Setting telemetry up, once a process, and taking it down within a deadline. Needs no async runtime.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::Subscriber;
@@ -10,6 +11,7 @@ use tracing_subscriber::{Registry, reload};
 
 use crate::event::{self, ContentCapture};
 use crate::log::{Colour, Limits, LineWriter, LogLayer, RotatingFile, Stderr};
+use crate::otel::{self, ExportHealth, Pipelines};
 use crate::settings::{LogSettings, TelemetrySettings};
 use crate::{TelemetryError, redact};
 
@@ -43,6 +45,8 @@ pub enum Flushed {
 /// Keeps telemetry alive; flushes when shut down or dropped.
 pub struct Guard {
     writers: Vec<LineWriter>,
+    exports: Arc<Pipelines>,
+    flushed: bool,
     filter: reload::Handle<EnvFilter, Registry>,
 }
 
@@ -54,8 +58,11 @@ impl std::fmt::Debug for Guard {
 
 /// Sets up logging and, where an endpoint is configured, OpenTelemetry, for the whole process.
 pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
-    let (subscriber, guard) = assemble(settings, target)?;
+    let configuration = otel::resolve(&settings.otlp, &|name| std::env::var(name).ok())?;
+    let (subscriber, guard) = assemble(settings, target, configuration.as_ref())?;
+    let warnings = configuration.map(|configuration| configuration.warnings).unwrap_or_default();
     tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadyInitialised)?;
+    otel::install(&guard.exports);
     event::set_content_capture(if settings.capture_content {
         ContentCapture::On
     } else {
@@ -63,6 +70,9 @@ pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, T
     });
     // Compiled now rather than inside the first call that logs.
     let _ = redact::shared().redact_text("");
+    for warning in warnings {
+        tracing::warn!(target: "sinew::otlp", "{warning}");
+    }
     Ok(guard)
 }
 
@@ -70,6 +80,7 @@ pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, T
 pub(crate) fn assemble(
     settings: &TelemetrySettings,
     target: &LogTarget,
+    export: Option<&otel::Configuration>,
 ) -> Result<(impl Subscriber + Send + Sync + 'static, Guard), TelemetryError> {
     let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.trim().is_empty());
     let (filter, handle) = reload::Layer::new(parse_filter(text.as_deref().unwrap_or(&settings.log.level))?);
@@ -84,14 +95,24 @@ pub(crate) fn assemble(
         .transpose()?;
     let stderr = stderr.map(|stderr| LineWriter::start("sinew-stderr", stderr)).transpose()?;
     let writers = file.iter().chain(&stderr).cloned().collect();
-    let layer = LogLayer { file, stderr: stderr.map(|writer| (writer, Colour::of_stderr())) };
-    Ok((Registry::default().with(filter).with(layer), Guard { writers, filter: handle }))
+    let exports = Arc::new(export.map(otel::build).transpose()?.unwrap_or_default());
+    let stderr = stderr.map(|writer| (writer, Colour::of_stderr()));
+    let layer = LogLayer { file, stderr, otlp: exports.logs.clone() };
+    Ok((
+        Registry::default().with(filter).with(layer),
+        Guard { writers, exports, flushed: false, filter: handle },
+    ))
 }
 
 impl Guard {
     /// How many log lines were lost to a full or failing disk, or to a terminal nobody reads.
     pub fn dropped_lines(&self) -> u64 {
         self.writers.iter().map(LineWriter::dropped).sum()
+    }
+
+    /// What became of the exports, one entry for each signal that is exported.
+    pub fn exports(&self) -> Vec<ExportHealth> {
+        self.exports.health()
     }
 
     /// Replaces the log filter, after the settings were reloaded. `SINEW_LOG`, where set, stays in force.
@@ -106,19 +127,24 @@ impl Guard {
     }
 
     /// Writes and exports what is still waiting, for at most `deadline`. Blocks: call it off the async threads.
-    pub fn shutdown(self, deadline: Duration) -> Flushed {
+    pub fn shutdown(mut self, deadline: Duration) -> Flushed {
         self.flush(Instant::now() + deadline)
     }
 
-    fn flush(&self, deadline: Instant) -> Flushed {
+    fn flush(&mut self, deadline: Instant) -> Flushed {
+        self.flushed = true;
+        // Exports first: what they say about themselves still has to reach the log.
+        let exported = self.exports.shutdown(deadline);
         let late = self.writers.iter().filter(|writer| !writer.flush(deadline)).count();
-        if late == 0 { Flushed::Complete } else { Flushed::TimedOut }
+        if late == 0 { exported } else { Flushed::TimedOut }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = self.flush(Instant::now() + DROP_DEADLINE);
+        if !self.flushed {
+            let _ = self.flush(Instant::now() + DROP_DEADLINE);
+        }
     }
 }
 

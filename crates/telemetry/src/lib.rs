@@ -7,14 +7,18 @@ mod error;
 mod event;
 mod init;
 mod log;
+mod otel;
 mod settings;
 mod span;
 
+pub mod conventions;
 pub mod logs;
+pub mod metrics;
 pub mod redact;
 
 pub use error::TelemetryError;
 pub use event::{ApprovalDecision, Event, Subject, emit};
 pub use init::{Flushed, Guard, LogTarget, init};
+pub use otel::ExportHealth;
 pub use settings::{Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings};
 pub use span::{CallSpan, Note, Outcome, Stage, StageSpan, StageTiming};

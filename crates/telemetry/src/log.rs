@@ -15,16 +15,18 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 pub(crate) use human::{Colour, line as human_line};
+pub(crate) use record::Record;
 pub(crate) use rotate::{Limits, RotatingFile, path as log_path};
 pub(crate) use stderr::Stderr;
 pub(crate) use writer::LineWriter;
 
-use record::{Record, SpanIds};
+use record::SpanIds;
 
 /// Where records go.
 pub(crate) struct LogLayer {
     pub(crate) file: Option<LineWriter>,
     pub(crate) stderr: Option<(LineWriter, Colour)>,
+    pub(crate) otlp: Option<crate::otel::Logs>,
 }
 
 impl<S> Layer<S> for LogLayer
@@ -54,6 +56,9 @@ where
         }
         if let Some((stderr, colour)) = &self.stderr {
             stderr.write(human::line(&record.as_map(), *colour).into_bytes());
+        }
+        if let Some(otlp) = &self.otlp {
+            otlp.write(&record);
         }
     }
 }

@@ -3,14 +3,19 @@
 //! The timings go to the ledger with every call; the spans are made from them at the end, and only where traces
 //! are exported, so that without OTLP a call pays for two clock readings a stage.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
+use opentelemetry::KeyValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tool::{FailureKind, Mode, RefusalCode, RuleRef};
+use serde_json::Value;
+use tool::{FailureKind, Mode, RefusalCode, RuleRef, TraceContext};
 
-use crate::Subject;
+use crate::conventions::{EXECUTE_TOOL, attribute};
+use crate::event::{ContentCapture, content_capture, rule_place};
+use crate::otel::{self, FinishedCall, Pipelines};
+use crate::{Subject, metrics, redact};
 
 /// A stage of the road that takes time worth seeing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -102,19 +107,39 @@ pub enum Note<'a> {
     Approval(&'a str),
     /// How confined the tool ran.
     Sandbox(&'a str),
+    /// The arguments; kept only while content capture is on, and redacted.
+    Arguments(&'a Value),
+    /// What the tool answered; kept only while content capture is on, and redacted.
+    Result(&'a Value),
 }
 
-/// One call, from its first byte to its reply.
-#[derive(Debug)]
+/// One call, from its first byte to its reply. A span that is dropped without an end counts as cancelled.
 pub struct CallSpan {
     started: Instant,
     stages: Mutex<Vec<StageTiming>>,
+    /// What only an exporter needs; none where nothing is exported.
+    exported: Option<Box<Exported>>,
+}
+
+struct Exported {
+    to: Arc<Pipelines>,
+    tool: String,
+    trace: TraceContext,
+    started_at: SystemTime,
+    attributes: Mutex<Vec<KeyValue>>,
+}
+
+impl std::fmt::Debug for CallSpan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallSpan").field("stages", &self.timings()).finish_non_exhaustive()
+    }
 }
 
 impl CallSpan {
     /// The call begins now.
-    pub fn start(_call: &Subject<'_>) -> Self {
-        CallSpan { started: Instant::now(), stages: Mutex::new(Vec::new()) }
+    pub fn start(call: &Subject<'_>) -> Self {
+        let exported = otel::pipelines().map(|to| Box::new(Exported::new(to, call)));
+        CallSpan { started: Instant::now(), stages: Mutex::new(Vec::new()), exported }
     }
 
     /// A stage begins now, and ends when the value is dropped.
@@ -124,7 +149,11 @@ impl CallSpan {
     }
 
     /// Adds a fact to the span.
-    pub fn note(&self, _note: Note<'_>) {}
+    pub fn note(&self, note: Note<'_>) {
+        if let Some(exported) = &self.exported {
+            exported.note(note);
+        }
+    }
 
     /// How long the call has taken.
     pub fn elapsed(&self) -> Duration {
@@ -136,10 +165,85 @@ impl CallSpan {
         self.stages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The call ends now. Gives back the stages. A span that is dropped instead counts as cancelled.
-    pub fn end(self, _outcome: Outcome) -> Vec<StageTiming> {
-        self.timings()
+    /// The call ends now: its span and measurements are handed to the exporters. Gives back the stages.
+    pub fn end(mut self, outcome: Outcome) -> Vec<StageTiming> {
+        let stages = self.timings();
+        self.export(outcome, &stages);
+        stages
     }
+
+    fn export(&mut self, outcome: Outcome, stages: &[StageTiming]) {
+        if let Some(exported) = self.exported.take() {
+            exported.finish(outcome, self.started.elapsed(), stages.to_vec());
+        }
+    }
+}
+
+impl Drop for CallSpan {
+    fn drop(&mut self) {
+        if self.exported.is_some() {
+            let stages = self.timings();
+            self.export(Outcome::Failed(FailureKind::Cancelled), &stages);
+        }
+    }
+}
+
+impl Exported {
+    fn new(to: Arc<Pipelines>, call: &Subject<'_>) -> Self {
+        let mut attributes = vec![
+            KeyValue::new(attribute::OPERATION_NAME, EXECUTE_TOOL),
+            KeyValue::new(attribute::TOOL_TYPE, "function"),
+            KeyValue::new(attribute::TOOL_CALL_ID, call.call_id.to_string()),
+            KeyValue::new(attribute::MODE, call.mode.as_str()),
+        ];
+        attributes.extend(call.session.map(|session| text(attribute::SESSION, session)));
+        Exported {
+            to,
+            tool: call.tool.to_owned(),
+            trace: call.trace.clone(),
+            started_at: SystemTime::now(),
+            attributes: Mutex::new(attributes),
+        }
+    }
+
+    fn note(&self, note: Note<'_>) {
+        let captured = |name, value: &Value| match content_capture() {
+            ContentCapture::Off => None,
+            ContentCapture::On => Some(KeyValue::new(name, redact::shared().redact_value(value).to_string())),
+        };
+        let attribute = match note {
+            Note::Mode(mode) => Some(KeyValue::new(attribute::MODE, mode.as_str())),
+            Note::Decision(decision) => Some(text(attribute::POLICY_DECISION, decision)),
+            Note::Rule(rule) => Some(text(attribute::POLICY_RULE, &rule_place(rule))),
+            Note::Approval(id) => Some(text(attribute::APPROVAL_ID, id)),
+            Note::Sandbox(tier) => Some(text(attribute::SANDBOX_TIER, tier)),
+            Note::Arguments(arguments) => captured(attribute::TOOL_CALL_ARGUMENTS, arguments),
+            Note::Result(result) => captured(attribute::TOOL_CALL_RESULT, result),
+        };
+        if let Some(attribute) = attribute {
+            let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+            attributes.retain(|known| known.key != attribute.key);
+            attributes.push(attribute);
+        }
+    }
+
+    fn finish(self, outcome: Outcome, duration: Duration, stages: Vec<StageTiming>) {
+        metrics::call(&self.tool, outcome, duration);
+        let Some(traces) = &self.to.traces else { return };
+        let mut attributes = self.attributes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let tool = metrics::tool_label(&self.tool, outcome);
+        attributes.push(KeyValue::new(attribute::TOOL_NAME, tool.clone()));
+        attributes.push(KeyValue::new(attribute::OUTCOME, outcome.as_str()));
+        let error = outcome.error_type();
+        attributes.extend(error.map(|error| KeyValue::new(attribute::ERROR_TYPE, error)));
+        let (trace, started_at) = (self.trace, self.started_at);
+        traces.finish(FinishedCall { trace, tool, started_at, duration, attributes, error, stages });
+    }
+}
+
+/// A text that may come from outside: redacted like a field of the log.
+fn text(name: &'static str, value: &str) -> KeyValue {
+    KeyValue::new(name, redact::shared().redact_text(value).into_owned())
 }
 
 /// A stage that is under way.

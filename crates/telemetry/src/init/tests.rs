@@ -13,7 +13,7 @@ use crate::{ApprovalDecision, Event, Subject, emit};
 
 /// Runs `work` with a log in `directory` and gives back the lines, parsed, after checking their bytes.
 fn logged(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&Dispatch)) -> Vec<Value> {
-    let (subscriber, guard) = assemble(settings, &LogTarget::Directory(directory.to_owned())).unwrap();
+    let (subscriber, guard) = assemble(settings, &LogTarget::Directory(directory.to_owned()), None).unwrap();
     let dispatch = Dispatch::new(subscriber);
     tracing::dispatcher::with_default(&dispatch, || work(&dispatch));
     assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
@@ -267,7 +267,7 @@ fn an_event_inside_a_call_carries_the_call() {
 fn the_level_is_that_of_the_settings_and_can_change() {
     let home = tempfile::tempdir().unwrap();
     let (subscriber, guard) =
-        assemble(&at("warn,quiet=error"), &LogTarget::Directory(home.path().to_owned())).unwrap();
+        assemble(&at("warn,quiet=error"), &LogTarget::Directory(home.path().to_owned()), None).unwrap();
     tracing::subscriber::with_default(subscriber, || {
         tracing::info!("one");
         tracing::warn!("two");
@@ -293,7 +293,7 @@ fn settings_that_cannot_work_are_refused_with_the_reason() {
         let mut settings = TelemetrySettings::default();
         change(&mut settings.log);
         let refused =
-            assemble(&settings, &LogTarget::Directory(directory.to_owned())).map(|_| ()).unwrap_err();
+            assemble(&settings, &LogTarget::Directory(directory.to_owned()), None).map(|_| ()).unwrap_err();
         assert!(refused.to_string().contains(says), "{refused}");
     };
     check(

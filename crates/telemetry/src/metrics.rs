@@ -1,0 +1,185 @@
+//! Measurements: one function for each, free to call whether or not metrics are exported.
+//!
+//! Labels are words of a small, closed set; never a path, a query, a caller or a process.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use tool::{Mode, RefusalCode, ToolName};
+
+use crate::conventions::{self, OTHER, attribute, metric};
+use crate::{ApprovalDecision, Outcome, otel};
+
+/// One request of an MCP or native client, as the conventions measure it.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation<'a> {
+    /// The method, such as `tools/call`; a method that is not ours is `_OTHER`.
+    pub method: &'static str,
+    /// The tool, where the method names one that exists.
+    pub tool: Option<&'a ToolName>,
+    /// The protocol version agreed on.
+    pub protocol_version: Option<&'static str>,
+    /// The word for what went wrong.
+    pub error_type: Option<&'static str>,
+}
+
+/// A request was answered.
+pub fn operation(operation: &Operation<'_>, duration: Duration) {
+    record(|instruments| {
+        let mut labels = vec![
+            KeyValue::new(attribute::MCP_METHOD_NAME, operation.method),
+            KeyValue::new(attribute::NETWORK_TRANSPORT, "unix"),
+        ];
+        if let Some(tool) = operation.tool {
+            labels.push(KeyValue::new(attribute::TOOL_NAME, tool.as_str().to_owned()));
+            labels.push(KeyValue::new(attribute::OPERATION_NAME, conventions::EXECUTE_TOOL));
+        }
+        let version = operation.protocol_version.map(|v| KeyValue::new(attribute::MCP_PROTOCOL_VERSION, v));
+        let error = operation.error_type.map(|e| KeyValue::new(attribute::ERROR_TYPE, e));
+        labels.extend(version.into_iter().chain(error));
+        instruments.operation_duration.record(duration.as_secs_f64(), &labels);
+    });
+}
+
+/// A call ended. Called by [`crate::CallSpan::end`].
+pub(crate) fn call(tool: &str, outcome: Outcome, duration: Duration) {
+    record(|instruments| {
+        let mut labels = vec![
+            KeyValue::new(attribute::TOOL_NAME, tool_label(tool, outcome)),
+            KeyValue::new(attribute::OUTCOME, outcome.as_str()),
+        ];
+        labels.extend(outcome.error_type().map(|error| KeyValue::new(attribute::ERROR_TYPE, error)));
+        instruments.calls.add(1, &labels);
+        instruments.call_duration.record(duration.as_secs_f64(), &labels);
+    });
+}
+
+/// The policy decided: `permit`, `ask` or `deny`.
+pub fn decision(mode: Mode, decision: &'static str) {
+    record(|instruments| {
+        let labels = [
+            KeyValue::new(attribute::MODE, mode.as_str()),
+            KeyValue::new(attribute::POLICY_DECISION, decision),
+        ];
+        instruments.decisions.add(1, &labels);
+    });
+}
+
+/// A question was answered, or ran out.
+pub fn approval(outcome: ApprovalDecision, wait: Duration) {
+    record(|instruments| {
+        let labels = [KeyValue::new(attribute::APPROVAL_OUTCOME, outcome.as_str())];
+        instruments.approvals.add(1, &labels);
+        instruments.approval_wait.record(wait.as_secs_f64(), &labels);
+    });
+}
+
+/// Output was cut by so many bytes.
+pub fn truncated(tool: &ToolName, bytes: u64) {
+    record(|instruments| {
+        instruments.truncated.add(bytes, &[KeyValue::new(attribute::TOOL_NAME, tool.as_str().to_owned())]);
+    });
+}
+
+/// Something there can be several of at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Questions that wait for a human.
+    ApprovalsPending,
+    /// Tools that run.
+    ToolsRunning,
+}
+
+static APPROVALS_PENDING: AtomicI64 = AtomicI64::new(0);
+static TOOLS_RUNNING: AtomicI64 = AtomicI64::new(0);
+
+impl Level {
+    fn counter(self) -> &'static AtomicI64 {
+        match self {
+            Level::ApprovalsPending => &APPROVALS_PENDING,
+            Level::ToolsRunning => &TOOLS_RUNNING,
+        }
+    }
+
+    /// How many there are now.
+    pub fn now(self) -> i64 {
+        self.counter().load(Ordering::Relaxed)
+    }
+
+    /// One more, until the value is dropped.
+    #[must_use = "it counts until this is dropped"]
+    pub fn hold(self) -> Held {
+        self.counter().fetch_add(1, Ordering::Relaxed);
+        Held(self)
+    }
+}
+
+/// One of a [`Level`].
+#[derive(Debug)]
+pub struct Held(Level);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.counter().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A name that names no tool is the caller's, and could be anything.
+pub(crate) fn tool_label(tool: &str, outcome: Outcome) -> String {
+    let known = outcome != Outcome::Refused(RefusalCode::UnknownTool);
+    ToolName::new(tool).ok().filter(|_| known).map_or_else(|| OTHER.to_owned(), |name| name.to_string())
+}
+
+fn record(measure: impl FnOnce(&Instruments)) {
+    if let Some(pipelines) = otel::pipelines()
+        && let Some(metrics) = &pipelines.metrics
+    {
+        measure(&metrics.instruments);
+    }
+}
+
+/// The instruments, made once.
+#[derive(Debug)]
+pub(crate) struct Instruments {
+    operation_duration: Histogram<f64>,
+    calls: Counter<u64>,
+    call_duration: Histogram<f64>,
+    decisions: Counter<u64>,
+    approvals: Counter<u64>,
+    approval_wait: Histogram<f64>,
+    truncated: Counter<u64>,
+}
+
+impl Instruments {
+    pub(crate) fn new(provider: &SdkMeterProvider, scope: InstrumentationScope) -> Self {
+        let meter = provider.meter_with_scope(scope);
+        let counter = |name, unit| meter.u64_counter(name).with_unit(unit).build();
+        gauge(&meter, metric::APPROVALS_PENDING, "{approval}", Level::ApprovalsPending);
+        gauge(&meter, metric::TOOLS_RUNNING, "{call}", Level::ToolsRunning);
+        Instruments {
+            operation_duration: seconds(&meter, metric::OPERATION_DURATION),
+            calls: counter(metric::TOOL_CALLS, "{call}"),
+            call_duration: seconds(&meter, metric::TOOL_DURATION),
+            decisions: counter(metric::POLICY_DECISIONS, "{decision}"),
+            approvals: counter(metric::APPROVALS, "{approval}"),
+            approval_wait: seconds(&meter, metric::APPROVAL_WAIT),
+            truncated: counter(metric::TRUNCATED_BYTES, "By"),
+        }
+    }
+}
+
+fn seconds(meter: &Meter, name: &'static str) -> Histogram<f64> {
+    meter.f64_histogram(name).with_unit("s").with_boundaries(metric::DURATION_BOUNDARIES.to_vec()).build()
+}
+
+fn gauge(meter: &Meter, name: &'static str, unit: &'static str, level: Level) {
+    // Kept alive by the meter.
+    let _ = meter
+        .i64_observable_gauge(name)
+        .with_unit(unit)
+        .with_callback(move |observer| observer.observe(level.now(), &[]))
+        .build();
+}

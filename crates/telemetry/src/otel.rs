@@ -1,0 +1,163 @@
+//! OpenTelemetry: three pipelines over OTLP/HTTP, each on threads of its own, each optional.
+//!
+//! Nothing here is reached from a call but bounded queues. Setting up and taking down happens on plain threads:
+//! the HTTP client must not be made, used or dropped on a thread of an async runtime.
+
+mod client;
+mod configuration;
+mod logs;
+mod traces;
+mod watch;
+
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+
+use crate::conventions::{SCHEMA_URL, SCOPE};
+use crate::metrics::Instruments;
+use crate::settings::Signal;
+use crate::{Flushed, TelemetryError};
+
+pub(crate) use configuration::{Configuration, resolve};
+pub(crate) use logs::Logs;
+pub(crate) use traces::{FinishedCall, Traces};
+pub use watch::ExportHealth;
+use watch::{Watch, Watched};
+
+static PIPELINES: LazyLock<ArcSwapOption<Pipelines>> = LazyLock::new(ArcSwapOption::empty);
+
+/// What is exported in this process; nothing until [`install`].
+pub(crate) fn pipelines() -> Option<Arc<Pipelines>> {
+    PIPELINES.load_full()
+}
+
+pub(crate) fn install(pipelines: &Arc<Pipelines>) {
+    PIPELINES.store(Some(Arc::clone(pipelines)));
+}
+
+/// The signals that are exported.
+#[derive(Default)]
+pub(crate) struct Pipelines {
+    pub(crate) traces: Option<Traces>,
+    pub(crate) metrics: Option<Metrics>,
+    pub(crate) logs: Option<Logs>,
+}
+
+pub(crate) struct Metrics {
+    provider: SdkMeterProvider,
+    pub(crate) instruments: Instruments,
+    watch: Arc<Watch>,
+}
+
+/// Builds what is configured, on a thread of its own.
+pub(crate) fn build(configuration: &Configuration) -> Result<Pipelines, TelemetryError> {
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("sinew-otlp-setup".to_owned());
+        let failed = |cause| TelemetryError::Thread { name: "OTLP set-up", cause };
+        let thread = builder.spawn_scoped(scope, || build_here(configuration)).map_err(failed)?;
+        thread.join().unwrap_or_else(|_| Err(failed(std::io::Error::other("it panicked"))))
+    })
+}
+
+fn build_here(configuration: &Configuration) -> Result<Pipelines, TelemetryError> {
+    let resource = resource(configuration);
+    let mut pipelines = Pipelines::default();
+    for (signal, to) in &configuration.signals {
+        match signal {
+            Signal::Traces => {
+                let watch = Watch::new(*signal, traces::QUEUE);
+                let exporter = client::spans(to, configuration)?;
+                pipelines.traces =
+                    Some(Traces::new(exporter, watch, &resource, scope(), configuration.sampler));
+            }
+            Signal::Metrics => {
+                let watch = Watch::new(*signal, 0);
+                let exporter =
+                    Watched { exporter: client::metrics(to, configuration)?, watch: Arc::clone(&watch) };
+                let reader =
+                    PeriodicReader::builder(exporter).with_interval(configuration.metric_interval).build();
+                let provider =
+                    SdkMeterProvider::builder().with_reader(reader).with_resource(resource.clone()).build();
+                let instruments = Instruments::new(&provider, scope());
+                pipelines.metrics = Some(Metrics { provider, instruments, watch });
+            }
+            Signal::Logs => {
+                let watch = Watch::new(*signal, logs::QUEUE);
+                let exporter = client::logs(to, configuration)?;
+                pipelines.logs = Some(Logs::new(exporter, watch, resource.clone(), scope()));
+            }
+        }
+    }
+    Ok(pipelines)
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder(SCOPE)
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .with_schema_url(SCHEMA_URL)
+        .build()
+}
+
+fn resource(configuration: &Configuration) -> Resource {
+    let own = [
+        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        KeyValue::new("service.instance.id", uuid::Uuid::new_v4().to_string()),
+        KeyValue::new("process.pid", i64::from(std::process::id())),
+        KeyValue::new("telemetry.sdk.name", "opentelemetry"),
+        KeyValue::new("telemetry.sdk.language", "rust"),
+    ];
+    let configured =
+        configuration.resource.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    Resource::builder_empty().with_attributes(own.into_iter().chain(configured)).build()
+}
+
+impl Pipelines {
+    pub(crate) fn health(&self) -> Vec<ExportHealth> {
+        let watches = [
+            self.traces.as_ref().map(|traces| &traces.watch),
+            self.metrics.as_ref().map(|metrics| &metrics.watch),
+            self.logs.as_ref().map(|logs| &logs.watch),
+        ];
+        watches.into_iter().flatten().map(|watch| watch.health()).collect()
+    }
+
+    /// Exports what waits, all signals at the same time. A collector that hangs is left behind at the deadline.
+    pub(crate) fn shutdown(self: &Arc<Self>, deadline: Instant) -> Flushed {
+        PIPELINES.store(None);
+        let (report, reports) = sync_channel(3);
+        let steps: [fn(&Pipelines, Duration) -> bool; 3] = [
+            |all, timeout| all.traces.as_ref().is_none_or(|traces| traces.shutdown(timeout)),
+            |all, timeout| all.metrics.as_ref().is_none_or(|metrics| metrics.shutdown(timeout)),
+            |all, timeout| all.logs.as_ref().is_none_or(|logs| logs.shutdown(timeout)),
+        ];
+        let mut started = 0;
+        for step in steps {
+            let (all, report) = (Arc::clone(self), report.clone());
+            let left = deadline.saturating_duration_since(Instant::now());
+            let thread = std::thread::Builder::new().name("sinew-otlp-stop".to_owned());
+            let begun = thread.spawn(move || {
+                let done = step(&all, left);
+                // The last one drops the clients, here and not where the guard is.
+                drop(all);
+                let _ = report.send(done);
+            });
+            started += usize::from(begun.is_ok());
+        }
+        let in_time = (0..started).filter(|_| {
+            reports.recv_timeout(deadline.saturating_duration_since(Instant::now())).unwrap_or(false)
+        });
+        if in_time.count() == 3 { Flushed::Complete } else { Flushed::TimedOut }
+    }
+}
+
+impl Metrics {
+    /// The SDK takes no deadline here; the caller keeps it by not waiting for this thread.
+    fn shutdown(&self, _: Duration) -> bool {
+        self.provider.shutdown().is_ok()
+    }
+}

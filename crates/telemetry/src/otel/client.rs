@@ -1,0 +1,85 @@
+//! The HTTP client and the exporters that use it. Built, used and dropped off the async threads.
+
+use std::collections::HashMap;
+
+use opentelemetry_otlp::{
+    LogExporter, MetricExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+};
+use reqwest::blocking::Client;
+use reqwest::redirect::Policy;
+
+use super::configuration::{Configuration, Destination};
+use crate::TelemetryError;
+use crate::settings::{Compression, Signal};
+
+/// The three exporter builders share these steps but no trait that could be named.
+macro_rules! configured {
+    ($builder:expr, $signal:expr, $destination:expr, $configuration:expr) => {{
+        let builder = $builder
+            .with_http()
+            .with_http_client(client($signal, $destination)?)
+            .with_endpoint(&$destination.url)
+            .with_timeout($destination.timeout)
+            .with_protocol(Protocol::HttpBinary)
+            .with_headers(headers($configuration));
+        let builder = match $destination.compression {
+            Compression::None => builder,
+            Compression::Gzip => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
+        };
+        builder.build().map_err(|cause| failed($signal, $destination, cause.to_string()))
+    }};
+}
+
+pub(super) fn spans(to: &Destination, configuration: &Configuration) -> Result<SpanExporter, TelemetryError> {
+    configured!(SpanExporter::builder(), Signal::Traces, to, configuration)
+}
+
+pub(super) fn metrics(
+    to: &Destination,
+    configuration: &Configuration,
+) -> Result<MetricExporter, TelemetryError> {
+    configured!(MetricExporter::builder(), Signal::Metrics, to, configuration)
+}
+
+pub(super) fn logs(to: &Destination, configuration: &Configuration) -> Result<LogExporter, TelemetryError> {
+    configured!(LogExporter::builder(), Signal::Logs, to, configuration)
+}
+
+fn client(signal: Signal, to: &Destination) -> Result<Client, TelemetryError> {
+    // No redirects: the headers, credentials among them, go where they were meant to go.
+    let mut builder = Client::builder().timeout(to.timeout).redirect(Policy::none());
+    let url = reqwest::Url::parse(&to.url).map_err(|cause| failed(signal, to, cause.to_string()))?;
+    if is_loopback(&url) {
+        // A proxy could only break what is on this machine.
+        builder = builder.no_proxy();
+    }
+    let provider = rustls::crypto::ring::default_provider();
+    if url.scheme() == "https" {
+        // Fails where another part of the program was first; then that one is used.
+        let _ = provider.install_default();
+    } else {
+        // Without TLS there is nothing to verify: a machine without root certificates can export too.
+        let plain = rustls::ClientConfig::builder_with_provider(provider.into())
+            .with_safe_default_protocol_versions()
+            .map_err(|cause| failed(signal, to, cause.to_string()))?
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        builder = builder.tls_backend_preconfigured(plain);
+    }
+    builder.build().map_err(|cause| failed(signal, to, cause.to_string()))
+}
+
+fn is_loopback(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The exporter decodes `%` in header values, as in the variable; a setting is meant as it stands.
+fn headers(configuration: &Configuration) -> HashMap<String, String> {
+    configuration.headers.iter().map(|(name, value)| (name.clone(), value.replace('%', "%25"))).collect()
+}
+
+fn failed(signal: Signal, to: &Destination, cause: String) -> TelemetryError {
+    let endpoint = crate::redact::shared().redact_text(&to.url).into_owned();
+    TelemetryError::Exporter { signal: signal.as_str(), endpoint, cause }
+}

@@ -1,0 +1,230 @@
+//! What is exported where: the settings, with the standard environment variables over them.
+//!
+//! A setting that cannot work is an error. A variable that cannot work is a warning and switches its signal off:
+//! it may have been set for another program, and telemetry is no reason not to start.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::TelemetryError;
+use crate::redact;
+use crate::settings::{Compression, OtlpSettings, Sampler, Signal};
+
+/// What `OTEL_*` variables are read with.
+pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A checked configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Configuration {
+    pub(crate) signals: Vec<(Signal, Destination)>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) resource: BTreeMap<String, String>,
+    pub(crate) sampler: (Sampler, f64),
+    pub(crate) metric_interval: Duration,
+    /// Said in the log once it is open.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Where one signal goes, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Destination {
+    pub(crate) url: String,
+    pub(crate) timeout: Duration,
+    pub(crate) compression: Compression,
+}
+
+impl Signal {
+    /// The word in messages and paths.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Signal::Traces => "traces",
+            Signal::Metrics => "metrics",
+            Signal::Logs => "logs",
+        }
+    }
+}
+
+/// The configuration, or none where nothing is to be exported.
+pub(crate) fn resolve(
+    settings: &OtlpSettings,
+    environment: Environment<'_>,
+) -> Result<Option<Configuration>, TelemetryError> {
+    check(settings)?;
+    let variable = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
+    let disabled = match variable("OTEL_SDK_DISABLED") {
+        Some(value) => value.eq_ignore_ascii_case("true"),
+        None => settings.disabled,
+    };
+    if disabled {
+        return Ok(None);
+    }
+    let mut warnings = Vec::new();
+    let mut signals = Vec::new();
+    for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
+        match destination(signal, settings, &variable) {
+            Ok(Some(destination)) => signals.push((signal, destination)),
+            Ok(None) => {}
+            Err(warning) => warnings.push(format!("{} are not exported: {warning}", signal.as_str())),
+        }
+    }
+    if signals.is_empty() && warnings.is_empty() {
+        return Ok(None);
+    }
+    let sampler = sampler(settings, &variable).unwrap_or_else(|warning| {
+        warnings.push(warning);
+        (settings.traces_sampler, settings.traces_sampler_arg)
+    });
+    let interval = number(&variable, "OTEL_METRIC_EXPORT_INTERVAL").unwrap_or_else(|warning| {
+        warnings.push(warning);
+        None
+    });
+    Ok(Some(Configuration {
+        signals,
+        headers: settings.headers.clone(),
+        resource: resource(settings, &variable),
+        sampler,
+        metric_interval: Duration::from_millis(interval.unwrap_or(settings.metric_export_interval_ms)),
+        warnings,
+    }))
+}
+
+fn check(settings: &OtlpSettings) -> Result<(), TelemetryError> {
+    let refused =
+        |key, value: String, cause: &str| TelemetryError::Setting { key, value, cause: cause.to_owned() };
+    if let Some(endpoint) = &settings.endpoint {
+        let shown = redact::shared().redact_text(endpoint).into_owned();
+        check_url(endpoint).map_err(|cause| refused("otlp.endpoint", shown, &cause))?;
+    }
+    if settings.timeout_ms == 0 {
+        return Err(refused("otlp.timeout_ms", "0".to_owned(), "it is at least 1"));
+    }
+    if settings.metric_export_interval_ms < 100 {
+        let value = settings.metric_export_interval_ms.to_string();
+        return Err(refused("otlp.metric_export_interval_ms", value, "it is at least 100"));
+    }
+    if !(0.0..=1.0).contains(&settings.traces_sampler_arg) {
+        let value = settings.traces_sampler_arg.to_string();
+        return Err(refused("otlp.traces_sampler_arg", value, "it is from 0 to 1"));
+    }
+    for (name, value) in &settings.headers {
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        let visible = |b: u8| (0x20..0x7f).contains(&b) || b == b'\t';
+        if name.is_empty() || !name.bytes().all(token) || !value.bytes().all(visible) {
+            return Err(refused("otlp.headers", name.clone(), "a header has a plain name and visible ASCII"));
+        }
+    }
+    Ok(())
+}
+
+fn check_url(text: &str) -> Result<(), String> {
+    let url = reqwest::Url::parse(text).map_err(|cause| cause.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err("it is a URL such as http://localhost:4318".to_owned());
+    }
+    Ok(())
+}
+
+/// Where the signal goes; nothing where it is not wanted or no endpoint is known.
+fn destination(
+    signal: Signal,
+    settings: &OtlpSettings,
+    variable: Environment<'_>,
+) -> Result<Option<Destination>, String> {
+    let upper = signal.as_str().to_ascii_uppercase();
+    let of_signal = |what: &str| {
+        let (own, general) =
+            (format!("OTEL_EXPORTER_OTLP_{upper}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}"));
+        variable(&own).map(|value| (own, value)).or_else(|| variable(&general).map(|value| (general, value)))
+    };
+    let wanted = match variable(&format!("OTEL_{upper}_EXPORTER")) {
+        Some(list) => list.split(',').any(|name| name.trim() == "otlp"),
+        None => settings.signals.contains(&signal),
+    };
+    if !wanted {
+        return Ok(None);
+    }
+    let base = |url: &str| format!("{}/v1/{}", url.trim_end_matches('/'), signal.as_str());
+    let (name, url) = match of_signal("ENDPOINT") {
+        // A signal's own variable is the whole URL, the general one the base: so the standard has it.
+        Some((name, url)) if name.contains(&upper) => (name, url),
+        Some((name, url)) => (name, base(&url)),
+        None => match &settings.endpoint {
+            Some(url) => ("otlp.endpoint".to_owned(), base(url)),
+            None => return Ok(None),
+        },
+    };
+    check_url(&url).map_err(|cause| format!("{name} is no endpoint: {cause}"))?;
+    if let Some((name, value)) = of_signal("PROTOCOL").filter(|(_, value)| value != "http/protobuf") {
+        return Err(format!("{name} is `{value}`, and only http/protobuf is spoken here"));
+    }
+    let compression = match of_signal("COMPRESSION") {
+        None => settings.compression,
+        Some((_, value)) if value.eq_ignore_ascii_case("gzip") => Compression::Gzip,
+        Some((_, value)) if value.eq_ignore_ascii_case("none") => Compression::None,
+        Some((name, value)) => return Err(format!("{name} is `{value}`, and only gzip and none are known")),
+    };
+    let timeout = match of_signal("TIMEOUT") {
+        None => settings.timeout_ms,
+        Some((name, value)) => positive(&name, &value)?,
+    };
+    Ok(Some(Destination { url, timeout: Duration::from_millis(timeout), compression }))
+}
+
+fn positive(name: &str, value: &str) -> Result<u64, String> {
+    let parsed = value.trim().parse().ok().filter(|number| *number > 0);
+    parsed.ok_or_else(|| format!("{name} is `{value}`, not a number of milliseconds above 0"))
+}
+
+fn number(variable: Environment<'_>, name: &str) -> Result<Option<u64>, String> {
+    variable(name).map(|value| positive(name, &value)).transpose()
+}
+
+fn sampler(settings: &OtlpSettings, variable: Environment<'_>) -> Result<(Sampler, f64), String> {
+    let name = match variable("OTEL_TRACES_SAMPLER") {
+        None => settings.traces_sampler,
+        Some(text) => serde_json::from_value(serde_json::Value::String(text.trim().to_owned()))
+            .map_err(|_| format!("OTEL_TRACES_SAMPLER is `{text}`, which is no standard sampler"))?,
+    };
+    let ratio = match variable("OTEL_TRACES_SAMPLER_ARG") {
+        None => settings.traces_sampler_arg,
+        Some(text) => text
+            .trim()
+            .parse()
+            .ok()
+            .filter(|ratio| (0.0..=1.0).contains(ratio))
+            .ok_or_else(|| format!("OTEL_TRACES_SAMPLER_ARG is `{text}`, not a number from 0 to 1"))?,
+    };
+    Ok((name, ratio))
+}
+
+/// Later wins: the settings' name, the settings' attributes, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`.
+fn resource(settings: &OtlpSettings, variable: Environment<'_>) -> BTreeMap<String, String> {
+    let mut resource = BTreeMap::from([("service.name".to_owned(), settings.service_name.clone())]);
+    resource.extend(settings.resource_attributes.clone());
+    let listed = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    let pairs = listed.split(',').filter_map(|pair| pair.split_once('='));
+    resource.extend(pairs.map(|(key, value)| (key.trim().to_owned(), percent_decoded(value.trim()))));
+    resource.extend(variable("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
+    resource
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        let digits: Vec<u8> = if byte == b'%' { bytes.clone().take(2).collect() } else { Vec::new() };
+        let decoded = std::str::from_utf8(&digits).ok().filter(|hex| hex.len() == 2);
+        match decoded.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(decoded) => {
+                out.push(decoded);
+                bytes.nth(1);
+            }
+            None => out.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+#[path = "configuration/tests.rs"]
+mod tests;

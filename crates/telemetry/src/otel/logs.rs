@@ -1,0 +1,136 @@
+//! Log records over OTLP, as they were redacted for the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::logs::{AnyValue, LogRecord as _, Logger as _, LoggerProvider as _, Severity};
+use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
+use opentelemetry::{InstrumentationScope, Key};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::logs::{
+    BatchConfigBuilder, BatchLogProcessor, LogExporter, LogProcessor, SdkLogRecord, SdkLogger,
+    SdkLoggerProvider,
+};
+use serde_json::Value;
+use tracing::Level;
+
+use super::watch::{Watch, Watched};
+use crate::log::Record;
+
+/// Records that may wait for the collector.
+pub(super) const QUEUE: usize = 4096;
+const BATCH: usize = 512;
+
+/// What the export itself logs; exporting that would never end.
+const OWN_TRAFFIC: [&str; 8] =
+    ["sinew::otlp", "hyper", "reqwest", "h2", "rustls", "tower", "opentelemetry", "mio"];
+
+#[derive(Debug, Clone)]
+pub(crate) struct Logs {
+    provider: SdkLoggerProvider,
+    logger: SdkLogger,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl Logs {
+    pub(super) fn new(
+        exporter: impl LogExporter + 'static,
+        watch: Arc<Watch>,
+        resource: Resource,
+        scope: InstrumentationScope,
+    ) -> Self {
+        let config = BatchConfigBuilder::default()
+            .with_max_queue_size(QUEUE + BATCH)
+            .with_max_export_batch_size(BATCH)
+            .build();
+        let exporter = Watched { exporter, watch: Arc::clone(&watch) };
+        let batches = BatchLogProcessor::builder(exporter).with_batch_config(config).build();
+        let bounded = Bounded { batches, watch: Arc::clone(&watch) };
+        let provider =
+            SdkLoggerProvider::builder().with_log_processor(bounded).with_resource(resource).build();
+        Logs { logger: provider.logger_with_scope(scope), provider, watch }
+    }
+
+    /// Hands a record over. Never waits.
+    pub(crate) fn write(&self, record: &Record) {
+        let own = OWN_TRAFFIC.iter().filter_map(|name| record.target.strip_prefix(name));
+        if own.into_iter().any(|rest| rest.is_empty() || rest.starts_with("::")) {
+            return;
+        }
+        let mut out = self.logger.create_log_record();
+        let (severity, text) = severity(record.level);
+        out.set_severity_number(severity);
+        out.set_severity_text(text);
+        out.set_timestamp(record.time.into());
+        out.set_target(record.target.clone());
+        if let Some(event) = record.event {
+            out.set_event_name(event);
+        }
+        if let Some(message) = &record.message {
+            out.set_body(AnyValue::from(message.clone()));
+        }
+        if let (Some(trace), Some(span)) = (&record.trace_id, &record.span_id)
+            && let (Ok(trace), Ok(span)) = (TraceId::from_hex(trace), SpanId::from_hex(span))
+        {
+            out.set_trace_context(trace, span, Some(TraceFlags::SAMPLED));
+        }
+        out.add_attributes(record.fields.iter().map(|(key, value)| (Key::from(key.clone()), any(value))));
+        self.logger.emit(out);
+    }
+
+    pub(super) fn shutdown(&self, timeout: Duration) -> bool {
+        self.provider.shutdown_with_timeout(timeout).is_ok()
+    }
+}
+
+/// Refuses what the queue has no room for, and counts it; the SDK would drop it without telling.
+#[derive(Debug)]
+struct Bounded {
+    batches: BatchLogProcessor,
+    watch: Arc<Watch>,
+}
+
+impl LogProcessor for Bounded {
+    fn emit(&self, record: &mut SdkLogRecord, scope: &InstrumentationScope) {
+        if self.watch.admit() {
+            self.batches.emit(record, scope);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.batches.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.batches.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.batches.set_resource(resource);
+    }
+}
+
+fn severity(level: Level) -> (Severity, &'static str) {
+    match level {
+        Level::ERROR => (Severity::Error, "ERROR"),
+        Level::WARN => (Severity::Warn, "WARN"),
+        Level::INFO => (Severity::Info, "INFO"),
+        Level::DEBUG => (Severity::Debug, "DEBUG"),
+        Level::TRACE => (Severity::Trace, "TRACE"),
+    }
+}
+
+fn any(value: &Value) -> AnyValue {
+    match value {
+        Value::Null => AnyValue::from("null"),
+        Value::Bool(flag) => AnyValue::from(*flag),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => AnyValue::from(whole),
+            None => AnyValue::from(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => AnyValue::from(text.clone()),
+        Value::Array(items) => items.iter().map(any).collect(),
+        Value::Object(map) => map.iter().map(|(key, item)| (Key::from(key.clone()), any(item))).collect(),
+    }
+}

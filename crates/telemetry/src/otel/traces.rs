@@ -1,0 +1,179 @@
+//! Finished calls as spans: `execute_tool NAME` and one child a stage, with the ids the call had all along.
+//!
+//! The spans are made whole and handed to the SDK's batch processor; nothing of the SDK runs while a call does.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use opentelemetry::trace::{
+    SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{Context, InstrumentationScope, KeyValue};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, IdGenerator, RandomIdGenerator, SamplingDecision, ShouldSample,
+    SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor,
+};
+use tool::TraceContext;
+
+use super::watch::{Watch, Watched};
+use crate::conventions::EXECUTE_TOOL;
+use crate::settings::Sampler;
+use crate::span::StageTiming;
+
+/// Spans that may wait for the collector: some thousand calls.
+pub(super) const QUEUE: usize = 8192;
+const BATCH: usize = 512;
+
+/// A call that has ended.
+pub(crate) struct FinishedCall {
+    pub(crate) trace: TraceContext,
+    /// Safe for a span's name.
+    pub(crate) tool: String,
+    pub(crate) started_at: SystemTime,
+    pub(crate) duration: Duration,
+    pub(crate) attributes: Vec<KeyValue>,
+    pub(crate) error: Option<&'static str>,
+    pub(crate) stages: Vec<StageTiming>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Traces {
+    processor: BatchSpanProcessor,
+    pub(super) watch: Arc<Watch>,
+    scope: InstrumentationScope,
+    sampler: opentelemetry_sdk::trace::Sampler,
+    ids: RandomIdGenerator,
+}
+
+impl Traces {
+    pub(super) fn new(
+        exporter: impl SpanExporter + 'static,
+        watch: Arc<Watch>,
+        resource: &Resource,
+        scope: InstrumentationScope,
+        sampler: (Sampler, f64),
+    ) -> Self {
+        // The watch admits no more than QUEUE, and frees a place only after the export: the SDK's own queue,
+        // which drops without telling, is never full.
+        let config = BatchConfigBuilder::default()
+            .with_max_queue_size(QUEUE + BATCH)
+            .with_max_export_batch_size(BATCH)
+            .build();
+        let exporter = Watched { exporter, watch: Arc::clone(&watch) };
+        let mut processor = BatchSpanProcessor::new(exporter, config);
+        processor.set_resource(resource);
+        let sampler = standard(sampler);
+        Traces { processor, watch, scope, sampler, ids: RandomIdGenerator::default() }
+    }
+
+    /// Hands a call over. Never waits.
+    pub(crate) fn finish(&self, call: FinishedCall) {
+        let Some(ids) = Ids::of(&call.trace) else { return };
+        let name = format!("{EXECUTE_TOOL} {}", call.tool);
+        if !self.is_sampled(&ids, &name, &call.attributes) {
+            return;
+        }
+        for timing in &call.stages {
+            let start = call.started_at + Duration::from_micros(timing.start_us);
+            let end = start + Duration::from_micros(timing.duration_us);
+            let mut child =
+                self.span(ids.trace, self.ids.new_span_id(), timing.stage.as_str().into(), start, end);
+            child.parent_span_id = ids.span;
+            child.attributes =
+                vec![KeyValue::new(crate::conventions::attribute::STAGE, timing.stage.as_str())];
+            self.hand_over(child);
+        }
+        let end = call.started_at + call.duration;
+        let mut span = self.span(ids.trace, ids.span, name.into(), call.started_at, end);
+        span.parent_span_id = ids.parent.unwrap_or(SpanId::INVALID);
+        span.parent_span_is_remote = ids.parent.is_some();
+        span.attributes = call.attributes;
+        span.status = call.error.map_or(Status::Unset, Status::error);
+        self.hand_over(span);
+    }
+
+    pub(super) fn shutdown(&self, timeout: Duration) -> bool {
+        self.processor.shutdown_with_timeout(timeout).is_ok()
+    }
+
+    fn hand_over(&self, span: SpanData) {
+        if self.watch.admit() {
+            self.processor.on_end(span);
+        }
+    }
+
+    fn is_sampled(&self, ids: &Ids, name: &str, attributes: &[KeyValue]) -> bool {
+        let context = ids.parent.map_or_else(Context::new, |parent| {
+            // A caller that sends its context wants the call in its trace.
+            let flags = TraceFlags::SAMPLED;
+            Context::new().with_remote_span_context(SpanContext::new(
+                ids.trace,
+                parent,
+                flags,
+                true,
+                TraceState::NONE,
+            ))
+        });
+        let result =
+            self.sampler.should_sample(Some(&context), ids.trace, name, &SpanKind::Internal, attributes, &[]);
+        result.decision == SamplingDecision::RecordAndSample
+    }
+
+    fn span(
+        &self,
+        trace: TraceId,
+        id: SpanId,
+        name: Cow<'static, str>,
+        start: SystemTime,
+        end: SystemTime,
+    ) -> SpanData {
+        SpanData {
+            span_context: SpanContext::new(trace, id, TraceFlags::SAMPLED, false, TraceState::NONE),
+            parent_span_id: SpanId::INVALID,
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name,
+            start_time: start,
+            end_time: end,
+            attributes: Vec::new(),
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+}
+
+/// The ids of a call in the SDK's types.
+struct Ids {
+    trace: TraceId,
+    span: SpanId,
+    parent: Option<SpanId>,
+}
+
+impl Ids {
+    fn of(context: &TraceContext) -> Option<Self> {
+        Some(Ids {
+            trace: TraceId::from_hex(&context.trace_id).ok()?,
+            span: SpanId::from_hex(&context.span_id).ok()?,
+            parent: context.parent_span_id.as_deref().and_then(|parent| SpanId::from_hex(parent).ok()),
+        })
+    }
+}
+
+fn standard((name, ratio): (Sampler, f64)) -> opentelemetry_sdk::trace::Sampler {
+    use opentelemetry_sdk::trace::Sampler as Standard;
+    match name {
+        Sampler::AlwaysOn => Standard::AlwaysOn,
+        Sampler::AlwaysOff => Standard::AlwaysOff,
+        Sampler::Traceidratio => Standard::TraceIdRatioBased(ratio),
+        Sampler::ParentbasedAlwaysOn => Standard::ParentBased(Box::new(Standard::AlwaysOn)),
+        Sampler::ParentbasedAlwaysOff => Standard::ParentBased(Box::new(Standard::AlwaysOff)),
+        Sampler::ParentbasedTraceidratio => {
+            Standard::ParentBased(Box::new(Standard::TraceIdRatioBased(ratio)))
+        }
+    }
+}

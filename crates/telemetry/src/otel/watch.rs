@@ -1,0 +1,168 @@
+//! What becomes of exports: counted, and said once when they begin to fail and once when they work again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::logs::{LogBatch, LogExporter};
+use opentelemetry_sdk::metrics::Temporality;
+use opentelemetry_sdk::metrics::data::ResourceMetrics;
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter};
+
+use crate::settings::Signal;
+
+/// What became of one signal's exports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportHealth {
+    /// The signal.
+    pub signal: Signal,
+    /// Spans or records the collector took; of metrics, whole exports.
+    pub delivered: u64,
+    /// Those that were lost: the queue was full, or the collector did not take them.
+    pub lost: u64,
+    /// The last failure, while exports fail.
+    pub failing: Option<String>,
+}
+
+/// The counters of one signal, and the room left in its queue.
+#[derive(Debug)]
+pub(super) struct Watch {
+    signal: Signal,
+    room: usize,
+    queued: AtomicUsize,
+    delivered: AtomicU64,
+    lost: AtomicU64,
+    down: AtomicBool,
+    error: Mutex<Option<String>>,
+}
+
+impl Watch {
+    pub(super) fn new(signal: Signal, room: usize) -> Arc<Self> {
+        Arc::new(Watch {
+            signal,
+            room,
+            queued: AtomicUsize::new(0),
+            delivered: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            down: AtomicBool::new(false),
+            error: Mutex::new(None),
+        })
+    }
+
+    pub(super) fn health(&self) -> ExportHealth {
+        ExportHealth {
+            signal: self.signal,
+            delivered: self.delivered.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+            failing: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Takes a place in the queue; without one the item is lost, and counted.
+    pub(super) fn admit(&self) -> bool {
+        let taken = self.queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, |queued| {
+            (queued < self.room).then_some(queued + 1)
+        });
+        if taken.is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// An export of so many items ended.
+    fn settle(&self, items: usize, queued: Queued, result: OTelSdkResult) -> OTelSdkResult {
+        if queued == Queued::Yes {
+            self.queued.fetch_sub(items, Ordering::AcqRel);
+        }
+        let counter = if result.is_ok() { &self.delivered } else { &self.lost };
+        counter.fetch_add(items as u64, Ordering::Relaxed);
+        let signal = self.signal.as_str();
+        let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        match &result {
+            Ok(()) => {
+                *error = None;
+                if self.down.swap(false, Ordering::AcqRel) {
+                    let lost = self.lost.load(Ordering::Relaxed);
+                    tracing::info!(target: TARGET, signal, lost, "the collector takes telemetry again");
+                }
+            }
+            Err(cause) => {
+                *error = Some(cause.to_string());
+                if !self.down.swap(true, Ordering::AcqRel) {
+                    tracing::warn!(target: TARGET, signal, error = %cause,
+                        "the collector does not take telemetry; it is dropped until it does, and calls go on");
+                }
+            }
+        }
+        result
+    }
+}
+
+/// The `target` of what is said here.
+const TARGET: &str = "sinew::otlp";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    Yes,
+    No,
+}
+
+/// An exporter whose fate is counted.
+#[derive(Debug)]
+pub(super) struct Watched<E> {
+    pub(super) exporter: E,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl<E: SpanExporter> SpanExporter for Watched<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let items = batch.len();
+        let result = self.exporter.export(batch).await;
+        self.watch.settle(items, Queued::Yes, result)
+    }
+
+    fn shutdown_with_timeout(&self, timeout: std::time::Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+impl<E: LogExporter> LogExporter for Watched<E> {
+    async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
+        let items = batch.iter().count();
+        let result = self.exporter.export(batch).await;
+        self.watch.settle(items, Queued::Yes, result)
+    }
+
+    fn shutdown_with_timeout(&self, timeout: std::time::Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+impl<E: PushMetricExporter> PushMetricExporter for Watched<E> {
+    async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        let result = self.exporter.export(metrics).await;
+        self.watch.settle(1, Queued::No, result)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: std::time::Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn temporality(&self) -> Temporality {
+        self.exporter.temporality()
+    }
+}
