@@ -189,3 +189,82 @@ fn why(exists: bool, holder: Holder, cause: &std::io::Error) -> String {
         Holder::Process { pid } => format!("{socket}, though a process{} holds the state", of_pid(pid)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::listener::Hall;
+    use crate::settings::Limits;
+    use crate::tests::daemon::{daemon_at, limits};
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        home.prepare().unwrap();
+        (folder, home)
+    }
+
+    /// What a client says that does not get through, message and hint.
+    async fn unreachable(home: &Home) -> (String, String) {
+        let error = Client::connect(home, Socket::Agent, Duration::ZERO).await.err().unwrap();
+        assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
+        (error.to_string(), error.hint().unwrap())
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_explained() {
+        let (_folder, home) = home();
+        let check = |(message, hint): (String, String), says: &str, advises: &str| {
+            assert!(message.contains(&home.agent_socket().display().to_string()), "{message}");
+            assert!(message.ends_with(says), "{message}");
+            assert!(hint.contains(advises), "{hint}");
+        };
+        let start = "`sinew serve`";
+        check(unreachable(&home).await, "there is no such socket, and no daemon is running", start);
+        drop(UnixListener::bind(home.agent_socket()).unwrap());
+        check(unreachable(&home).await, "nothing listens on it, and no daemon is running", start);
+        let _lock = StateLock::acquire(&home).unwrap();
+        let holds = format!("though a process (pid {}) holds the state", std::process::id());
+        check(unreachable(&home).await, &holds, &format!("ps -p {}", std::process::id()));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_daemon_that_is_starting_is_waited_for() {
+        let (_folder, home) = home();
+        let path = home.control_socket();
+        let starting = std::thread::spawn(move || {
+            std::thread::sleep(BETWEEN_ATTEMPTS * 3);
+            daemon_at(Hall::new(limits()), path)
+        });
+        let mut client = Client::connect(&home, Socket::Control, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(client.request("echo", json!({"say": 1})).await.unwrap(), 1);
+        assert_eq!(client.request("echo", json!({"say": "é"})).await.unwrap(), "é");
+        let error = client.request("ecoh", json!({})).await.unwrap_err();
+        let ClientError::Answered { code, message, data } = error else { panic!("{error}") };
+        assert_eq!((code, data["did_you_mean"].as_str()), (-32601, Some("echo")), "{message}");
+        let large = client.request("large", json!({"bytes": limits().max_line_bytes - 100})).await.unwrap();
+        assert_eq!(large.as_str().map(str::len), Some(limits().max_line_bytes - 100));
+        let daemon = starting.join().unwrap();
+        daemon.hall.stop.cancel();
+        let error = client.request("wait", json!({})).await.unwrap_err();
+        assert!(matches!(error, ClientError::Closed(_)), "{error}");
+        drop(client);
+        std::thread::spawn(move || drop(daemon)).join().unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_full_house_is_told_as_it_was_said() {
+        let (_folder, home) = home();
+        let path = home.agent_socket();
+        let hall = Hall::new(Limits { max_connections: 1, ..limits() });
+        let daemon = std::thread::spawn(move || daemon_at(hall, path)).join().unwrap();
+        let mut first = Client::connect(&home, Socket::Agent, Duration::ZERO).await.unwrap();
+        first.request("echo", json!({})).await.unwrap();
+        let mut second = Client::connect(&home, Socket::Agent, Duration::ZERO).await.unwrap();
+        let error = second.request("echo", json!({})).await.unwrap_err();
+        assert!(matches!(&error, ClientError::Answered { data, .. } if data["code"] == "busy"), "{error}");
+        std::thread::spawn(move || drop(daemon)).join().unwrap();
+    }
+}

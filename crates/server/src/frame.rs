@@ -10,9 +10,16 @@ use crate::budget::{Budget, SMALL, Share};
 
 /// What a connection's buffer starts with.
 const FIRST: usize = 8 * 1024;
-/// How long a long message waits for its share of the budget, and then, from its first share on, for its end.
-const SHARE_PATIENCE: Duration = Duration::from_secs(10);
-const LINE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a long line may take.
+struct Patience {
+    /// To get its share of the budget.
+    share: Duration,
+    /// From then on, to its end.
+    line: Duration,
+}
+
+const PATIENCE: Patience = Patience { share: Duration::from_secs(10), line: Duration::from_secs(30) };
 
 /// Cuts a stream into lines. A buffer grows with its line, never past the limit, and shrinks again after it.
 pub(crate) struct LineReader<R> {
@@ -29,6 +36,7 @@ pub(crate) struct LineReader<R> {
     /// Held while the current line is a long one, and since when.
     share: Option<(Share, Instant)>,
     last_read: Instant,
+    patience: Patience,
 }
 
 /// What came next.
@@ -87,6 +95,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             began: None,
             share: None,
             last_read,
+            patience: PATIENCE,
         }
     }
 
@@ -190,7 +199,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
         let wanted = (capacity * 2).max(FIRST).min(self.limit + 2);
         if wanted > SMALL && self.share.is_none() {
-            let taken = timeout(SHARE_PATIENCE, self.budget.take(self.limit)).await;
+            let taken = timeout(self.patience.share, self.budget.take(self.limit)).await;
             self.share = Some((taken.map_err(|_| Unusable::Starved)?, Instant::now()));
         }
         self.buffer.reserve_exact(wanted.saturating_sub(self.buffer.len()));
@@ -204,7 +213,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         let read = source.read_buf(&mut self.buffer);
         let read = match &self.share {
             None => read.await?,
-            Some((_, since)) => match timeout(LINE_PATIENCE.saturating_sub(since.elapsed()), read).await {
+            Some((_, since)) => match timeout(self.patience.line.saturating_sub(since.elapsed()), read).await
+            {
                 Ok(read) => read?,
                 Err(_) => return Ok(None),
             },
@@ -220,6 +230,7 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = 200 * 1024;
+    const SHORT: Patience = Patience { share: Duration::from_millis(50), line: Duration::from_millis(50) };
 
     /// What a stream is cut into, with each line in its own words.
     async fn frames(input: impl AsyncRead + Unpin, limit: usize) -> Vec<String> {
@@ -284,13 +295,14 @@ mod tests {
         assert!(reader.buffer.capacity() <= SMALL, "{}", reader.buffer.capacity());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn long_lines_share_one_budget() {
         let limit = crate::budget::TOTAL / 2;
         let budget = Budget::new();
         let long = format!("{}\n", "x".repeat(SMALL + 1));
         let read = async |budget: &Budget| {
             let mut reader = LineReader::new(long.as_bytes(), limit, budget.clone());
+            reader.patience = SHORT;
             match reader.next().await.unwrap() {
                 Frame::Line(line) => Ok(line.share),
                 Frame::Unusable(why) => Err(why),
@@ -307,10 +319,11 @@ mod tests {
         drop(one);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_long_line_that_never_ends_is_given_up() {
         let (mut client, server) = tokio::io::duplex(SMALL * 2);
         let mut reader = LineReader::new(server, LIMIT, Budget::new());
+        reader.patience = SHORT;
         let slow = tokio::spawn(async move {
             use tokio::io::AsyncWriteExt;
             client.write_all(&vec![b'x'; SMALL + 1]).await.unwrap();

@@ -3,6 +3,7 @@
 mod error;
 mod id;
 mod params;
+mod weight;
 
 pub(crate) use error::RpcError;
 pub(crate) use id::Id;
@@ -37,6 +38,9 @@ const ENVELOPE: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 /// Reads one line.
 pub(crate) fn read(text: &str) -> Result<Message, Box<Unreadable>> {
     let refuse = |error| Box::new(Unreadable { id: None, error });
+    if !weight::is_light(text) {
+        return Err(refuse(RpcError::too_many_values(weight::MOST_VALUES)));
+    }
     let mut envelope = match strict_json::parse(text).map_err(|error| refuse(RpcError::parse(&error)))? {
         Value::Object(envelope) => envelope,
         Value::Array(_) => return Err(refuse(RpcError::batch())),
@@ -150,6 +154,11 @@ mod tests {
             "]".repeat(1000)
         );
         check(&deep, -32700, "too_deep", "128", "null");
+        let wide = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":[0{}]}}}}"#,
+            ",0".repeat(100_000)
+        );
+        check(&wide, -32700, "too_many_values", "100000", "null");
         check(r#"{"jsonrpc":"2.0","id":1e400,"method":"a"}"#, -32700, "syntax", "", "null");
     }
 

@@ -1,6 +1,6 @@
 //! Conversations over real Unix sockets, with a service of a few methods in place of the layer.
 
-mod daemon;
+pub(crate) mod daemon;
 
 use std::io::{ErrorKind, Write};
 use std::net::Shutdown;

@@ -48,6 +48,10 @@ impl RpcError {
             .with("column", error.column)
     }
 
+    pub(crate) fn too_many_values(limit: usize) -> Self {
+        Self::new(PARSE, "too_many_values", format!("the message holds more than {limit} values"))
+    }
+
     pub(crate) fn not_utf8() -> Self {
         Self::new(PARSE, "not_utf8", "the line is not UTF-8")
     }

@@ -70,7 +70,7 @@ pub(crate) struct Daemon {
     desk: Desk,
     pub(crate) hall: Hall,
     pub(crate) path: PathBuf,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -83,9 +83,14 @@ pub(crate) fn daemon(limits: Limits) -> Daemon {
 }
 
 pub(crate) fn daemon_in(hall: Hall) -> Daemon {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.sock");
+    Daemon { _folder: Some(folder), ..daemon_at(hall, path) }
+}
+
+/// A daemon on a socket of someone else's choice.
+pub(crate) fn daemon_at(hall: Hall, path: PathBuf) -> Daemon {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let desk = Desk::default();
     let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
     let notices = crate::mcp::NOTICES;
@@ -94,7 +99,7 @@ pub(crate) fn daemon_in(hall: Hall) -> Daemon {
     let listener = Listener::new(service, hall.clone(), hall.limits.max_connections);
     let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
     runtime.spawn(async move { listener.run(&socket).await });
-    Daemon { desk, hall, path, _folder: folder, _runtime: runtime }
+    Daemon { desk, hall, path, _folder: None, _runtime: runtime }
 }
 
 impl Daemon {
