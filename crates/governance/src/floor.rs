@@ -223,3 +223,168 @@ fn rule(group: &str) -> RuleRef {
 
 /// What stands for the file of a rule that no file can change.
 pub(crate) const BUILT_IN_FLOOR: &str = "built-in floor";
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// What the floor says of reading and of writing, in words.
+    fn check(path: &str, read: Option<&str>, write: Option<&str>) {
+        let floor = Floor::new(&Protected { folders: vec![PathBuf::from("/h/.local/share/sinew")] }).unwrap();
+        let name = Name::canonical(path.as_ref()).unwrap();
+        for (access, expect) in [(PathAccess::Read, read), (PathAccess::Write, write)] {
+            let found = floor.protects(&name, access).map(|found| found.rule.id);
+            assert_eq!(
+                found.as_deref(),
+                expect.map(|group| format!("floor.{group}")).as_deref(),
+                "{access:?} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_are_never_written() {
+        for (group, paths) in [
+            (
+                "git",
+                &[
+                    "/r/.git",
+                    "/r/.git/hooks",
+                    "/r/.git/hooks/pre-commit",
+                    "/r/.git/config",
+                    "/r/sub/.git/config",
+                    "/r/.git/modules/m/config",
+                    "/r/.git/modules/a/b/hooks/x",
+                    "/r/.git/info/attributes",
+                    "/h/.gitconfig",
+                    "/h/.config/git/config",
+                    "/r/.GIT/Hooks/x",
+                ][..],
+            ),
+            (
+                "shell_startup",
+                &[
+                    "/h/.bashrc",
+                    "/h/.zshrc",
+                    "/h/.profile",
+                    "/h/.bash_profile",
+                    "/h/.zshenv",
+                    "/h/.zprofile",
+                    "/h/.bash_login",
+                    "/h/.bash_logout",
+                    "/h/.zlogin",
+                    "/h/.config/fish/config.fish",
+                    "/r/dotfiles/.bashrc",
+                    "/h/.BashRC",
+                    "/h/.ba\u{17f}hrc",
+                    "/etc/profile",
+                    "/etc/profile.d/x.sh",
+                ],
+            ),
+            ("ssh", &["/h/.ssh", "/h/.ssh/authorized_keys", "/h/.SSH/config", "/h/.\u{df}h/config"]),
+            ("keychain", &["/h/Library/Keychains/login.keychain-db", "/Library/Keychains", "/h/.gnupg/x"]),
+            (
+                "autostart",
+                &[
+                    "/h/Library/LaunchAgents/x.plist",
+                    "/Library/LaunchDaemons/x.plist",
+                    "/h/.config/systemd/user/x.service",
+                    "/etc/systemd/system/x",
+                    "/lib/systemd/system/x",
+                    "/usr/lib/systemd/x",
+                    "/h/.config/autostart/x.desktop",
+                    "/etc/rc.local",
+                ],
+            ),
+            (
+                "crontab",
+                &[
+                    "/var/spool/cron/crontabs/root",
+                    "/etc/crontab",
+                    "/etc/cron.d/x",
+                    "/private/var/at/tabs/x",
+                    "/var/at/x",
+                ],
+            ),
+            (
+                "agent_settings",
+                &[
+                    "/r/.mcp.json",
+                    "/r/.vscode/settings.json",
+                    "/r/.vscode",
+                    "/r/.idea/workspace.xml",
+                    "/r/.claude/settings.local.json",
+                    "/h/.codex/config.toml",
+                    "/r/.cursor/mcp.json",
+                ],
+            ),
+        ] {
+            paths.iter().for_each(|path| check(path, None, Some(group)));
+        }
+        for free in [
+            "/r/.github/workflows/ci.yml",
+            "/r/.gitignore",
+            "/r/hooks/pre-commit",
+            "/r/git/config",
+            "/r/.git/HEAD",
+            "/r/.git/objects/ab/cd",
+            "/r/bashrc",
+            "/r/.bashrc.md",
+            "/r/x.ssh/y",
+            "/r/.sshd",
+            "/r/systemd/x",
+            "/etc/hosts",
+            "/r/.claude/commands/x.md",
+            "/r/Library/x",
+        ] {
+            check(free, None, None);
+        }
+    }
+
+    #[test]
+    fn names_that_are_never_touched() {
+        for path in [
+            "/proc/1/environ",
+            "/proc/self/mem",
+            "/proc/42/maps",
+            "/proc/self/fd",
+            "/proc/self/fd/3",
+            "/proc/1/root",
+            "/proc/1/root/etc/shadow",
+            "/proc/self/cwd",
+            "/proc/self/cwd/x",
+            "/proc/thread-self/environ",
+            "/proc/1/task/2/mem",
+            "/proc/1/task/2/root/x",
+            "/proc/kcore",
+            "/dev/mem",
+            "/dev/fd/7",
+            "/dev/stdin",
+        ] {
+            check(path, Some("processes"), Some("processes"));
+        }
+        for free in ["/proc/loadavg", "/proc/1/status", "/proc/meminfo", "/dev/null", "/r/proc/1/environ"] {
+            check(free, None, None);
+        }
+        for own in ["/h/.local/share/sinew", "/h/.local/share/sinew/state/x", "/h/.local/share/Sinew/x"] {
+            check(own, Some("sinew"), Some("sinew"));
+        }
+        check("/h/.local/share/sinew-notes", None, None);
+    }
+
+    #[test]
+    fn sinews_own_folder_is_known_by_both_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        let floor = Floor::new(&Protected { folders: vec![root.join("link")] }).unwrap();
+        for name in ["real/x", "link/x", "real"] {
+            let found =
+                floor.protects(&Name::canonical(&root.join(name)).unwrap(), PathAccess::Read).unwrap();
+            assert_eq!(found.code, RefusalCode::ControlPlane, "{name}");
+        }
+    }
+}

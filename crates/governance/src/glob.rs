@@ -160,3 +160,78 @@ fn follow(path: &Path, trusted: impl Fn(&Path) -> bool) -> PathBuf {
     }
     real
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::surroundings::Variables;
+
+    fn globs(purpose: Purpose, patterns: &[&str]) -> PathGlobs {
+        let mut builder = PathGlobsBuilder::new(purpose, FileNames::CaseSensitive);
+        for (line, pattern) in (1..).zip(patterns) {
+            let pattern = Pattern::parse(pattern, &Variables::default()).unwrap();
+            builder.add(&pattern, &RuleRef { file: "f".to_owned(), line, id: "i".to_owned() }).unwrap();
+        }
+        builder.build().unwrap()
+    }
+
+    fn line(globs: &PathGlobs, path: impl AsRef<Path>) -> Option<u64> {
+        globs.first_match(&Name::canonical(path.as_ref()).unwrap()).map(|rule| rule.line)
+    }
+
+    #[test]
+    fn what_each_pattern_covers() {
+        let check = |pattern: &str, allowed: &[&str], forbidden_too: &[&str], never: &[&str]| {
+            let (allow, forbid) = (globs(Purpose::Allow, &[pattern]), globs(Purpose::Forbid, &[pattern]));
+            for path in allowed {
+                assert_eq!((line(&allow, path), line(&forbid, path)), (Some(1), Some(1)), "{pattern} {path}");
+            }
+            for path in forbidden_too {
+                assert_eq!((line(&allow, path), line(&forbid, path)), (None, Some(1)), "{pattern} {path}");
+            }
+            for path in never {
+                assert_eq!((line(&allow, path), line(&forbid, path)), (None, None), "{pattern} {path}");
+            }
+        };
+        check("/w", &["/w"], &["/w/a", "/w/a/b"], &["/w-evil", "/w-evil/a", "/", "/x/w"]);
+        check("/w/", &["/w"], &["/w/a"], &["/w-evil"]);
+        check("/w/**", &["/w", "/w/a", "/w/a/.b/c"], &[], &["/w-evil", "/", "/v/w"]);
+        check("/w/*.md", &["/w/a.md", "/w/.md"], &[], &["/w/a/b.md", "/w/a/b/secret.md", "/w/a.md/x", "/w"]);
+        check("/w/*", &["/w/a"], &[], &["/w/a/b", "/w"]);
+        check("/w/*/c", &["/w/b/c"], &["/w/b/c/d"], &["/w/c", "/w/a/b/c"]);
+        check("**/.env", &["/.env", "/a/b/.env"], &["/a/.env/x"], &["/a/.envy", "/a/x.env"]);
+        check("**/.env.*", &["/a/.env.local"], &[], &["/a/.env", "/a/.env.d/x"]);
+        check("/w/**/x", &["/w/x", "/w/a/b/x"], &["/w/x/y"], &["/w", "/x"]);
+        check("/w/{a,b}", &["/w/a", "/w/b"], &[], &["/w/c", "/w/ab"]);
+        check("/w/[ab]?", &["/w/a1"], &[], &["/w/a", "/w/a12", "/w/a/"]);
+        check("/**", &["/", "/a", "/a/b"], &[], &[]);
+    }
+
+    #[test]
+    fn the_first_rule_in_the_file_is_named() {
+        let globs = globs(Purpose::Forbid, &["/a/b/**", "/a/**", "**/c"]);
+        assert_eq!(line(&globs, "/a/b/c"), Some(1));
+        assert_eq!(line(&globs, "/a/c"), Some(2));
+        assert_eq!(line(&globs, "/x/c"), Some(3));
+        assert_eq!(line(&globs, "/x"), None);
+    }
+
+    #[test]
+    fn links_in_the_plain_part_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/deep")).unwrap();
+        symlink("real", root.join("link")).unwrap();
+        symlink(root.join("link/deep"), root.join("chain")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let pattern = |name: &str| root.join(name).display().to_string();
+        let globs = globs(Purpose::Forbid, &[&pattern("link/x"), &pattern("chain/**"), &pattern("loop/y")]);
+        assert_eq!(line(&globs, root.join("link/x")), Some(1), "as it is written");
+        assert_eq!(line(&globs, root.join("real/x")), Some(1), "as it leads");
+        assert_eq!(line(&globs, root.join("real/deep/a")), Some(2));
+        assert_eq!(line(&globs, root.join("loop/y")), Some(3), "a loop leads nowhere and stands as written");
+        assert_eq!(line(&globs, root.join("real/y")), None);
+    }
+}

@@ -204,3 +204,60 @@ fn value_of(name: &str, variables: &Variables) -> Result<String, BadPattern> {
 fn clean(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(written: &str) -> Pattern {
+        let environment =
+            [("HOME", "/home/a[b]"), ("XDG_CONFIG_HOME", "/cfg"), ("XDG_RUNTIME_DIR", "relative")];
+        let variables = Variables::from_environment(environment.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        Pattern::parse(written, &variables).unwrap_or_else(|bad| panic!("{written}: {bad:?}"))
+    }
+
+    #[test]
+    fn variables_are_expanded_and_escaped() {
+        for (written, expect) in [
+            ("$HOME/x", "/home/a[[]b[]]/x"),
+            ("~/x/**", "/home/a[[]b[]]/x/**"),
+            ("~", "/home/a[[]b[]]"),
+            ("${HOME}/x", "/home/a[[]b[]]/x"),
+            ("$XDG_CONFIG_HOME/x", "/cfg/x"),
+            ("$XDG_STATE_HOME", "/home/a[[]b[]]/.local/state"),
+            ("/a/$", "/a/$"),
+            ("/a/$1", "/a/$1"),
+            ("/a/b~", "/a/b~"),
+            ("/a/", "/a"),
+            ("/", "/"),
+            ("**", "/**"),
+            ("**/.env", "/**/.env"),
+        ] {
+            assert_eq!(parse(written).text, expect, "{written}");
+        }
+        let unset = Variables::default();
+        for written in ["$HOME/x", "~/x", "$XDG_CONFIG_HOME/x"] {
+            assert!(Pattern::parse(written, &unset).is_err(), "{written}");
+        }
+        let relative = Variables::from_environment([("HOME".to_owned(), "home".to_owned())]);
+        assert!(Pattern::parse("$HOME/x", &relative).is_err(), "a relative value is no value");
+    }
+
+    #[test]
+    fn the_plain_part_ends_at_the_first_wildcard() {
+        for (written, plain, rest) in [
+            ("/a/b/**", "/a/b", "**"),
+            ("/a/b*/c", "/a", "b*/c"),
+            ("/a/b", "/a/b", ""),
+            ("**/x", "/", "**/x"),
+            ("/{a,b}/c", "/", "{a,b}/c"),
+            ("~/x", "/home", "a[[]b[]]/x"),
+        ] {
+            let pattern = parse(written);
+            let (literal, tail) = pattern.literal_part();
+            assert_eq!((literal.as_path(), tail), (Path::new(plain), rest), "{written}");
+            assert_eq!(pattern.moved_to(&literal, tail), pattern, "{written}");
+        }
+        assert_eq!(parse("/a/b/**").moved_to(Path::new("/x[y"), "**").text, "/x[[]y/**");
+    }
+}

@@ -101,7 +101,7 @@ impl Machine {
 
     /// The verdict in a word: `permit`, `ask`, or the code and detail of a denial.
     #[track_caller]
-    fn expect(&self, tool: &str, arguments: Value, expect: &str) -> Outcome {
+    fn expect(&self, tool: &str, arguments: &Value, expect: &str) -> Outcome {
         let arguments = arguments.to_string().replace("$ROOT", &self.root.display().to_string());
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let shown = format!("{tool} {arguments} in {}", self.mode);
@@ -112,12 +112,12 @@ impl Machine {
 
     #[track_caller]
     fn read(&self, path: &str, expect: &str) -> Outcome {
-        self.expect("read_file", json!({"path": path}), expect)
+        self.expect("read_file", &json!({"path": path}), expect)
     }
 
     #[track_caller]
     fn write(&self, path: &str, expect: &str) -> Outcome {
-        self.expect("write_file", json!({"path": path, "content": "x"}), expect)
+        self.expect("write_file", &json!({"path": path, "content": "x"}), expect)
     }
 }
 
@@ -253,12 +253,12 @@ fn modes_forbidden_beats_approval_beats_allowed() {
 #[test]
 fn a_tool_that_is_not_listed_has_its_definitions_modes() {
     let call = |mode, expect: &str| {
-        machine(NOTHING_LISTED).mode(mode).expect("slow_read", json!({"path": "a.txt"}), expect)
+        machine(NOTHING_LISTED).mode(mode).expect("slow_read", &json!({"path": "a.txt"}), expect)
     };
     call(Mode::Normal, "permit").by("workspaces", 0, "workspaces");
     call(Mode::Alert, "mode_denied not_listed").by("tool definition", 0, "slow_read.allowed_modes");
     let silent = machine("tools: {slow_read: {rate_limit_per_hour: 9}}\n").mode(Mode::Alert);
-    silent.expect("slow_read", json!({"path": "a.txt"}), "mode_denied not_listed");
+    silent.expect("slow_read", &json!({"path": "a.txt"}), "mode_denied not_listed");
 }
 
 #[test]
@@ -295,22 +295,22 @@ fn a_mode_that_is_not_listed_keeps_its_built_in_rules() {
 #[test]
 fn every_rule_that_asks_is_heard_and_named() {
     let approvals = |word: &str| format!("modes: {{NORMAL: {{require_approval_for: [{word}]}}}}\n");
-    let check = |word: &str, tool: &str, arguments: Value, expect: &str| {
+    let check = |word: &str, tool: &str, arguments: &Value, expect: &str| {
         machine(NOTHING_LISTED).modes(&approvals(word)).expect(tool, arguments, expect);
     };
     let (read, write) = (json!({"path": "a.txt"}), json!({"path": "a.txt", "content": ""}));
     let copy = json!({"from": "a.txt", "to": "c.txt"});
-    check("high_risk_tools", "read_file", read.clone(), "permit");
-    check("high_risk_tools", "write_file", write.clone(), "ask");
-    check("any_write_operation", "copy_file", copy.clone(), "ask");
-    check("any_write_operation", "read_file", read.clone(), "permit");
-    check("network", "search", json!({"query": "x"}), "ask");
-    check("network", "read_file", read.clone(), "permit");
-    check("all_actions", "read_file", read.clone(), "ask");
-    check("read_only", "read_file", read.clone(), "ask");
-    check("read_only", "copy_file", copy.clone(), "permit");
-    check("copy_file", "copy_file", copy, "ask");
-    machine(NOTHING_LISTED).expect("gated", json!({}), "ask").by(
+    check("high_risk_tools", "read_file", &read, "permit");
+    check("high_risk_tools", "write_file", &write, "ask");
+    check("any_write_operation", "copy_file", &copy, "ask");
+    check("any_write_operation", "read_file", &read, "permit");
+    check("network", "search", &json!({"query": "x"}), "ask");
+    check("network", "read_file", &read, "permit");
+    check("all_actions", "read_file", &read, "ask");
+    check("read_only", "read_file", &read, "ask");
+    check("read_only", "copy_file", &copy, "permit");
+    check("copy_file", "copy_file", &copy, "ask");
+    machine(NOTHING_LISTED).expect("gated", &json!({}), "ask").by(
         "tool definition",
         0,
         "gated.requires_approval",
@@ -349,13 +349,8 @@ fn nobody_is_asked_about_a_call_that_would_be_denied() {
 
 #[test]
 fn an_unanswered_question_is_a_refusal_and_an_approved_one_a_permit() {
-    let ask = || match machine("tools: {read_file: {requires_approval: true}}\n")
-        .verdict(valid("search", json!({})))
-    {
-        Verdict::Permit(_) => machine(NOTHING_LISTED).verdict(valid("gated", json!({}))),
-        other => other,
-    };
-    let Verdict::Question(question) = ask() else { panic!("no question") };
+    let verdict = machine(NOTHING_LISTED).verdict(valid("gated", json!({})));
+    let Verdict::Question(question) = verdict else { panic!("no question") };
     let refusal = question.unanswered();
     assert!(refusal.reason.starts_with("Permission denied: Approval"), "{}", refusal.reason);
     assert_eq!(refusal.rule.unwrap().id, "gated.requires_approval");
@@ -375,7 +370,7 @@ fn rates_compare_with_at_least_and_zero_is_none() {
     never.hints("is 0, which lets nothing run");
     machine(NOTHING_LISTED).counts(u32::MAX, u32::MAX).read("a.txt", "permit");
     let slow = |count, expect: &str| {
-        machine(NOTHING_LISTED).counts(count, 0).expect("slow_read", json!({"path": "a.txt"}), expect);
+        machine(NOTHING_LISTED).counts(count, 0).expect("slow_read", &json!({"path": "a.txt"}), expect);
     };
     slow(1, "permit");
     slow(2, "rate_limited tool_per_hour");
@@ -466,10 +461,10 @@ fn a_read_only_workspace_is_read() {
         .hints("read-only");
     machine.write("new.txt", "path_not_allowed read_only_workspace");
     machine.write("$ROOT/ws/a.txt", "permit");
-    machine.expect("copy_file", json!({"from": "o.txt", "to": "$ROOT/ws/o.txt"}), "permit");
+    machine.expect("copy_file", &json!({"from": "o.txt", "to": "$ROOT/ws/o.txt"}), "permit");
     machine.expect(
         "copy_file",
-        json!({"from": "$ROOT/ws/a.txt", "to": "a.txt"}),
+        &json!({"from": "$ROOT/ws/a.txt", "to": "a.txt"}),
         "path_not_allowed read_only_workspace",
     );
 }
@@ -674,7 +669,7 @@ fn sizes_are_limits_from_both_sides() {
     file.set_len(1024 * 1024 + 1).unwrap();
     machine.read("big", "too_large max_file_size").by("tools.yaml", 2, "read_file.max_file_size_mb");
     let write = |bytes: usize, expect: &str| {
-        machine.expect("write_file", json!({"path": "w", "content": "x".repeat(bytes)}), expect)
+        machine.expect("write_file", &json!({"path": "w", "content": "x".repeat(bytes)}), expect)
     };
     write(1024 * 1024, "permit");
     write(1024 * 1024 + 1, "too_large max_file_size").by("tools.yaml", 4, "write_file.max_file_size_mb");
@@ -684,18 +679,18 @@ fn sizes_are_limits_from_both_sides() {
 #[test]
 fn every_path_of_a_call_is_judged() {
     let machine = machine(NOTHING_LISTED);
-    let many = |paths: Value, expect: &str| machine.expect("read_many", json!({"paths": paths}), expect);
+    let many = |paths: Value, expect: &str| machine.expect("read_many", &json!({"paths": paths}), expect);
     many(json!(["a.txt", "sub/b.txt"]), "permit");
     many(json!([]), "permit");
     many(json!(["a.txt", "$ROOT/ws-evil/x", "sub/b.txt"]), "path_not_allowed outside_workspaces");
-    machine.expect("copy_file", json!({"from": "a.txt", "to": "/x"}), "path_not_allowed outside_workspaces");
-    machine.expect("copy_file", json!({"from": "a.txt", "to": ".git/config"}), "path_forbidden floor");
-    machine.expect("copy_file", json!({"from": ".git/config", "to": "a.txt"}), "permit");
+    machine.expect("copy_file", &json!({"from": "a.txt", "to": "/x"}), "path_not_allowed outside_workspaces");
+    machine.expect("copy_file", &json!({"from": "a.txt", "to": ".git/config"}), "path_forbidden floor");
+    machine.expect("copy_file", &json!({"from": ".git/config", "to": "a.txt"}), "permit");
 }
 
 #[test]
 fn what_nothing_enforces_yet_is_refused() {
-    machine(NOTHING_LISTED).expect("confined", json!({}), "sandbox_unavailable no_sandbox");
+    machine(NOTHING_LISTED).expect("confined", &json!({}), "sandbox_unavailable no_sandbox");
     let check = |rule: &str, expect: &str| {
         machine(&format!("tools:\n  read_file:\n    {rule}\n")).read("a.txt", expect);
     };
