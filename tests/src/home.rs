@@ -32,6 +32,11 @@ impl Home {
         home
     }
 
+    /// The user's own folder, above all the others.
+    pub fn user(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The folder `SINEW_HOME` names.
     pub fn root(&self) -> PathBuf {
         self.folder.path().canonicalize().expect("the home exists").join("home")
@@ -67,7 +72,7 @@ impl Home {
     /// Runs `sinew` with these words, in a folder.
     pub fn run_in(&self, folder: &Path, words: &[&str]) -> Run {
         let mut command = sinew();
-        command.args(words).current_dir(folder).env("SINEW_HOME", self.root()).env("HOME", self.folder.path());
+        command.args(words).current_dir(folder).env("SINEW_HOME", self.root()).env("HOME", self.user());
         Run { words: words.join(" "), output: command.output().expect("run sinew") }
     }
 

@@ -48,6 +48,9 @@ fn metadata_says_where_and_under_what_it_ran() {
     assert!(metadata["definition_hash"].as_str().unwrap().len() == 64);
     assert!(metadata["policy_hash"].as_str().unwrap().len() == 64);
     assert!(result["latency_ms"].as_f64().unwrap() > 0.0);
+    let left = |result: &Value| result["metadata"]["remaining"]["mode_per_minute"].as_u64().unwrap();
+    let again = daemon.agent().execute("read_file", &json!({"path": "a.txt"}));
+    assert_eq!(left(&again) + 1, left(&result), "each call uses one up");
 }
 
 #[test]

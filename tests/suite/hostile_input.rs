@@ -182,7 +182,7 @@ fn another_protocol_is_answered_with_an_error() {
     let mut client = daemon.agent();
     client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let response = client.receive().expect("an error");
-    assert_eq!(error_code(&response), -32700, "{response}");
+    assert!(response["error"]["message"].as_str().unwrap().contains("HTTP"), "{response}");
     must_live(&daemon);
 }
 
@@ -195,8 +195,6 @@ fn many_requests_in_one_breath_are_all_answered() {
         lines.push_str(&json!({"jsonrpc": "2.0", "id": id, "method": "sinew/status"}).to_string());
         lines.push('\n');
     }
-    let mut sender = daemon.agent();
-    std::mem::swap(&mut sender, &mut client);
     client.send(lines.as_bytes());
     let mut ids: Vec<i64> = (0..2000).map(|_| client.receive().expect("an answer")["id"].as_i64().unwrap()).collect();
     ids.sort_unstable();

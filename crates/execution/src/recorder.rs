@@ -57,7 +57,11 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
         Err(error) => Err(unrecorded(&end, &error)),
     };
     let name = definition.name().as_str();
-    let metadata = Metadata { definition_hash: Some(definition.hash().to_owned()), ..metadata(call) };
+    let metadata = Metadata {
+        definition_hash: Some(definition.hash().to_owned()),
+        remaining: order.value().remaining(layer.limits.counts(definition.name())),
+        ..metadata(call)
+    };
     let latency_ms = call.latency_ms();
     match end {
         Ok(output) => {

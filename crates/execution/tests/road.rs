@@ -1,7 +1,7 @@
 //! Proof that the road has no side doors: each case leaves a stage out, or mixes two calls, and must not compile.
 
 #[test]
-fn no_stage_can_be_skipped() {
+fn a_road_with_a_stage_left_out_does_not_compile() {
     let cases = trybuild::TestCases::new();
     cases.pass("tests/road/whole.rs");
     cases.compile_fail("tests/road/without_*.rs");
