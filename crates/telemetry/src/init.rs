@@ -62,7 +62,7 @@ pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, T
     let (subscriber, guard) = assemble(settings, target, configuration.as_ref())?;
     let warnings = configuration.map(|configuration| configuration.warnings).unwrap_or_default();
     tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadyInitialised)?;
-    otel::install(&guard.exports);
+    guard.install_exports();
     event::set_content_capture(if settings.capture_content {
         ContentCapture::On
     } else {
@@ -105,6 +105,13 @@ pub(crate) fn assemble(
 }
 
 impl Guard {
+    /// From here on spans and measurements of this process go to these exporters.
+    pub(crate) fn install_exports(&self) {
+        if !self.exports.is_empty() {
+            otel::install(&self.exports);
+        }
+    }
+
     /// How many log lines were lost to a full or failing disk, or to a terminal nobody reads.
     pub fn dropped_lines(&self) -> u64 {
         self.writers.iter().map(LineWriter::dropped).sum()
@@ -177,5 +184,4 @@ fn limits(settings: &LogSettings) -> Result<Limits, TelemetryError> {
 }
 
 #[cfg(test)]
-#[path = "init/tests.rs"]
 mod tests;

@@ -140,5 +140,4 @@ impl Iterator for Reader {
 }
 
 #[cfg(test)]
-#[path = "logs/tests.rs"]
 mod tests;

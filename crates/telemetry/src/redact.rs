@@ -187,5 +187,4 @@ fn find_row(text: &str, row: &Detector, pattern: &Regex, detector: Compiled, spa
 }
 
 #[cfg(test)]
-#[path = "redact/tests.rs"]
 mod tests;

@@ -226,5 +226,4 @@ fn percent_decoded(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "configuration/tests.rs"]
 mod tests;

@@ -1,0 +1,396 @@
+//! All three signals to a real collector on a loopback port, and what happens when it does not answer.
+
+mod receiver;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::common::v1::{KeyValue as Pair, any_value::Value as Any};
+use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use serde_json::{Value, json};
+use tool::{CallId, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext};
+
+use super::*;
+use crate::event::{ContentCapture, set_content_capture};
+use crate::init::assemble;
+use crate::settings::{OtlpSettings, Sampler, TelemetrySettings};
+use crate::{
+    ApprovalDecision, CallSpan, Event, Guard, LogTarget, Note, Outcome, Stage, Subject, emit, metrics,
+};
+use receiver::{Manner, Receiver, Taken};
+
+/// The pipelines are the process's: one test at a time, also where tests share a process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `work` with everything exported to `endpoint`.
+fn exporting(otlp: OtlpSettings, work: impl FnOnce(&Guard)) -> Guard {
+    let settings = TelemetrySettings { otlp, ..TelemetrySettings::default() };
+    let home = tempfile::tempdir().unwrap();
+    let configuration = resolve(&settings.otlp, &|_| None).unwrap().unwrap();
+    let target = LogTarget::Directory(home.path().to_owned());
+    let (subscriber, guard) = assemble(&settings, &target, Some(&configuration)).unwrap();
+    guard.install_exports();
+    tracing::subscriber::with_default(subscriber, || work(&guard));
+    guard
+}
+
+fn to(receiver: &Receiver) -> OtlpSettings {
+    OtlpSettings { endpoint: Some(receiver.endpoint.clone()), ..OtlpSettings::default() }
+}
+
+fn attributes(pairs: &[Pair]) -> BTreeMap<String, Value> {
+    let plain = |value: &Any| match value {
+        Any::StringValue(text) => json!(text),
+        Any::IntValue(number) => json!(number),
+        Any::DoubleValue(number) => json!(number),
+        Any::BoolValue(flag) => json!(flag),
+        other => json!(format!("{other:?}")),
+    };
+    let value = |pair: &Pair| plain(pair.value.as_ref().unwrap().value.as_ref().unwrap());
+    pairs.iter().map(|pair| (pair.key.clone(), value(pair))).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    tool::canonical::hex(bytes)
+}
+
+fn spans(taken: &Taken) -> Vec<Span> {
+    let resources = taken.traces.iter().flat_map(|request| &request.resource_spans);
+    resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
+}
+
+fn metric<'a>(taken: &'a Taken, name: &str) -> &'a Metric {
+    let resources = taken.metrics.iter().flat_map(|request| &request.resource_metrics);
+    let mut all = resources.flat_map(|resource| &resource.scope_metrics).flat_map(|scope| &scope.metrics);
+    all.find(|metric| metric.name == name).unwrap_or_else(|| panic!("no metric {name}"))
+}
+
+/// The points of a metric: labels and value (the count, for a histogram).
+fn points(metric: &Metric) -> Vec<(BTreeMap<String, Value>, f64)> {
+    let number = |value: &Option<number_data_point::Value>| match value.unwrap() {
+        number_data_point::Value::AsInt(number) => number as f64,
+        number_data_point::Value::AsDouble(number) => number,
+    };
+    match metric.data.as_ref().unwrap() {
+        Data::Sum(sum) => sum
+            .data_points
+            .iter()
+            .map(|point| (attributes(&point.attributes), number(&point.value)))
+            .collect(),
+        Data::Gauge(gauge) => gauge
+            .data_points
+            .iter()
+            .map(|point| (attributes(&point.attributes), number(&point.value)))
+            .collect(),
+        Data::Histogram(histogram) => histogram
+            .data_points
+            .iter()
+            .map(|point| (attributes(&point.attributes), point.count as f64))
+            .collect(),
+        other => panic!("unexpected {other:?}"),
+    }
+}
+
+const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+
+#[test]
+fn a_call_arrives_as_a_span_with_its_stages() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Kind);
+    let trace = TraceContext::from_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    let session = format!("s {SECRET}");
+    let call = Subject {
+        tool: "write_file",
+        call_id: CallId::fresh(),
+        trace: &trace,
+        mode: Mode::Normal,
+        session: Some(&session),
+    };
+    let mut otlp = to(&receiver);
+    otlp.headers.insert("x-api-key".to_owned(), "a%20b".to_owned());
+    otlp.resource_attributes.insert("team".to_owned(), "tools".to_owned());
+    let mut timings = Vec::new();
+    let guard = exporting(otlp, |_| {
+        let span = CallSpan::start(&call);
+        drop(span.stage(Stage::Check));
+        drop(span.stage(Stage::Judge));
+        {
+            let _run = span.stage(Stage::Run);
+            drop(span.stage(Stage::Confine));
+        }
+        span.note(Note::Mode(Mode::Alert));
+        span.note(Note::Decision("permit"));
+        span.note(Note::Rule(&RuleRef { file: "tools.yaml".to_owned(), line: 3, id: "w".to_owned() }));
+        span.note(Note::Arguments(&json!({"content": "the content"})));
+        timings = span.end(Outcome::Failed(FailureKind::TimedOut));
+    });
+    assert_eq!(guard.exports().len(), 3);
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+
+    let taken = receiver.taken.lock().unwrap();
+    let spans = spans(&taken);
+    let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, ["check", "judge", "confine", "run", "execute_tool write_file"]);
+    let (root, children) = spans.split_last().unwrap();
+    assert_eq!((hex(&root.trace_id), hex(&root.span_id)), (trace.trace_id.clone(), trace.span_id.clone()));
+    assert_eq!(hex(&root.parent_span_id), "00f067aa0ba902b7");
+    assert_eq!(root.kind, 1, "INTERNAL");
+    assert_eq!(root.status.as_ref().unwrap().code, 2, "ERROR");
+    let found = attributes(&root.attributes);
+    let expected = BTreeMap::from([
+        ("gen_ai.operation.name".to_owned(), json!("execute_tool")),
+        ("gen_ai.tool.name".to_owned(), json!("write_file")),
+        ("gen_ai.tool.type".to_owned(), json!("function")),
+        ("gen_ai.tool.call.id".to_owned(), json!(call.call_id)),
+        ("sinew.mode".to_owned(), json!("ALERT")),
+        ("sinew.outcome".to_owned(), json!("failed")),
+        ("sinew.session".to_owned(), json!("s [redacted:github_token]")),
+        ("sinew.policy.decision".to_owned(), json!("permit")),
+        ("sinew.policy.rule".to_owned(), json!("tools.yaml:3 w")),
+        ("error.type".to_owned(), json!("timed_out")),
+    ]);
+    assert_eq!(found, expected);
+    for (child, timing) in children.iter().zip(&timings) {
+        assert_eq!(hex(&child.trace_id), trace.trace_id);
+        assert_eq!(hex(&child.parent_span_id), trace.span_id);
+        assert_eq!(
+            attributes(&child.attributes),
+            BTreeMap::from([("sinew.stage".to_owned(), json!(timing.stage))])
+        );
+        let micros = (child.end_time_unix_nano - child.start_time_unix_nano) / 1000;
+        assert_eq!(micros, timing.duration_us);
+        assert!(child.start_time_unix_nano >= root.start_time_unix_nano);
+        assert!(child.end_time_unix_nano <= root.end_time_unix_nano);
+    }
+    let resource = &taken.traces[0].resource_spans[0];
+    let described = attributes(&resource.resource.as_ref().unwrap().attributes);
+    assert_eq!((&described["service.name"], &described["team"]), (&json!("sinew"), &json!("tools")));
+    assert_eq!(resource.scope_spans[0].schema_url, SCHEMA_URL);
+    assert!(taken.headers.contains(&"x-api-key: a%20b".to_owned()), "{:?}", taken.headers);
+    let bytes = String::from_utf8_lossy(&taken.bytes).into_owned();
+    assert!(!bytes.contains(SECRET) && !bytes.contains("the content"));
+}
+
+#[test]
+fn measurements_arrive_under_their_names() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Kind);
+    let trace = TraceContext::root();
+    let call =
+        |tool| Subject { tool, call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let tool = ToolName::new("read_file").unwrap();
+    let guard = exporting(to(&receiver), |_| {
+        CallSpan::start(&call("read_file")).end(Outcome::Done);
+        CallSpan::start(&call("read_file")).end(Outcome::Done);
+        CallSpan::start(&call("any name / at all")).end(Outcome::Refused(RefusalCode::UnknownTool));
+        drop(CallSpan::start(&call("read_file")));
+        metrics::decision(Mode::Lockdown, "deny");
+        metrics::approval(ApprovalDecision::TimedOut, Duration::from_secs(300));
+        metrics::truncated(&tool, 512);
+        let operation = metrics::Operation {
+            method: "tools/call",
+            tool: Some(&tool),
+            protocol_version: Some("2026-07-28"),
+            error_type: Some("tool_error"),
+        };
+        metrics::operation(&operation, Duration::from_millis(15));
+    });
+    let (_pending, _running) = (metrics::Level::ApprovalsPending.hold(), metrics::Level::ToolsRunning.hold());
+    drop(metrics::Level::ToolsRunning.hold());
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+
+    let taken = receiver.taken.lock().unwrap();
+    let check = |name: &str, unit: &str, mut expected: Vec<(Value, f64)>| {
+        let found = metric(&taken, name);
+        assert_eq!(found.unit, unit, "{name}");
+        let mut points: Vec<_> = points(found).into_iter().map(|(labels, n)| (json!(labels), n)).collect();
+        points.sort_by_key(|(labels, _)| labels.to_string());
+        expected.sort_by_key(|(labels, _)| labels.to_string());
+        assert_eq!(points, expected, "{name}");
+    };
+    let calls = vec![
+        (json!({"gen_ai.tool.name": "read_file", "sinew.outcome": "done"}), 2.0),
+        (
+            json!({"error.type": "unknown_tool", "gen_ai.tool.name": "_OTHER", "sinew.outcome": "refused"}),
+            1.0,
+        ),
+        (json!({"error.type": "cancelled", "gen_ai.tool.name": "read_file", "sinew.outcome": "failed"}), 1.0),
+    ];
+    check("sinew.tool.calls", "{call}", calls.clone());
+    check("sinew.tool.duration", "s", calls);
+    check(
+        "sinew.policy.decisions",
+        "{decision}",
+        vec![(json!({"sinew.mode": "LOCKDOWN", "sinew.policy.decision": "deny"}), 1.0)],
+    );
+    check("sinew.approvals", "{approval}", vec![(json!({"sinew.approval.outcome": "timed_out"}), 1.0)]);
+    check("sinew.approval.wait", "s", vec![(json!({"sinew.approval.outcome": "timed_out"}), 1.0)]);
+    check("sinew.output.truncated_bytes", "By", vec![(json!({"gen_ai.tool.name": "read_file"}), 512.0)]);
+    check("sinew.approvals.pending", "{approval}", vec![(json!({}), 1.0)]);
+    check("sinew.tools.running", "{call}", vec![(json!({}), 1.0)]);
+    check(
+        "mcp.server.operation.duration",
+        "s",
+        vec![(
+            json!({"error.type": "tool_error", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "read_file",
+                   "mcp.method.name": "tools/call", "mcp.protocol.version": "2026-07-28", "network.transport": "unix"}),
+            1.0,
+        )],
+    );
+    let Some(Data::Histogram(histogram)) = &metric(&taken, "mcp.server.operation.duration").data else {
+        panic!()
+    };
+    assert_eq!(histogram.data_points[0].explicit_bounds, conventions_boundaries());
+    assert_eq!(histogram.data_points[0].bucket_counts[1], 1, "15 ms is between 10 and 20");
+}
+
+fn conventions_boundaries() -> Vec<f64> {
+    crate::conventions::metric::DURATION_BOUNDARIES.to_vec()
+}
+
+#[test]
+fn events_arrive_as_logs_with_the_ids_of_their_call() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Kind);
+    let trace = TraceContext::root();
+    let call =
+        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let missing = ["path".to_owned()];
+    let guard = exporting(to(&receiver), |_| {
+        emit(Event::ToolValidationFailed {
+            call,
+            code: RefusalCode::InvalidArguments,
+            missing: &missing,
+            reason: &format!("not with {SECRET}"),
+        });
+        tracing::info!(target: "other", count = 3, "plain {SECRET}");
+        tracing::error!(target: "hyper::client", "the export's own traffic is not exported");
+    });
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+
+    let taken = receiver.taken.lock().unwrap();
+    let scopes = taken.logs.iter().flat_map(|request| &request.resource_logs).flat_map(|r| &r.scope_logs);
+    let records: Vec<_> = scopes.flat_map(|scope| &scope.log_records).collect();
+    assert_eq!(records.len(), 2);
+    let event = records.iter().find(|record| record.event_name == "tool_validation_failed").unwrap();
+    assert_eq!((hex(&event.trace_id), hex(&event.span_id)), (trace.trace_id.clone(), trace.span_id.clone()));
+    assert_eq!((event.severity_text.as_str(), event.severity_number), ("WARN", 13));
+    let fields = attributes(&event.attributes);
+    assert_eq!(fields["reason"], "not with [redacted:github_token]");
+    assert!(fields["missing"].as_str().unwrap().contains("path"));
+    let plain = records.iter().find(|record| record.event_name.is_empty()).unwrap();
+    assert_eq!(
+        plain.body.as_ref().unwrap().value,
+        Some(Any::StringValue("plain [redacted:github_token]".to_owned()))
+    );
+    assert!(plain.trace_id.iter().all(|byte| *byte == 0));
+    assert!(!String::from_utf8_lossy(&taken.bytes).contains(SECRET));
+}
+
+#[test]
+fn content_is_exported_only_when_asked_and_then_redacted() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Kind);
+    let trace = TraceContext::root();
+    let call =
+        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let arguments = json!({"path": "/tmp/a", "password": "hunter2", "content": SECRET});
+    let guard = exporting(to(&receiver), |_| {
+        set_content_capture(ContentCapture::On);
+        let span = CallSpan::start(&call);
+        span.note(Note::Arguments(&arguments));
+        span.note(Note::Result(&json!(["done"])));
+        emit(Event::ToolCallStarted { call, arguments_digest: "d", arguments: &arguments });
+        span.end(Outcome::Done);
+        set_content_capture(ContentCapture::Off);
+    });
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    let taken = receiver.taken.lock().unwrap();
+    let found = attributes(&spans(&taken)[0].attributes);
+    let clean =
+        r#"{"path":"/tmp/a","password":"[redacted:sensitive_key]","content":"[redacted:github_token]"}"#;
+    assert_eq!(found["gen_ai.tool.call.arguments"], clean);
+    assert_eq!(found["gen_ai.tool.call.result"], r#"["done"]"#);
+    assert_eq!(spans(&taken)[0].status.as_ref().map_or(0, |status| status.code), 0, "UNSET");
+    let bytes = String::from_utf8_lossy(&taken.bytes).into_owned();
+    assert!(bytes.contains("/tmp/a") && !bytes.contains("hunter2") && !bytes.contains(SECRET));
+}
+
+#[test]
+fn a_sampler_that_says_no_exports_no_span() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Kind);
+    let trace = TraceContext::root();
+    let call =
+        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let otlp = OtlpSettings { traces_sampler: Sampler::AlwaysOff, ..to(&receiver) };
+    let guard = exporting(otlp, |_| {
+        CallSpan::start(&call).end(Outcome::Done);
+    });
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    let taken = receiver.taken.lock().unwrap();
+    assert_eq!(spans(&taken).len(), 0);
+    assert_eq!(points(metric(&taken, "sinew.tool.calls"))[0].1, 1.0);
+}
+
+#[test]
+fn a_collector_that_does_not_answer_costs_spans_not_time() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Silent);
+    let trace = TraceContext::root();
+    let call =
+        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let rounds = 3000;
+    let otlp = OtlpSettings { timeout_ms: 60_000, ..to(&receiver) };
+    let mut slowest = Duration::ZERO;
+    let started = Instant::now();
+    let guard = exporting(otlp, |_| {
+        for _ in 0..rounds {
+            let began = Instant::now();
+            let span = CallSpan::start(&call);
+            drop(span.stage(Stage::Check));
+            drop(span.stage(Stage::Run));
+            emit(Event::ToolCallCompleted { call, latency_ms: 1.0, output_bytes: 1 });
+            span.end(Outcome::Done);
+            slowest = slowest.max(began.elapsed());
+        }
+    });
+    // One export alone would wait a minute for its answer.
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    let health = guard.exports();
+    let lost = |signal| health.iter().find(|entry| entry.signal == signal).unwrap().lost;
+    let room = traces::QUEUE as u64;
+    assert_eq!(lost(Signal::Traces), rounds * 3 - room, "what does not fit is counted");
+    let began = Instant::now();
+    assert_eq!(guard.shutdown(Duration::from_millis(300)), Flushed::TimedOut);
+    assert!(began.elapsed() < Duration::from_secs(3), "the deadline holds: {:?}", began.elapsed());
+}
+
+#[test]
+fn without_export_a_span_still_times_its_stages() {
+    let _alone = alone();
+    let trace = TraceContext::root();
+    let call =
+        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let span = CallSpan::start(&call);
+    drop(span.stage(Stage::Check));
+    {
+        let _run = span.stage(Stage::Run);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(span.timings().len(), 2);
+    let stages = span.end(Outcome::Done);
+    assert_eq!((stages[0].stage, stages[1].stage), (Stage::Check, Stage::Run));
+    assert!(
+        stages[1].duration_us >= 2000 && stages[1].start_us >= stages[0].start_us + stages[0].duration_us
+    );
+    let json = serde_json::to_value(stages[0]).unwrap();
+    assert_eq!(json["stage"], "check");
+}

@@ -1,0 +1,105 @@
+//! A collector on a loopback port: takes OTLP over HTTP, decodes it, and answers as it is told.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Takes what comes.
+    Kind,
+    /// Accepts the connection and says nothing.
+    Silent,
+}
+
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) traces: Vec<ExportTraceServiceRequest>,
+    pub(super) metrics: Vec<ExportMetricsServiceRequest>,
+    pub(super) logs: Vec<ExportLogsServiceRequest>,
+    pub(super) headers: Vec<String>,
+    /// Everything that came, for secrets to be looked for in.
+    pub(super) bytes: Vec<u8>,
+}
+
+pub(super) struct Receiver {
+    pub(super) endpoint: String,
+    pub(super) taken: Arc<Mutex<Taken>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Receiver {
+    pub(super) fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let taken = Arc::new(Mutex::new(Taken::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (theirs, stopped) = (Arc::clone(&taken), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in listener.incoming().flatten() {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                match manner {
+                    Manner::Silent => open.push(stream),
+                    Manner::Kind => {
+                        let taken = Arc::clone(&theirs);
+                        std::thread::spawn(move || serve(stream, &taken));
+                    }
+                }
+            }
+        });
+        Receiver { endpoint: format!("http://{address}"), taken, stop }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(self.endpoint.trim_start_matches("http://"));
+    }
+}
+
+fn serve(stream: TcpStream, taken: &Mutex<Taken>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut length, mut head) = (0, Vec::new());
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            head.push(line);
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let mut taken = taken.lock().unwrap();
+        taken.bytes.extend_from_slice(&body);
+        let path = head[0].clone();
+        match path.split(' ').nth(1).unwrap() {
+            "/v1/traces" => taken.traces.push(ExportTraceServiceRequest::decode(body.as_slice()).unwrap()),
+            "/v1/metrics" => {
+                taken.metrics.push(ExportMetricsServiceRequest::decode(body.as_slice()).unwrap())
+            }
+            "/v1/logs" => taken.logs.push(ExportLogsServiceRequest::decode(body.as_slice()).unwrap()),
+            other => panic!("unexpected path {other}"),
+        }
+        taken.headers.extend(head);
+        drop(taken);
+        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+    }
+}
