@@ -62,8 +62,9 @@ fn parameters(tool: &Value) -> String {
         "## Arguments\n\n| name | type | needed | default | what to put there |\n|---|---|---|---|---|\n"
             .to_owned();
     for parameter in list {
-        let default = parameter.get("default");
-        let needed = parameter["required"] == true && default.is_none();
+        // A default of null is how a schema says "may be left out".
+        let default = parameter.get("default").filter(|value| !value.is_null());
+        let needed = parameter["required"] == true && parameter.get("default").is_none();
         let kind = match parameter["format"].as_str() {
             Some(format) => format!("{} ({format})", text(&parameter["type"])),
             None => text(&parameter["type"]),
@@ -125,7 +126,8 @@ mod tests {
             "requires_approval": false, "requires_sandbox": true, "timeout_seconds": 30, "rate_limit_per_hour": null,
             "parameters": [
                 {"name": "path", "type": "string", "format": "path", "required": true, "description": "a | b"},
-                {"name": "max", "type": "integer", "required": true, "default": 10, "description": "at\nmost"}],
+                {"name": "max", "type": "integer", "required": true, "default": 10, "description": "at\nmost"},
+                {"name": "seal", "type": "string", "required": false, "default": null}],
             "output_schema": {"type": "object"}, "example": {"path": "README.md"}})
     }
 
@@ -139,6 +141,7 @@ mod tests {
             "| rate limit | none |\n",
             "| `path` | string (path) | yes |  | a \\| b |\n",
             "| `max` | integer | no | `10` | at most |\n",
+            "| `seal` | string | no |  |  |\n",
             "sinew call read_file --json '{\"path\":\"README.md\"}'\n",
             "## Output\n\n```json\n{\n  \"type\": \"object\"\n}\n```\n",
         ] {
