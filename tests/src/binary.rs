@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::geteuid;
 
-/// The user a root process turns into: `nobody` everywhere we run as root.
+/// The user a root process turns into: `nobody`.
+#[cfg(target_os = "linux")]
 const NOBODY: u32 = 65534;
 
 /// A command line for the binary under test, with an environment made from nothing.
@@ -26,11 +27,22 @@ fn prepare() -> PathBuf {
         return binary;
     }
     let binary = if open_to_all(&binary) { binary } else { copy_for_all(&binary) };
+    give_up_root();
+    binary
+}
+
+#[cfg(target_os = "linux")]
+fn give_up_root() {
+    use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
     let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     setgroups(&[group]).expect("drop groups");
     setresgid(group, group, group).expect("drop group");
     setresuid(user, user, user).expect("drop user");
-    binary
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_up_root() {
+    panic!("run the suite as yourself: root hides failures");
 }
 
 fn locate() -> PathBuf {
@@ -45,7 +57,10 @@ fn locate() -> PathBuf {
 }
 
 fn open_to_all(binary: &Path) -> bool {
-    binary.ancestors().skip(1).all(|dir| dir.metadata().is_ok_and(|facts| facts.permissions().mode() & 0o001 != 0))
+    binary
+        .ancestors()
+        .skip(1)
+        .all(|dir| dir.metadata().is_ok_and(|facts| facts.permissions().mode() & 0o001 != 0))
 }
 
 /// Below a private folder, such as root's home: one copy for the whole run, named by what it is a copy of.

@@ -39,7 +39,12 @@ impl Daemon {
     pub fn start_in(home: Home) -> Daemon {
         let log = File::create(home.workspace().with_file_name("serve.log")).expect("a log file");
         let mut command = sinew();
-        command.arg("serve").env("SINEW_HOME", home.root()).env("HOME", home.user()).current_dir("/").stdin(Stdio::null());
+        command
+            .arg("serve")
+            .env("SINEW_HOME", home.root())
+            .env("HOME", home.user())
+            .current_dir("/")
+            .stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let process = Process(command.spawn().expect("start the daemon"));
         let mut daemon = Daemon { process, home };

@@ -60,10 +60,19 @@ fn a_malformed_call_is_refused_with_the_way_out_and_the_corrected_one_works() {
     let refused = agent.execute("write_file", &json!({"path": "new.txt", "contnet": "hello"}));
     let refusal = &refused["metadata"]["refusal"];
     assert_eq!((code(&refused), &refusal["detail"]), ("invalid_arguments", &json!("missing_field")));
-    assert!(refused["error"].as_str().unwrap().starts_with("⚠️ Invalid write_file call. Missing required fields: content."));
+    assert!(
+        refused["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("⚠️ Invalid write_file call. Missing required fields: content.")
+    );
     assert_eq!(refused["output"], json!({}));
     assert!(refusal["problems"].to_string().contains("did you mean `content`"), "{refusal}");
-    assert_eq!(kinds(daemon.home(), &refused["metadata"]["call_id"]), ["refusal"], "one record, and never started");
+    assert_eq!(
+        kinds(daemon.home(), &refused["metadata"]["call_id"]),
+        ["refusal"],
+        "one record, and never started"
+    );
     assert!(!daemon.home().workspace().join("new.txt").exists(), "no side effect");
 
     let fixed = agent.execute("write_file", &json!({"path": "new.txt", "content": "hello"}));
@@ -103,7 +112,10 @@ fn what_lies_outside_is_refused_whether_it_exists_or_not() {
     let sibling = daemon.home().workspace().with_file_name("work-evil");
     std::fs::create_dir(&sibling).unwrap();
     std::fs::write(sibling.join("x"), "x").unwrap();
-    assert_eq!(code(&daemon.agent().execute("read_file", &json!({"path": sibling.join("x")}))), "path_not_allowed");
+    assert_eq!(
+        code(&daemon.agent().execute("read_file", &json!({"path": sibling.join("x")}))),
+        "path_not_allowed"
+    );
 }
 
 #[test]
@@ -113,7 +125,13 @@ fn sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
     home.run(&["workspace", "add", &root]).must_exit(0);
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
-    for name in ["config/governance/tools.yaml", "config/new.yaml", "state/ledger/x", "run/agent.sock", "tools/x.yaml"] {
+    for name in [
+        "config/governance/tools.yaml",
+        "config/new.yaml",
+        "state/ledger/x",
+        "run/agent.sock",
+        "tools/x.yaml",
+    ] {
         let path = daemon.home().root().join(name);
         let read = agent.execute("read_file", &json!({"path": path}));
         assert_eq!(code(&read), "control_plane", "reading {name}: {read}");
@@ -183,7 +201,8 @@ fn a_failed_call_says_whose_fault_it_is_and_whether_to_retry() {
 #[test]
 fn a_mode_forbids_and_a_restart_does_not_leave_it() {
     let daemon = Daemon::start();
-    let response = daemon.control().request("control/mode.set", &json!({"mode": "LOCKDOWN", "reason": "test"}));
+    let response =
+        daemon.control().request("control/mode.set", &json!({"mode": "LOCKDOWN", "reason": "test"}));
     assert!(response["result"].is_object(), "{response}");
     let result = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
     assert_eq!(code(&result), "mode_denied");
@@ -211,7 +230,8 @@ fn a_lost_update_is_refused_and_the_file_stays() {
     let mut agent = daemon.agent();
     let seen = agent.execute("read_file", &json!({"path": "a.txt"}))["output"]["sha256"].clone();
     std::fs::write(&path, "two").unwrap();
-    let result = agent.execute("write_file", &json!({"path": "a.txt", "content": "three", "expected_sha256": seen}));
+    let result =
+        agent.execute("write_file", &json!({"path": "a.txt", "content": "three", "expected_sha256": seen}));
     assert_eq!(result["success"], false, "{result}");
     assert_eq!(result["metadata"]["failure"]["kind"], "conflict");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");

@@ -31,8 +31,12 @@ fn status_says_how_to_start_it() {
 fn tools_are_listed_and_shown() {
     let home = Home::new();
     let listed = home.run(&["tools", "list", "--json"]).must_exit(0).json();
-    let names: Vec<&str> = listed["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
-    assert!(["list_directory", "read_file", "write_file"].iter().all(|name| names.contains(name)), "{names:?}");
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert!(
+        ["list_directory", "read_file", "write_file"].iter().all(|name| names.contains(name)),
+        "{names:?}"
+    );
     assert!(names.is_sorted());
     assert_eq!(listed["schema_version"], 1);
     let page = home.run(&["tools", "show", "write_file"]).must_exit(0).stdout();
@@ -72,14 +76,20 @@ fn init_writes_what_can_be_edited_and_keeps_what_was() {
         assert!(config.join(file).is_file(), "{file}: {first}");
         assert!(first.stdout().contains(file), "{file} is named: {first}");
     }
-    let edited = "# mine\n".to_owned() + &std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap();
+    let edited =
+        "# mine\n".to_owned() + &std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap();
     std::fs::write(config.join("governance/tools.yaml"), &edited).unwrap();
     home.run(&["init"]).must_exit(0);
-    assert_eq!(std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap(), edited, "an edit was lost");
+    assert_eq!(
+        std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap(),
+        edited,
+        "an edit was lost"
+    );
     home.run(&["init", "--force"]).must_exit(0);
     assert_ne!(std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap(), edited);
     let kept = std::fs::read_dir(config.join("governance")).unwrap();
-    let kept = kept.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("tools.yaml.")).count();
+    let kept =
+        kept.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("tools.yaml.")).count();
     assert_eq!(kept, 1, "the edited file is kept beside the new one");
 }
 
@@ -94,11 +104,13 @@ fn workspaces_are_added_listed_and_removed() {
     let before = comments(&std::fs::read_to_string(&sinew_yaml).unwrap());
     home.run(&["workspace", "add", "--read-only", &dir]).must_exit(0);
     let listed = home.run(&["workspace", "list", "--json"]).must_exit(0).json();
-    let entry = listed["workspaces"].as_array().unwrap().iter().find(|w| w["path"] == dir.as_str()).unwrap().clone();
+    let entry =
+        listed["workspaces"].as_array().unwrap().iter().find(|w| w["path"] == dir.as_str()).unwrap().clone();
     assert_eq!(entry["access"], "read_only", "{listed}");
     home.run(&["workspace", "add", &dir]).must_exit(0);
     let listed = home.run(&["workspace", "list", "--json"]).must_exit(0).json();
-    let same: Vec<_> = listed["workspaces"].as_array().unwrap().iter().filter(|w| w["path"] == dir.as_str()).collect();
+    let same: Vec<_> =
+        listed["workspaces"].as_array().unwrap().iter().filter(|w| w["path"] == dir.as_str()).collect();
     assert_eq!((same.len(), &same[0]["access"]), (1, &json!("read_write")), "{listed}");
     home.run(&["workspace", "remove", &dir]).must_exit(0);
     assert!(!home.run(&["workspace", "list", "--json"]).must_exit(0).stdout().contains(&dir));
@@ -146,7 +158,15 @@ fn control_characters_of_a_file_name_do_not_reach_the_terminal() {
 fn the_demo_shows_the_product_at_work() {
     let home = Home::new();
     let run = home.run(&["demo"]).must_exit(0);
-    for part in ["read_file", "refused", "Missing required fields", "path_forbidden", "decision", "outcome", "refusal"] {
+    for part in [
+        "read_file",
+        "refused",
+        "Missing required fields",
+        "path_forbidden",
+        "decision",
+        "outcome",
+        "refusal",
+    ] {
         assert!(run.stdout().contains(part), "{part} is missing: {run}");
     }
 }

@@ -22,8 +22,19 @@ fn last_records(home: &Home) -> Vec<Value> {
     let mut records = home.records();
     let call_id = records.iter().rev().find_map(|record| record.get("call_id").cloned()).unwrap();
     records.retain(|record| record.get("call_id") == Some(&call_id));
-    let changing =
-        ["seq", "time", "prev", "hash", "call_id", "trace_id", "span_id", "trace", "caller", "latency_us", "stages"];
+    let changing = [
+        "seq",
+        "time",
+        "prev",
+        "hash",
+        "call_id",
+        "trace_id",
+        "span_id",
+        "trace",
+        "caller",
+        "latency_us",
+        "stages",
+    ];
     for record in &mut records {
         for key in changing {
             record.as_object_mut().unwrap().remove(key);
@@ -88,7 +99,11 @@ fn native_and_mcp_give_the_same_verdict() {
             assert_eq!(wrapped["structuredContent"], direct["output"], "{tool} {arguments}");
         }
         let code = |refusal: &Value| refusal["code"].clone();
-        assert_eq!(code(&wrapped["_meta"]["sinew/refusal"]), code(&direct["metadata"]["refusal"]), "{tool} {arguments}");
+        assert_eq!(
+            code(&wrapped["_meta"]["sinew/refusal"]),
+            code(&direct["metadata"]["refusal"]),
+            "{tool} {arguments}"
+        );
     }
 }
 

@@ -66,7 +66,9 @@ fn deep_nesting_duplicate_keys_and_nul_are_parse_errors() {
     let mut client = daemon.agent();
     let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     let execute = |arguments: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":{{"tool_name":"read_file","arguments":{arguments}}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":{{"tool_name":"read_file","arguments":{arguments}}}}}"#
+        )
     };
     for (line, part) in [
         (deep.clone(), "nested"),
@@ -196,7 +198,8 @@ fn many_requests_in_one_breath_are_all_answered() {
         lines.push('\n');
     }
     client.send(lines.as_bytes());
-    let mut ids: Vec<i64> = (0..2000).map(|_| client.receive().expect("an answer")["id"].as_i64().unwrap()).collect();
+    let mut ids: Vec<i64> =
+        (0..2000).map(|_| client.receive().expect("an answer")["id"].as_i64().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, (0..2000).collect::<Vec<_>>());
 }

@@ -51,7 +51,10 @@ fn a_stale_socket_is_replaced() {
     let daemon = Daemon::start_in(home);
     assert!(daemon.agent().request("sinew/status", &json!({}))["result"].is_object());
     let home = daemon.stop();
-    assert!(!home.socket("agent.sock").exists() && !home.socket("control.sock").exists(), "a clean stop removes them");
+    assert!(
+        !home.socket("agent.sock").exists() && !home.socket("control.sock").exists(),
+        "a clean stop removes them"
+    );
 }
 
 #[test]
@@ -83,8 +86,11 @@ fn calls_in_flight_are_drained_on_sigterm() {
     let mut client = daemon.agent();
     let mut lines = String::new();
     for id in 0..50 {
-        let params = json!({"tool_name": "write_file", "arguments": {"path": format!("f{id}"), "content": "x"}});
-        lines.push_str(&json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params}).to_string());
+        let params =
+            json!({"tool_name": "write_file", "arguments": {"path": format!("f{id}"), "content": "x"}});
+        lines.push_str(
+            &json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params}).to_string(),
+        );
         lines.push('\n');
     }
     client.send(lines.as_bytes());
@@ -102,7 +108,8 @@ fn control_can_stop_it_and_agents_cannot() {
     let mut daemon = Daemon::start();
     let refused = daemon.agent().request("control/shutdown", &json!({}));
     assert_eq!(refused["error"]["code"], -32601, "{refused}");
-    let crossed = daemon.control().request("sinew/execute", &json!({"tool_name": "read_file", "arguments": {}}));
+    let crossed =
+        daemon.control().request("sinew/execute", &json!({"tool_name": "read_file", "arguments": {}}));
     assert_eq!(crossed["error"]["code"], -32601, "{crossed}");
     assert!(daemon.control().request("control/shutdown", &json!({}))["result"].is_object());
     assert!(daemon.wait().success());

@@ -87,7 +87,8 @@ fn an_unknown_tool_is_a_protocol_error_and_on_record() {
 #[test]
 fn calling_before_the_handshake_is_refused() {
     let daemon = Daemon::start();
-    let response = daemon.agent().request("tools/call", &json!({"name": "read_file", "arguments": {"path": "x"}}));
+    let response =
+        daemon.agent().request("tools/call", &json!({"name": "read_file", "arguments": {"path": "x"}}));
     assert!(response["error"]["message"].as_str().unwrap().contains("initialize"), "{response}");
     assert!(daemon.agent().request("ping", &json!({}))["result"].is_object());
 }

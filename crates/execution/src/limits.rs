@@ -35,13 +35,14 @@ pub(crate) struct Slot {
 
 impl Limits {
     /// Limits with the given number of slots, and the executions a previous life left in the windows.
-    pub(crate) fn restore(most_running: usize, executed: impl IntoIterator<Item = (ToolName, Duration)>) -> Self {
+    pub(crate) fn restore(
+        most_running: usize,
+        executed: impl IntoIterator<Item = (ToolName, Duration)>,
+    ) -> Self {
         let mut windows = Windows::default();
         let now = Instant::now();
-        let mut times: Vec<(Instant, ToolName)> = executed
-            .into_iter()
-            .filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool)))
-            .collect();
+        let mut times: Vec<(Instant, ToolName)> =
+            executed.into_iter().filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool))).collect();
         times.sort_unstable();
         for (at, tool) in times {
             windows.note(&tool, at);

@@ -63,7 +63,8 @@ async fn open(call: &Call, cleared: Cleared) -> Result<Opened<Cleared>, Box<Refu
     let limit = call.time_left(cleared.timeout());
     let name = call.tool_name.clone();
     let opening = tokio::task::spawn_blocking(move || resources::open(cleared));
-    let refuse = |code, detail: &str, reason: String| Box::new(Refusal::new(&name, code, reason).detail(detail));
+    let refuse =
+        |code, detail: &str, reason: String| Box::new(Refusal::new(&name, code, reason).detail(detail));
     match tokio::time::timeout(limit, opening).await {
         Ok(Ok(Ok(opened))) => Ok(opened),
         Ok(Ok(Err(error))) => Err(refuse(error.refusal_code(), error.detail(), error.to_string())),
@@ -74,7 +75,10 @@ async fn open(call: &Call, cleared: Cleared) -> Result<Opened<Cleared>, Box<Refu
         Err(_) => Err(refuse(
             RefusalCode::ResourceExhausted,
             "path_unresponsive",
-            format!("opening a path took longer than {} s: a dead mount or a permission dialog?", limit.as_secs()),
+            format!(
+                "opening a path took longer than {} s: a dead mount or a permission dialog?",
+                limit.as_secs()
+            ),
         )),
     }
 }

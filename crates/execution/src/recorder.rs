@@ -13,8 +13,8 @@ use registry::Order;
 use serde_json::{Value, json};
 use telemetry::{Event, Subject, emit, redact};
 use tool::{
-    Caller, Category, Failure, FailureKind, Metadata, Mode, Output, Refusal, RefusalCode, ToolName, ToolResult,
-    canonical,
+    Caller, Category, Failure, FailureKind, Metadata, Mode, Output, Refusal, RefusalCode, ToolName,
+    ToolResult, canonical,
 };
 
 use crate::call::Call;
@@ -25,7 +25,8 @@ use crate::pipeline::Ran;
 /// The decision that lets a call run, as the ledger keeps it.
 pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
     let definition = permit.call().definition();
-    let reads = *definition.category() == Category::READ_ONLY || *definition.category() == Category::SELF_CHECK;
+    let reads =
+        *definition.category() == Category::READ_ONLY || *definition.category() == Category::SELF_CHECK;
     Decision {
         call: call.on_record(definition.name().as_str()),
         risk: definition.risk_level(),
@@ -44,7 +45,11 @@ pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
 pub(crate) fn announce_start(call: &Call, order: &Order) {
     let arguments = Value::Object(order.value().call().arguments().clone());
     let subject = subject(call, &call.tool_name);
-    emit(Event::ToolCallStarted { call: subject, arguments_digest: &call.arguments_digest, arguments: &arguments });
+    emit(Event::ToolCallStarted {
+        call: subject,
+        arguments_digest: &call.arguments_digest,
+        arguments: &arguments,
+    });
 }
 
 /// The result of a call that was started.
@@ -148,7 +153,8 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
     };
     let concluded = Concluded { call: call.on_record(&call.tool_name), outcome };
     let recorded = layer.ledger.append(&Entry::Outcome(concluded));
-    let failure = recorded.map_or_else(|error| unrecorded(&Err(failure.clone()), &error), |_| failure.clone());
+    let failure =
+        recorded.map_or_else(|error| unrecorded(&Err(failure.clone()), &error), |_| failure.clone());
     ToolResult::failed(&call.tool_name, failure, metadata(call), call.latency_ms())
 }
 

@@ -9,11 +9,7 @@ use crate::call::Call;
 use crate::recorder;
 
 /// Runs the tool in a task of its own, so that a panic is a failed call and a stuck thread can be left behind.
-pub(crate) async fn run(
-    call: &Call,
-    tool: &Tool,
-    order: &Arc<Order>,
-) -> Result<Output, Failure> {
+pub(crate) async fn run(call: &Call, tool: &Tool, order: &Arc<Order>) -> Result<Output, Failure> {
     recorder::announce_start(call, order);
     let limit = call.time_left(order.value().timeout());
     let mut work = tokio::spawn(tool.executor().run(Arc::clone(order)));

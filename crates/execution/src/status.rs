@@ -84,6 +84,11 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn counts(&self, running: usize) -> CallCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        CallCounts { running, done: read(&self.done), failed: read(&self.failed), refused: read(&self.refused) }
+        CallCounts {
+            running,
+            done: read(&self.done),
+            failed: read(&self.failed),
+            refused: read(&self.refused),
+        }
     }
 }

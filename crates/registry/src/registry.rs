@@ -175,7 +175,10 @@ mod tests {
         let mut registry = registry([first]);
         for taken in ["read_file", "READ_FILE", "cat"] {
             let error = registry.register(spec(taken).check().unwrap(), Arc::new(Idle)).unwrap_err();
-            assert!(matches!(&error, RegistryError::Taken { holder, .. } if holder.as_str() == "read_file"), "{error}");
+            assert!(
+                matches!(&error, RegistryError::Taken { holder, .. } if holder.as_str() == "read_file"),
+                "{error}"
+            );
         }
         let mut shadow = spec("other");
         shadow.aliases = vec!["Read_File".into()];
@@ -192,7 +195,8 @@ mod tests {
         for found in ["git.status", "GIT.Status", "gs", "git.status@2", "gs@2", "git__status"] {
             assert!(registry.get(found).is_some(), "{found}");
         }
-        for absent in ["git.status@1", "git.status@", "git.status@x", "status", "overwrite", "", "git status"] {
+        for absent in ["git.status@1", "git.status@", "git.status@x", "status", "overwrite", "", "git status"]
+        {
             assert!(registry.get(absent).is_none(), "{absent}");
         }
         assert_eq!(registry.nearest("git_statsu"), Some("git.status"));
@@ -213,7 +217,8 @@ mod tests {
         let mut writer = spec("a_writer");
         (writer.category, writer.allowed_modes) = (Category::SYSTEM_WRITE, vec![Mode::Normal]);
         let registry = registry([quiet, writer, spec("c_any")]);
-        let names = |list: Vec<&Arc<ToolDefinition>>| list.iter().map(|d| d.name().to_string()).collect::<Vec<_>>();
+        let names =
+            |list: Vec<&Arc<ToolDefinition>>| list.iter().map(|d| d.name().to_string()).collect::<Vec<_>>();
         assert_eq!(names(registry.list(Mode::Normal).collect()), ["a_writer", "c_any"]);
         assert_eq!(names(registry.list(Mode::Lockdown).collect()), ["b_lockdown_only", "c_any"]);
         assert_eq!(names(registry.filter(&Category::SYSTEM_WRITE).collect()), ["a_writer"]);

@@ -35,7 +35,9 @@ impl Spoken {
         }
         let tool = words.remove(0);
         if object.is_some() && !words.is_empty() {
-            return Err(Problem::usage("give the arguments either as key=value words or after --json, not both"));
+            return Err(Problem::usage(
+                "give the arguments either as key=value words or after --json, not both",
+            ));
         }
         Ok(Spoken { tool, words, object, wants_json })
     }
@@ -77,7 +79,8 @@ fn pair(word: &str, definition: Option<&ToolDefinition>) -> Result<(String, Valu
 }
 
 fn parse_object(text: &str) -> Result<Value, Problem> {
-    strict_json::parse(text).map_err(|error| Problem::usage(format!("--json is not acceptable JSON: {error}")))
+    strict_json::parse(text)
+        .map_err(|error| Problem::usage(format!("--json is not acceptable JSON: {error}")))
 }
 
 fn from_stdin() -> Result<Value, Problem> {
@@ -95,7 +98,11 @@ mod tests {
 
     fn definition() -> ToolDefinition {
         let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
-        let kinds = [("path", ParameterType::String), ("count", ParameterType::Integer), ("tags", ParameterType::Array)];
+        let kinds = [
+            ("path", ParameterType::String),
+            ("count", ParameterType::Integer),
+            ("tags", ParameterType::Array),
+        ];
         spec.parameters = kinds.map(|(name, kind)| ToolParameter::new(name, kind, "")).to_vec();
         spec.check().unwrap()
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use execution::{Parts, ToolExecutionLayer, World};
-use governance::{FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces};
+use governance::{
+    FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
+};
 use ledger::{Ledger, Options};
 use registry::ToolRegistry;
 use server::Settings;
@@ -68,11 +70,15 @@ fn policy(setting: &Setting, registry: &ToolRegistry) -> Result<Policy, Problem>
 
 /// Variables that are not Unicode cannot appear in a YAML file either.
 fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// The layer of a daemon. Its start is on record before it serves.
-pub(crate) fn daemon_layer(setting: &Setting, settings: &Settings) -> Result<Arc<ToolExecutionLayer>, Problem> {
+pub(crate) fn daemon_layer(
+    setting: &Setting,
+    settings: &Settings,
+) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let layer = layer(setting, world(setting, settings, Folders::Configured)?)?;
     layer.announce_start().map_err(Problem::configuration)?;
     Ok(layer)

@@ -4,7 +4,9 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 use tool::{Refusal, ToolDefinition, ToolResult};
 
-use crate::terminal::{BAD, GOOD, NOTE, QUIET, STRONG, paint, say, show_foreign, tell, visible, visible_line};
+use crate::terminal::{
+    BAD, GOOD, NOTE, QUIET, STRONG, paint, say, show_foreign, tell, visible, visible_line,
+};
 
 /// A tool result: what the tool answered, then one line about the call.
 pub(crate) fn result(result: &ToolResult) {
@@ -60,12 +62,21 @@ fn entry_table(entries: &[Value]) -> Table {
 }
 
 fn refusal(refusal: &Refusal) {
-    tell(format!("{} {}", paint(BAD, "refused:"), visible(&refusal.reason)));
+    // The sign's second character only asks for colour; on a screen it would be shown as an escape.
+    let reason = refusal.reason.replace("⚠\u{fe0f}", "⚠");
+    tell(format!("{} {}", paint(BAD, "refused:"), visible(&reason)));
     for problem in &refusal.problems {
-        tell(format!("  {} {}", paint(STRONG, visible_line(&problem.pointer)), visible_line(&problem.message)));
+        tell(format!(
+            "  {} {}",
+            paint(STRONG, visible_line(&problem.pointer)),
+            visible_line(&problem.message)
+        ));
     }
     if let Some(rule) = &refusal.rule {
-        tell(format!("  rule: {} ({}:{})", rule.id, rule.file, rule.line));
+        tell(match rule.line {
+            0 => format!("  rule: {} ({})", rule.id, rule.file),
+            line => format!("  rule: {} ({}:{line})", rule.id, rule.file),
+        });
     }
     if let Some(hint) = &refusal.hint {
         tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
@@ -102,7 +113,12 @@ pub(crate) fn tool_page(definition: &ToolDefinition) {
     say(format!("{} {}", paint(STRONG, definition.name()), paint(QUIET, definition.version())));
     say(visible(definition.description()));
     let modes: Vec<&str> = definition.allowed_modes().iter().map(|mode| mode.as_str()).collect();
-    say(format!("\ncategory {} · risk {} · at most {} s", definition.category(), definition.risk_level(), definition.timeout().as_secs()));
+    say(format!(
+        "\ncategory {} · risk {} · at most {} s",
+        definition.category(),
+        definition.risk_level(),
+        definition.timeout().as_secs()
+    ));
     say(format!("modes {} (policy may say otherwise)\n", modes.join(", ")));
     let mut table = plain_table();
     table.set_header(["ARGUMENT", "TYPE", "", "WHAT IT IS"]);
@@ -112,7 +128,12 @@ pub(crate) fn tool_page(definition: &ToolDefinition) {
             _ if parameter.required => "required".to_owned(),
             _ => "optional".to_owned(),
         };
-        table.add_row([&parameter.name, parameter.kind.as_str(), &need, &visible_line(&parameter.description)]);
+        table.add_row([
+            &parameter.name,
+            parameter.kind.as_str(),
+            &need,
+            &visible_line(&parameter.description),
+        ]);
     }
     say(table);
     if let Some(example) = definition.example() {

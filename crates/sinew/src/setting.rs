@@ -76,7 +76,8 @@ impl Setting {
 
     /// Whether a daemon answers, now.
     pub(crate) fn daemon_answers(&self) -> bool {
-        let answers = |runtime: Runtime| runtime.block_on(Client::connect(&self.home, Socket::Control, Duration::ZERO));
+        let answers =
+            |runtime: Runtime| runtime.block_on(Client::connect(&self.home, Socket::Control, Duration::ZERO));
         self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
     }
 
@@ -122,7 +123,9 @@ impl Setting {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match Client::connect(&self.home, socket, Duration::ZERO).await {
-                Err(ClientError::Unreachable { holder: Holder::Process { .. }, .. }) if Instant::now() < deadline => {
+                Err(ClientError::Unreachable { holder: Holder::Process { .. }, .. })
+                    if Instant::now() < deadline =>
+                {
                     tokio::time::sleep(BETWEEN_ATTEMPTS).await;
                 }
                 connected => return connected,

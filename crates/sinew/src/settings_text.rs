@@ -13,7 +13,10 @@ impl Item {
     /// A JSON string is a YAML string too, whatever characters a folder's name has.
     fn lines(&self) -> [String; 2] {
         let access = if self.read_only { "read_only" } else { "read_write" };
-        [format!("  - path: {}", serde_json::Value::from(self.path.as_str())), format!("    access: {access}")]
+        [
+            format!("  - path: {}", serde_json::Value::from(self.path.as_str())),
+            format!("    access: {access}"),
+        ]
     }
 }
 
@@ -118,7 +121,12 @@ mod tests {
         let new = Item { path: "/new \"x\"".into(), read_only: true };
         let written = "  - path: \"/new \\\"x\\\"\"\n    access: read_only\n";
         let add = Change::Append(&new);
-        check("# c\nworkspaces: []\nlog: {}\n", &[], &add, Some(&format!("# c\nworkspaces:\n{written}log: {{}}\n")));
+        check(
+            "# c\nworkspaces: []\nlog: {}\n",
+            &[],
+            &add,
+            Some(&format!("# c\nworkspaces:\n{written}log: {{}}\n")),
+        );
         check("log: {}\n", &[], &add, Some(&format!("log: {{}}\nworkspaces:\n{written}")));
         check("workspaces: # mine\n", &[], &add, Some(&format!("workspaces: # mine\n{written}")));
         let block = "workspaces:\n  # first\n  - /a\n  # second\n  - path: /b\n    access: read_only\n# end\nlog: {}\n";

@@ -73,7 +73,10 @@ mod tests {
 
     #[test]
     fn nothing_unseen_reaches_the_screen() {
-        assert_eq!(visible("a\u{1b}[2Jb\rc\u{202e}d\u{200b}e\u{9b}f\u{e0041}"), "a\\u{1b}[2Jb\\u{d}c\\u{202e}d\\u{200b}e\\u{9b}f\\u{e0041}");
+        assert_eq!(
+            visible("a\u{1b}[2Jb\rc\u{202e}d\u{200b}e\u{9b}f\u{e0041}"),
+            "a\\u{1b}[2Jb\\u{d}c\\u{202e}d\\u{200b}e\\u{9b}f\\u{e0041}"
+        );
         assert_eq!(visible("tab\tline\né 日本 🙂"), "tab\tline\né 日本 🙂");
         assert_eq!(visible_line("a\nb"), "a\\nb");
     }

@@ -30,7 +30,7 @@ pub fn hex(content: &[u8]) -> String {
 
 fn write(value: &Value, out: &mut Vec<u8>) {
     match value {
-        Value::Array(items) => write_joined(out, b'[', b']', items, |item, out| write(item, out)),
+        Value::Array(items) => write_joined(out, b'[', b']', items, write),
         Value::Object(map) => {
             let mut entries: Vec<_> = map.iter().collect();
             entries.sort_unstable_by(|a, b| a.0.cmp(b.0));

@@ -209,7 +209,8 @@ mod tests {
         refuses(|s| s.version = "1.0".into(), DefinitionError::Version("1.0".into()));
         refuses(|s| s.version = "01.0.0".into(), DefinitionError::Version("01.0.0".into()));
         refuses(|s| s.input_schema = Some(json!({"type": "array"})), DefinitionError::NotAnObject);
-        let twice = |s: &mut ToolSpec| s.parameters = vec![ToolParameter::new("a", ParameterType::String, ""); 2];
+        let twice =
+            |s: &mut ToolSpec| s.parameters = vec![ToolParameter::new("a", ParameterType::String, ""); 2];
         refuses(twice, DefinitionError::TwiceNamed("a".into()));
         refuses(
             |s| s.parameters = vec![ToolParameter::new("a", ParameterType::Integer, "").or(json!("x"))],
@@ -220,7 +221,10 @@ mod tests {
     #[test]
     fn a_parameter_list_is_a_closed_schema() {
         let mut spec = spec();
-        let path = ToolParameter { format: Some("path".into()), ..ToolParameter::new("path", ParameterType::String, "where") };
+        let path = ToolParameter {
+            format: Some("path".into()),
+            ..ToolParameter::new("path", ParameterType::String, "where")
+        };
         spec.parameters = vec![path, ToolParameter::new("max", ParameterType::Integer, "").or(json!(10))];
         let definition = spec.check().unwrap();
         assert_eq!(definition.input_schema()["required"], json!(["path"]));

@@ -48,7 +48,8 @@ impl From<serde_json::Error> for JsonError {
         } else {
             "syntax"
         };
-        let message = if detail == "too_deep" { format!("nested deeper than {DEEPEST} levels") } else { message };
+        let message =
+            if detail == "too_deep" { format!("nested deeper than {DEEPEST} levels") } else { message };
         JsonError { detail, message, line: error.line(), column: error.column() }
     }
 }

@@ -5,22 +5,7 @@
 
 mod filesystem;
 mod on_thread;
+mod register;
 mod tool_entry;
 
-use registry::{RegistryError, ToolRegistry};
-
-pub use tool_entry::ToolboxError;
-
-/// Registers every built-in tool.
-pub fn register(registry: &mut ToolRegistry) -> Result<(), ToolboxError> {
-    for entry in filesystem::tools() {
-        entry.register(registry)?;
-    }
-    Ok(())
-}
-
-impl From<RegistryError> for ToolboxError {
-    fn from(error: RegistryError) -> Self {
-        ToolboxError::Registry(error)
-    }
-}
+pub use register::{ToolboxError, register};

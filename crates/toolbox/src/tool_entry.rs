@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use governance::Permit;
-use registry::{RegistryError, ToolRegistry};
+use registry::ToolRegistry;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tool::{DefinitionError, Failure, Output, ToolSpec};
+use tool::{Failure, Output, ToolSpec};
 
 use crate::on_thread::OnThread;
+use crate::register::ToolboxError;
 
 /// One line of a tool list.
 pub(crate) struct ToolEntry {
@@ -37,35 +38,3 @@ pub(crate) struct Answer<O> {
     pub(crate) value: O,
     pub(crate) facts: Output,
 }
-
-impl<O> Answer<O> {
-    pub(crate) fn new(value: O) -> Self {
-        Answer { value, facts: Output::default() }
-    }
-}
-
-/// Why the built-in tools cannot be used. Only a broken build has one.
-#[derive(Debug)]
-pub enum ToolboxError {
-    /// A definition does not pass its own checks.
-    Definition(DefinitionError),
-    /// A name is taken, or a schema cannot be compiled.
-    Registry(RegistryError),
-}
-
-impl From<DefinitionError> for ToolboxError {
-    fn from(error: DefinitionError) -> Self {
-        ToolboxError::Definition(error)
-    }
-}
-
-impl std::fmt::Display for ToolboxError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ToolboxError::Definition(error) => error.fmt(f),
-            ToolboxError::Registry(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ToolboxError {}

@@ -9,9 +9,9 @@ use tool::{Caller, Door, ToolDefinition, ToolResult, TraceContext};
 use crate::arguments::Spoken;
 use crate::cli::CallArgs;
 use crate::compose;
-use crate::setting::{Reach, Setting};
 use crate::exit::{Exit, Problem};
 use crate::render;
+use crate::setting::{Reach, Setting};
 use crate::terminal::{QUIET, paint, say, tell};
 
 pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
@@ -32,7 +32,11 @@ pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
     Ok(Exit::of(&result))
 }
 
-fn through_daemon(setting: &Setting, spoken: Spoken, deadline_ms: Option<u64>) -> Result<(ToolResult, bool), Problem> {
+fn through_daemon(
+    setting: &Setting,
+    spoken: Spoken,
+    deadline_ms: Option<u64>,
+) -> Result<(ToolResult, bool), Problem> {
     let definitions = setting.definitions(&ToolFilter::default())?;
     let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
     let arguments = spoken.arguments(find(&definitions, &tool))?;
@@ -41,13 +45,21 @@ fn through_daemon(setting: &Setting, spoken: Spoken, deadline_ms: Option<u64>) -
         params["deadline_ms"] = json!(deadline);
     }
     let reply = setting.ask_agent("sinew/execute", params)?;
-    let result = serde_json::from_value(reply)
-        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))?;
+    let result = serde_json::from_value(reply).map_err(|error| {
+        Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}"))
+    })?;
     Ok((result, wants_json))
 }
 
-fn in_this_process(setting: &Setting, spoken: Spoken, deadline_ms: Option<u64>) -> Result<(ToolResult, bool), Problem> {
-    tell(paint(QUIET, "note: no daemon is running; this call ran in this process (`sinew serve` starts one)"));
+fn in_this_process(
+    setting: &Setting,
+    spoken: Spoken,
+    deadline_ms: Option<u64>,
+) -> Result<(ToolResult, bool), Problem> {
+    tell(paint(
+        QUIET,
+        "note: no daemon is running; this call ran in this process (`sinew serve` starts one)",
+    ));
     let _state = setting.take_state()?;
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;

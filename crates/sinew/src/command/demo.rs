@@ -33,7 +33,11 @@ const STEPS: [(&str, &[&str], Exit); 5] = [
         Exit::Done,
     ),
     ("A forbidden file stays closed; the rule is named", &["call", "read_file", "path=.env"], Exit::Refused),
-    ("So does everything outside the workspace", &["call", "read_file", "path=../../etc/hosts"], Exit::Refused),
+    (
+        "So does everything outside the workspace",
+        &["call", "read_file", "path=../../etc/hosts"],
+        Exit::Refused,
+    ),
 ];
 
 pub(crate) fn run() -> Result<Exit, Problem> {
@@ -71,14 +75,17 @@ impl Drop for Daemon {
 
 impl Stage {
     fn build() -> Result<Stage, Problem> {
-        let folder = tempfile::Builder::new().prefix("sinew-demo-").tempdir().map_err(failed("make a folder"))?;
+        let folder =
+            tempfile::Builder::new().prefix("sinew-demo-").tempdir().map_err(failed("make a folder"))?;
         let project = folder.path().join("project");
         std::fs::create_dir(&project).map_err(failed("make a folder"))?;
-        let files = [("README.md", "# A project\n\nThe agent may work here.\n"), (".env", "API_KEY=do-not-read\n")];
+        let files =
+            [("README.md", "# A project\n\nThe agent may work here.\n"), (".env", "API_KEY=do-not-read\n")];
         for (name, content) in files {
             std::fs::write(project.join(name), content).map_err(failed("write a file"))?;
         }
-        let prepared = sinew(folder.path())?.args(["init", "--workspace", "."]).output().map_err(failed("run init"))?;
+        let prepared =
+            sinew(folder.path())?.args(["init", "--workspace", "."]).output().map_err(failed("run init"))?;
         if !prepared.status.success() {
             let said = String::from_utf8_lossy(&prepared.stderr).into_owned();
             return Err(Problem::configuration(format!("init failed: {said}")));
@@ -117,14 +124,17 @@ impl Stage {
 
     /// Runs one command as a person would, and shows what that person would see.
     fn show(&self, words: &[&str]) -> Result<Exit, Problem> {
-        let quoted: Vec<String> =
-            words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).to_owned() }).collect();
+        let quoted: Vec<String> = words
+            .iter()
+            .map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).to_owned() })
+            .collect();
         say(paint(GOOD, format!("$ sinew {}", quoted.join(" "))));
         let output = sinew(self.folder.path())?.args(words).output().map_err(failed("run sinew"))?;
         for part in [&output.stdout, &output.stderr] {
             String::from_utf8_lossy(part).lines().for_each(say);
         }
-        let known = [Exit::Done, Exit::Failed, Exit::Usage, Exit::Refused, Exit::Unreachable, Exit::BadConfiguration];
+        let known =
+            [Exit::Done, Exit::Failed, Exit::Usage, Exit::Refused, Exit::Unreachable, Exit::BadConfiguration];
         let code = output.status.code();
         let exit = known.into_iter().find(|exit| code == Some(i32::from(*exit as u8)));
         exit.ok_or_else(|| Problem::new(Exit::Failed, format!("sinew ended with {}", output.status)))
@@ -153,7 +163,9 @@ fn show_records(stage: &Stage) -> Result<(), Problem> {
     let reply = stage.setting()?.ask_control("control/ledger.tail", json!({"count": 40}))?;
     let mut table = render::plain_table();
     table.set_header(["SEQ", "KIND", "TOOL", "END", "SEALED BY"]);
-    for record in reply["records"].as_array().into_iter().flatten().filter(|record| record["call_id"].is_string()) {
+    for record in
+        reply["records"].as_array().into_iter().flatten().filter(|record| record["call_id"].is_string())
+    {
         let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
         let end = [text("outcome"), text("code")].concat();
         let seal: String = text("hash").chars().take(12).collect();

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::cli::InitArgs;
 use crate::command::workspace;
-use crate::setting::Setting;
 use crate::exit::{Exit, Problem};
+use crate::setting::Setting;
 use crate::terminal::{say, tell};
 
 /// What to do with a file that is there and differs.

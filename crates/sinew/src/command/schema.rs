@@ -28,7 +28,8 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<Exit, Problem> {
     let Some((_, make)) = SCHEMAS.iter().find(|(name, _)| name == wanted) else {
         let problem = Problem::usage(format!("there is no schema `{wanted}`"));
         let near = nearest(wanted, SCHEMAS.iter().map(|(name, _)| *name));
-        return Err(problem.hint(near.map_or("`sinew schema` lists them".to_owned(), |n| format!("sinew schema {n}"))));
+        return Err(problem
+            .hint(near.map_or("`sinew schema` lists them".to_owned(), |n| format!("sinew schema {n}"))));
     };
     say(format!("{:#}", make().to_value()));
     Ok(Exit::Done)

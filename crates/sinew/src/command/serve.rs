@@ -23,12 +23,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let settings = setting.settings()?;
     let lock = setting.take_state()?;
-    let telemetry = telemetry::init(&settings.telemetry, &LogTarget::DirectoryAndStderr(setting.home().log().to_owned()))
-        .map_err(Problem::configuration)?;
+    let telemetry =
+        telemetry::init(&settings.telemetry, &LogTarget::DirectoryAndStderr(setting.home().log().to_owned()))
+            .map_err(Problem::configuration)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
     let layer = compose::daemon_layer(&setting, &settings)?;
-    let served = runtime.block_on(server::serve(Arc::clone(&layer), setting.home(), &settings, lock, Stop::default()));
+    let served =
+        runtime.block_on(server::serve(Arc::clone(&layer), setting.home(), &settings, lock, Stop::default()));
     layer.close(if served.is_ok() { "told to stop" } else { "could not serve" });
     // A thread stuck in a dead mount must not keep the daemon from ending.
     runtime.shutdown_background();

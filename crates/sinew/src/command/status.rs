@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
-use crate::setting::Setting;
 use crate::exit::{Exit, Problem};
 use crate::render;
+use crate::setting::Setting;
 use crate::terminal::{GOOD, NOTE, paint, say, tell};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
@@ -31,8 +31,13 @@ fn show(status: &Value) {
     let style = if mode == "NORMAL" { GOOD } else { NOTE };
     let calls = ["running", "done", "failed", "refused"];
     let calls = calls.map(|word| format!("{} {word}", text(&format!("/calls/{word}")))).join(", ");
-    let folders: Vec<&str> = status["workspaces"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let folders = if folders.is_empty() { "none; add one with `sinew workspace add DIR`".into() } else { folders.join("\n") };
+    let folders: Vec<&str> =
+        status["workspaces"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let folders = if folders.is_empty() {
+        "none; add one with `sinew workspace add DIR`".into()
+    } else {
+        folders.join("\n")
+    };
     let mut table = render::plain_table();
     table.add_row(["mode", &paint(style, mode)]);
     table.add_row(["version", &text("/version")]);
@@ -47,7 +52,8 @@ fn show(status: &Value) {
 fn warn_of_skew(status: &Value) {
     let (ours, theirs) = (env!("CARGO_PKG_VERSION"), status["version"].as_str().unwrap_or("unknown"));
     if ours != theirs {
-        let warning = format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
+        let warning =
+            format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
         tell(paint(NOTE, warning));
     }
 }

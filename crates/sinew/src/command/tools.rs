@@ -5,9 +5,9 @@ use serde_json::json;
 use tool::{Format, ToolDefinition, nearest};
 
 use crate::cli::{JsonArgs, ToolsCommand};
-use crate::setting::Setting;
 use crate::exit::{Exit, Problem};
 use crate::render;
+use crate::setting::Setting;
 use crate::terminal::say;
 
 pub(crate) fn run(command: ToolsCommand) -> Result<Exit, Problem> {
@@ -39,7 +39,8 @@ fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<
     };
     let Some(definition) = definitions.iter().find(is_wanted) else {
         let near = nearest(name, definitions.iter().map(|definition| definition.name().as_str()));
-        let hint = near.map_or("`sinew tools list` shows them".to_owned(), |n| format!("sinew tools show {n}"));
+        let hint =
+            near.map_or("`sinew tools list` shows them".to_owned(), |n| format!("sinew tools show {n}"));
         return Err(Problem::usage(format!("there is no tool `{name}`")).hint(hint));
     };
     if output.json {

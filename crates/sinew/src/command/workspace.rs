@@ -7,9 +7,9 @@ use server::{Settings, WorkspaceAccess, WorkspaceSetting};
 
 use crate::cli::{JsonArgs, WorkspaceCommand};
 use crate::command::init;
-use crate::setting::Setting;
 use crate::exit::{Exit, Problem};
 use crate::render;
+use crate::setting::Setting;
 use crate::settings_text::{Change, Item, edit};
 use crate::terminal::{say, tell, visible_line};
 
@@ -83,7 +83,8 @@ fn apply(setting: &Setting, listed: &[WorkspaceSetting], change: &Change<'_>) ->
         .map_err(|error| Problem::configuration(format!("{} cannot be read: {error}", file.display())))?;
     let current = listed.iter().map(as_item).collect::<Result<Vec<_>, _>>()?;
     let Some(edited) = edit(&text, &current, change) else {
-        let problem = Problem::configuration("the list of workspaces is written in a way this command cannot edit");
+        let problem =
+            Problem::configuration("the list of workspaces is written in a way this command cannot edit");
         return Err(problem.hint(format!("edit `workspaces` in {} by hand", file.display())));
     };
     Settings::parse(setting.home(), &edited).map_err(Problem::configuration)?;
@@ -96,7 +97,10 @@ fn as_item(known: &WorkspaceSetting) -> Result<Item, Problem> {
 
 fn utf8(path: &Path) -> Result<&str, Problem> {
     path.to_str().ok_or_else(|| {
-        Problem::usage(format!("`{}` cannot be written in YAML: its name is not UTF-8", PathBuf::from(path).display()))
+        Problem::usage(format!(
+            "`{}` cannot be written in YAML: its name is not UTF-8",
+            PathBuf::from(path).display()
+        ))
     })
 }
 

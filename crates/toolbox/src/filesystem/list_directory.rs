@@ -18,7 +18,8 @@ struct Arguments {
     /// The directory to list, absolute or relative to the workspace.
     #[serde(default = "here")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    path: String,
+    #[serde(rename = "path")]
+    _path: String,
     /// At most this many entries, the first by name.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 10_000))]
@@ -91,5 +92,11 @@ fn listed(entry: &Entry) -> Listed {
         EntryKind::Special(kind) => (*kind, None),
         EntryKind::Unreadable => ("unreadable", None),
     };
-    Listed { name: text(&entry.name), kind, size: entry.size, modified: entry.modified.and_then(timestamp), target }
+    Listed {
+        name: text(&entry.name),
+        kind,
+        size: entry.size,
+        modified: entry.modified.and_then(timestamp),
+        target,
+    }
 }

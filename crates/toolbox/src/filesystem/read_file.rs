@@ -18,7 +18,8 @@ const MEBIBYTE: f64 = 1024.0 * 1024.0;
 struct Arguments {
     /// The file to read, absolute or relative to the workspace.
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
-    path: String,
+    #[serde(rename = "path")]
+    _path: String,
     /// Refuse files larger than this many MiB.
     #[serde(default = "usual_size")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1024))]
@@ -46,7 +47,8 @@ struct Content {
 }
 
 pub(super) fn tool() -> ToolEntry {
-    let mut spec = ToolSpec::new("read_file", "Read the content of a file.", Category::READ_ONLY, RiskLevel::Low);
+    let mut spec =
+        ToolSpec::new("read_file", "Read the content of a file.", Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "README.md"}));
     ToolEntry::new(spec, read)
@@ -61,7 +63,9 @@ fn read(permit: &Permit, arguments: Arguments) -> Result<Answer<Content>, Failur
     if portion.more {
         let size = portion.size.max(limit);
         let message = format!("`{}` has {size} bytes; at most {limit} are read", shown(file));
-        return Err(Failure::new(FailureKind::TooLarge, message).hint("raise max_size_mb as far as policy allows"));
+        return Err(
+            Failure::new(FailureKind::TooLarge, message).hint("raise max_size_mb as far as policy allows")
+        );
     }
     let size = portion.bytes.len() as u64;
     let sha256 = canonical::sha256_hex(&portion.bytes);

@@ -7,7 +7,9 @@ use resources::{Expected, ObjectKind, OpenedPath};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical};
+use tool::{
+    Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
+};
 
 use super::{shown, target};
 use crate::tool_entry::{Answer, ToolEntry};
@@ -17,7 +19,8 @@ use crate::tool_entry::{Answer, ToolEntry};
 struct Arguments {
     /// The file to write, absolute or relative to the workspace. Its folder must exist.
     #[schemars(extend("format" = "path", "x-sinew-access" = "write", "minLength" = 1))]
-    path: String,
+    #[serde(rename = "path")]
+    _path: String,
     /// The text to write.
     content: String,
     /// create: only if nothing is there; overwrite: whatever is there; append: after what is there.
@@ -29,7 +32,7 @@ struct Arguments {
     expected_sha256: Option<String>,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum WriteMode {
     Create,
@@ -76,8 +79,12 @@ fn write(permit: &Permit, arguments: Arguments) -> Result<Answer<Written>, Failu
     let replaced = file.replace(&content, &expected)?;
     let usage = Usage { written_bytes: replaced.bytes, ..Usage::default() };
     let facts = Output { files_touched: vec![shown(file)], usage, ..Output::default() };
-    let value =
-        Written { path: shown(file), created: replaced.created, size: replaced.bytes, sha256: replaced.sha256 };
+    let value = Written {
+        path: shown(file),
+        created: replaced.created,
+        size: replaced.bytes,
+        sha256: replaced.sha256,
+    };
     Ok(Answer { value, facts })
 }
 

@@ -1,0 +1,25 @@
+//! All built-in tools into a registry.
+
+use registry::{RegistryError, ToolRegistry};
+use tool::DefinitionError;
+
+use crate::filesystem;
+
+/// Registers every built-in tool.
+pub fn register(registry: &mut ToolRegistry) -> Result<(), ToolboxError> {
+    for entry in filesystem::tools() {
+        entry.register(registry)?;
+    }
+    Ok(())
+}
+
+/// Why the built-in tools cannot be used. Only a broken build has one.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolboxError {
+    /// A definition does not pass its own checks.
+    #[error("a built-in tool is defined wrongly: {0}")]
+    Definition(#[from] DefinitionError),
+    /// A name is taken, or a schema cannot be compiled.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
