@@ -1,0 +1,84 @@
+//! A log that can take no more: lines are lost and counted, none is torn, nothing waits, and it recovers.
+//!
+//! The limit is the kernel's own on the size of a file, set for a child process: a write that crosses it is cut
+//! short, and the next one fails.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a test, in the functions the child runs too
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use telemetry::{Flushed, LogSettings, LogTarget, TelemetrySettings, init};
+
+const CHILD: &str = "SINEW_TEST_FULL_DISK";
+
+#[test]
+fn a_full_disk_costs_lines_not_time() {
+    if let Some(directory) = std::env::var_os(CHILD) {
+        return write_until_full(directory.as_ref());
+    }
+    let home = tempfile::tempdir().unwrap();
+    let this = std::env::current_exe().unwrap();
+    // 16 blocks of 512 bytes; a signal that is ignored stays ignored in what is executed.
+    let script =
+        "trap '' XFSZ; ulimit -f 16; exec \"$0\" --exact a_full_disk_costs_lines_not_time --nocapture";
+    let output = Command::new("sh")
+        .arg0("sh")
+        .args(["-c", script])
+        .arg(this)
+        .env(CHILD, home.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("was full"), "{said}");
+}
+
+/// Runs in the child.
+fn write_until_full(directory: &std::path::Path) {
+    let log = LogSettings { max_bytes: 1 << 20, ..LogSettings::default() };
+    let settings = TelemetrySettings { log, ..TelemetrySettings::default() };
+    let guard = init(&settings, &LogTarget::Directory(directory.to_owned())).unwrap();
+    let path = directory.join("sinew.log");
+    let started = Instant::now();
+    for number in 0..500_u64 {
+        tracing::info!(number, padding = "x".repeat(100).as_str());
+    }
+    assert!(started.elapsed() < Duration::from_secs(20));
+    wait_for(&guard, |lost| lost > 0);
+    let kept = records(&path);
+    assert!(!kept.is_empty() && kept.len() < 500);
+    println!("the disk was full after {} lines", kept.len());
+
+    // Room again: the log goes on, and says first how many are missing.
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    let before = guard.dropped_lines();
+    tracing::info!("room again");
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    let lines = records(&path);
+    assert_eq!(
+        (&lines[0]["event"], &lines[1]["message"]),
+        (&"log_lines_dropped".into(), &"room again".into())
+    );
+    // A notice is shorter than a line: one may have found room before.
+    let told: u64 = kept.iter().chain(&lines).filter_map(|line| line["count"].as_u64()).sum();
+    let written = kept.iter().filter(|line| line["number"].is_u64()).count() as u64;
+    assert_eq!((told, written + told), (before, 500), "every line is kept or counted");
+}
+
+fn wait_for(guard: &telemetry::Guard, enough: impl Fn(u64) -> bool) {
+    let started = Instant::now();
+    let mut last = u64::MAX;
+    // Settled: lines were lost, and no more are being lost.
+    while !enough(guard.dropped_lines()) || guard.dropped_lines() != last {
+        last = guard.dropped_lines();
+        assert!(started.elapsed() < Duration::from_secs(20), "no line was lost");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn records(path: &std::path::Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
