@@ -1,7 +1,7 @@
 //! Accepts connections on one socket: checks who comes, how many are there, and gives each a task of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
@@ -39,6 +39,8 @@ pub(crate) struct Listener<C: 'static> {
     hall: Hall,
     max_connections: usize,
     places: Arc<Semaphore>,
+    /// Whether the last who came was turned away. A crowd at the door is one line in the log, not one each.
+    full: AtomicBool,
 }
 
 impl Hall {
@@ -58,7 +60,7 @@ impl Hall {
 impl<C: Send + Sync> Listener<C> {
     pub(crate) fn new(service: Service<C>, hall: Hall, max_connections: usize) -> Self {
         let places = Arc::new(Semaphore::new(max_connections));
-        Listener { service: Arc::new(service), hall, max_connections, places }
+        Listener { service: Arc::new(service), hall, max_connections, places, full: AtomicBool::new(false) }
     }
 
     /// Accepts until it is dropped.
@@ -94,6 +96,7 @@ impl<C: Send + Sync> Listener<C> {
             return;
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return self.turn_away(&stream) };
+        self.full.store(false, Ordering::Relaxed);
         let session = Session::new(self.hall.next_connection.fetch_add(1, Ordering::Relaxed), peer);
         tracing::debug!(
             connection = session.connection,
@@ -117,7 +120,13 @@ impl<C: Send + Sync> Listener<C> {
 
     /// One line, as far as the socket takes it at once: a crowd at the door must not cost more than that.
     fn turn_away(&self, stream: &UnixStream) {
-        tracing::warn!(limit = self.max_connections, socket = self.service.socket, "connection_turned_away");
+        if !self.full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                limit = self.max_connections,
+                socket = self.service.socket,
+                "connections_turned_away"
+            );
+        }
         let message = format!("all {} connections are taken: close one, or try again", self.max_connections);
         let error = RpcError::server("busy", message).with("max_connections", self.max_connections);
         let _ = stream.try_write(&rpc::write(None, &Err(error), self.hall.limits.max_line_bytes));

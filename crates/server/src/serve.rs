@@ -65,8 +65,9 @@ pub async fn serve(
     let limits = within_descriptors(settings.limits);
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
-    let agent_socket = BoundSocket::bind(agent_path, &lock).await?;
+    // The agents' door last: whoever sees it open finds the other one open too.
     let control_socket = BoundSocket::bind(control_path, &lock).await?;
+    let agent_socket = BoundSocket::bind(agent_path, &lock).await?;
     let hall = Hall::new(limits);
     let agent = agent::service(Agent { layer: Arc::clone(&layer), limits });
     let control = control::service(Control {

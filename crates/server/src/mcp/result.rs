@@ -79,18 +79,20 @@ fn content(result: &ToolResult) -> Vec<Block> {
 /// Everything a model needs to do better, in the order it needs it.
 fn refusal_text(refusal: &Refusal) -> String {
     let mut lines = vec![refusal.reason.clone()];
-    // The reason may already be the one problem there is.
-    let news = refusal.problems.iter().filter(|problem| !refusal.reason.contains(&problem.message));
-    lines.extend(news.map(|problem| format!("- {}: {}", problem.pointer, problem.message)));
+    // The reason and the hint may have told some of the rest already.
+    let told =
+        |text: &str| refusal.reason.contains(text) || refusal.hint.iter().any(|hint| hint.contains(text));
+    let problems = refusal.problems.iter().filter(|problem| !told(&problem.message));
+    lines.extend(problems.map(|problem| format!("- {}: {}", problem.pointer, problem.message)));
     lines.extend(refusal.hint.iter().map(|hint| format!("Hint: {hint}")));
-    lines.extend(refusal.example.iter().map(|example| format!("Example arguments: {example}")));
+    let example = refusal.example.iter().map(Value::to_string).filter(|example| !told(example));
+    lines.extend(example.map(|example| format!("Example arguments: {example}")));
     if let Some(repair) = &refusal.repair {
         let arguments = Value::Object(repair.arguments.clone());
         lines.push(format!("These arguments would pass ({}): {arguments}", repair.note));
     }
-    if let Some(rule) = &refusal.rule {
-        lines.push(format!("Rule: {} ({}:{})", rule.id, rule.file, rule.line));
-    }
+    let rule = refusal.rule.iter().filter(|rule| !told(&rule.id));
+    lines.extend(rule.map(|rule| format!("Rule: {} ({}:{})", rule.id, rule.file, rule.line)));
     lines.push(match (refusal.retryable, refusal.retry_after_ms) {
         (true, Some(wait)) => format!("Try again after {wait} ms."),
         (true, None) => "A corrected or later call can succeed.".to_owned(),
@@ -167,6 +169,17 @@ mod tests {
         assert_eq!(text, expect);
         assert_eq!(told["_meta"]["sinew/refusal"]["code"], "invalid_arguments");
         assert!(told["_meta"]["sinew/metadata"].get("refusal").is_none(), "told once");
+    }
+
+    #[test]
+    fn nothing_is_told_twice() {
+        let reason = "Invalid call. /path must be string. Example: {\"path\":\"a\"}";
+        let mut refusal = Refusal::new("t", RefusalCode::InvalidArguments, reason)
+            .hint("`t.allowed` decides")
+            .rule(RuleRef { file: "tools.yaml".into(), line: 4, id: "t.allowed".into() });
+        refusal.example = Some(json!({"path": "a"}));
+        let text = format!("{reason}\nHint: `t.allowed` decides\nA corrected or later call can succeed.");
+        assert_eq!(told(ToolResult::refused(refusal, metadata(), 0.0))["content"][0]["text"], text);
     }
 
     #[test]
