@@ -15,7 +15,7 @@ pub(crate) async fn run(call: &Call, tool: &Tool, order: &Arc<Order>) -> Result<
     let mut work = tokio::spawn(tool.executor().run(Arc::clone(order)));
     match tokio::time::timeout(limit, &mut work).await {
         Ok(Ok(end)) => end,
-        Ok(Err(crash)) => Err(crashed(crash)),
+        Ok(Err(crash)) => Err(crashed(&crash)),
         Err(_) => {
             work.abort();
             let message = format!("{} timed out after {:.1} s", call.tool_name, limit.as_secs_f64());
@@ -25,7 +25,7 @@ pub(crate) async fn run(call: &Call, tool: &Tool, order: &Arc<Order>) -> Result<
 }
 
 /// The panic's own words may hold arguments, so they stay in the log of the process, not in the reply.
-fn crashed(crash: tokio::task::JoinError) -> Failure {
+fn crashed(crash: &tokio::task::JoinError) -> Failure {
     let what = if crash.is_panic() { "panicked" } else { "was cancelled" };
     Failure::new(FailureKind::Crashed, format!("the tool {what}"))
         .hint("this is a fault in the tool, not in the call")

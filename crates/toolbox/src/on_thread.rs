@@ -13,11 +13,11 @@ use crate::tool_entry::Answer;
 
 /// A body with typed arguments and a typed output.
 pub(crate) struct OnThread<A, O> {
-    body: fn(&Permit, A) -> Result<Answer<O>, Failure>,
+    body: fn(&Permit, &A) -> Result<Answer<O>, Failure>,
 }
 
 impl<A, O> OnThread<A, O> {
-    pub(crate) fn new(body: fn(&Permit, A) -> Result<Answer<O>, Failure>) -> Self {
+    pub(crate) fn new(body: fn(&Permit, &A) -> Result<Answer<O>, Failure>) -> Self {
         OnThread { body }
     }
 }
@@ -31,7 +31,7 @@ where
         let body = self.body;
         let work = move || {
             let permit = order.value();
-            let answer = body(permit, permit.call().typed()?)?;
+            let answer = body(permit, &permit.call().typed()?)?;
             let value = serde_json::to_value(answer.value).map_err(|error| {
                 Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
             })?;

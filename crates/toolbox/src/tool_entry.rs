@@ -20,7 +20,7 @@ pub(crate) struct ToolEntry {
 
 impl ToolEntry {
     /// A tool whose schemas are those of the types its body takes and answers with.
-    pub(crate) fn new<A, O>(spec: ToolSpec, body: fn(&Permit, A) -> Result<Answer<O>, Failure>) -> Self
+    pub(crate) fn new<A, O>(spec: ToolSpec, body: fn(&Permit, &A) -> Result<Answer<O>, Failure>) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,

@@ -69,7 +69,7 @@ pub(super) fn tool() -> ToolEntry {
     ToolEntry::new(spec, list)
 }
 
-fn list(permit: &Permit, arguments: Arguments) -> Result<Answer<Listing>, Failure> {
+fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failure> {
     let directory = target(permit)?;
     let found = directory.list(arguments.max_entries)?;
     let visible = |entry: &Entry| permit.shows(&directory.canonical().join(&entry.name));

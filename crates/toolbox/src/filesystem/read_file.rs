@@ -54,7 +54,7 @@ pub(super) fn tool() -> ToolEntry {
     ToolEntry::new(spec, read)
 }
 
-fn read(permit: &Permit, arguments: Arguments) -> Result<Answer<Content>, Failure> {
+fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Content>, Failure> {
     let file = target(permit)?;
     // The schema bounds the number, so the conversion keeps its meaning.
     let asked = (arguments.max_size_mb * MEBIBYTE) as u64;

@@ -1,5 +1,6 @@
 //! `write_file`: a file's content, replaced whole. Old or new, never half.
 
+use std::borrow::Cow;
 use std::io::Read;
 
 use governance::Permit;
@@ -62,19 +63,20 @@ pub(super) fn tool() -> ToolEntry {
     ToolEntry::new(spec, write)
 }
 
-fn write(permit: &Permit, arguments: Arguments) -> Result<Answer<Written>, Failure> {
+fn write(permit: &Permit, arguments: &Arguments) -> Result<Answer<Written>, Failure> {
     let file = target(permit)?;
-    let (content, expected) = match (arguments.mode, arguments.expected_sha256) {
+    let whole = Cow::Borrowed(arguments.content.as_bytes());
+    let (content, expected) = match (arguments.mode, &arguments.expected_sha256) {
         (WriteMode::Append, asked) if file.kind() == ObjectKind::File => {
-            appended(permit, file, arguments.content, asked)?
+            appended(permit, file, &arguments.content, asked.as_deref())?
         }
-        (WriteMode::Create, None) => (arguments.content.into_bytes(), Expected::Absent),
+        (WriteMode::Create, None) => (whole, Expected::Absent),
         (WriteMode::Create, Some(_)) => {
             let message = "a file that must not exist has no expected_sha256";
             return Err(Failure::new(FailureKind::Conflict, message).hint("leave one of the two out"));
         }
-        (_, None) => (arguments.content.into_bytes(), Expected::Anything),
-        (_, Some(sha256)) => (arguments.content.into_bytes(), Expected::Content { sha256 }),
+        (_, None) => (whole, Expected::Anything),
+        (_, Some(sha256)) => (whole, Expected::Content { sha256: sha256.clone() }),
     };
     let replaced = file.replace(&content, &expected)?;
     let usage = Usage { written_bytes: replaced.bytes, ..Usage::default() };
@@ -89,12 +91,12 @@ fn write(permit: &Permit, arguments: Arguments) -> Result<Answer<Written>, Failu
 }
 
 /// The old content with the new behind it, to be written only if the old is still what was read here.
-fn appended(
+fn appended<'a>(
     permit: &Permit,
     file: &OpenedPath,
-    addition: String,
-    asked: Option<String>,
-) -> Result<(Vec<u8>, Expected), Failure> {
+    addition: &str,
+    asked: Option<&str>,
+) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
     let limit = permit.max_file_bytes().unwrap_or(u64::MAX);
     let room = limit.saturating_sub(addition.len() as u64);
     let mut content = Vec::new();
@@ -112,5 +114,5 @@ fn appended(
         return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
     }
     content.extend_from_slice(addition.as_bytes());
-    Ok((content, Expected::Content { sha256 }))
+    Ok((Cow::Owned(content), Expected::Content { sha256 }))
 }
