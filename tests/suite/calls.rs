@@ -173,7 +173,7 @@ fn four_ways_a_read_can_fail_are_four_answers() {
     std::fs::create_dir(work.join("dir")).unwrap();
     std::fs::File::create(work.join("huge")).unwrap().set_len(1 << 40).unwrap();
     let closed = daemon.home().file("closed", "x");
-    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     nix::unistd::mkfifo(&work.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut agent = daemon.agent();
     let mut kind = |path: &str| {

@@ -15,9 +15,9 @@ pub(crate) struct Spoken {
 
 impl Spoken {
     /// `--json` takes an optional value, so a plain word after it lands there by mistake; it is put back.
-    pub(crate) fn new(mut words: Vec<String>, json: Option<String>) -> Result<Spoken, Problem> {
+    pub(crate) fn new(mut words: Vec<String>, json: Option<&str>) -> Result<Spoken, Problem> {
         let wants_json = json.is_some();
-        let object = match json.as_deref() {
+        let object = match json {
             None | Some("") => None,
             Some("-") => Some(from_stdin()?),
             Some(text) if text.trim_start().starts_with(['{', '[', '"']) => Some(parse_object(text)?),
@@ -109,7 +109,7 @@ mod tests {
 
     fn check(words: &[&str], json: Option<&str>, expect: Result<Value, &str>) {
         let words = words.iter().map(ToString::to_string).collect();
-        let spoken = Spoken::new(words, json.map(str::to_owned));
+        let spoken = Spoken::new(words, json);
         let got = spoken.and_then(|spoken| {
             assert_eq!(spoken.tool, "t");
             spoken.arguments(Some(&definition()))

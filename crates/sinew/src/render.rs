@@ -141,6 +141,14 @@ pub(crate) fn tool_page(definition: &ToolDefinition) {
     }
 }
 
+/// A JSON answer that says which version of its shape this is.
+pub(crate) fn versioned(mut answer: Value) -> Value {
+    if let Some(fields) = answer.as_object_mut() {
+        fields.insert("schema_version".to_owned(), Value::from(1));
+    }
+    answer
+}
+
 /// A table without lines, as wide as the terminal.
 pub(crate) fn plain_table() -> Table {
     let mut table = Table::new();

@@ -7,7 +7,7 @@ use execution::ToolFilter;
 use serde_json::{Value, json};
 use server::{Client, ClientError, Environment, Holder, Home, ServeError, Settings, Socket, StateLock};
 use tokio::runtime::Runtime;
-use tool::{ToolDefinition, ToolSpec};
+use tool::{Arguments, ToolDefinition, ToolSpec};
 
 use crate::compose::{self, Folders};
 use crate::exit::{Exit, Problem};
@@ -89,15 +89,13 @@ impl Setting {
                 Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect())
             }
             Reach::Daemon => {
-                let mut params = json!({"format": "native"});
-                if let Some(mode) = filter.mode {
-                    params["mode"] = json!(mode);
-                }
-                if let Some(category) = &filter.category {
-                    params["category"] = json!(category);
-                }
-                let reply = self.ask_agent("sinew/tools", params)?;
-                let tools = reply["tools"].as_array().cloned().unwrap_or_default();
+                let mut params = Arguments::new();
+                params.extend(filter.mode.map(|mode| ("mode".to_owned(), json!(mode))));
+                params.extend(
+                    filter.category.as_ref().map(|category| ("category".to_owned(), json!(category))),
+                );
+                let reply = self.ask_agent("sinew/tools", Value::Object(params))?;
+                let tools = reply.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
                 tools.into_iter().map(read_back).collect()
             }
         }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use execution::{Request, ToolFilter};
 use serde_json::{Value, json};
-use tool::{Caller, Door, ToolDefinition, ToolResult, TraceContext};
+use tool::{Arguments, Caller, Door, ToolDefinition, ToolResult, TraceContext};
 
 use crate::arguments::Spoken;
 use crate::cli::CallArgs;
@@ -15,7 +15,7 @@ use crate::setting::{Reach, Setting};
 use crate::terminal::{QUIET, paint, say, tell};
 
 pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
-    let spoken = Spoken::new(args.words, args.json)?;
+    let spoken = Spoken::new(args.words, args.json.as_deref())?;
     let setting = Setting::find()?;
     let result = match setting.reach()? {
         Reach::Daemon => through_daemon(&setting, spoken, args.deadline_ms),
@@ -23,9 +23,7 @@ pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
     };
     let (result, wants_json) = result?;
     if wants_json {
-        let mut shown = serde_json::to_value(&result).unwrap_or_default();
-        shown["schema_version"] = json!(1);
-        say(shown);
+        say(render::versioned(serde_json::to_value(&result).unwrap_or_default()));
     } else {
         render::result(&result);
     }
@@ -40,11 +38,12 @@ fn through_daemon(
     let definitions = setting.definitions(&ToolFilter::default())?;
     let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
     let arguments = spoken.arguments(find(&definitions, &tool))?;
-    let mut params = json!({"tool_name": tool, "arguments": arguments, "cwd": setting.folder()});
-    if let Some(deadline) = deadline_ms {
-        params["deadline_ms"] = json!(deadline);
-    }
-    let reply = setting.ask_agent("sinew/execute", params)?;
+    let mut params = Arguments::new();
+    params.insert("tool_name".to_owned(), json!(tool));
+    params.insert("arguments".to_owned(), arguments);
+    params.insert("cwd".to_owned(), json!(setting.folder()));
+    params.extend(deadline_ms.map(|limit| ("deadline_ms".to_owned(), json!(limit))));
+    let reply = setting.ask_agent("sinew/execute", Value::Object(params))?;
     let result = serde_json::from_value(reply).map_err(|error| {
         Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}"))
     })?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use serde_json::json;
+use serde_json::{Value, json};
 use server::Home;
 use tempfile::TempDir;
 
@@ -163,9 +163,8 @@ fn show_records(stage: &Stage) -> Result<(), Problem> {
     let reply = stage.setting()?.ask_control("control/ledger.tail", json!({"count": 40}))?;
     let mut table = render::plain_table();
     table.set_header(["SEQ", "KIND", "TOOL", "END", "SEALED BY"]);
-    for record in
-        reply["records"].as_array().into_iter().flatten().filter(|record| record["call_id"].is_string())
-    {
+    let records = reply.get("records").and_then(Value::as_array).into_iter().flatten();
+    for record in records.filter(|record| record["call_id"].is_string()) {
         let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
         let end = [text("outcome"), text("code")].concat();
         let seal: String = text("hash").chars().take(12).collect();

@@ -10,11 +10,10 @@ use crate::terminal::{GOOD, NOTE, paint, say, tell};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let mut status = setting.ask_control("control/status", json!({}))?;
+    let status = setting.ask_control("control/status", json!({}))?;
     warn_of_skew(&status);
     if output.json {
-        status["schema_version"] = json!(1);
-        say(status);
+        say(render::versioned(status));
     } else {
         show(&status);
     }
