@@ -12,6 +12,7 @@ use tracing_subscriber::{Registry, reload};
 use crate::event::{self, ContentCapture};
 use crate::log::{Colour, Limits, LineWriter, LogLayer, RotatingFile, Stderr};
 use crate::otel::{self, ExportHealth, Pipelines};
+use crate::panic::{self, StderrLog};
 use crate::settings::{LogSettings, TelemetrySettings};
 use crate::{TelemetryError, redact};
 
@@ -56,13 +57,17 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-/// Sets up logging and, where an endpoint is configured, OpenTelemetry, for the whole process.
+/// Sets up logging, the report of panics and, where an endpoint is configured, OpenTelemetry, for the whole process.
 pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
     let configuration = otel::resolve(&settings.otlp, &|name| std::env::var(name).ok())?;
     let (subscriber, guard) = assemble(settings, target, configuration.as_ref())?;
     let warnings = configuration.map(|configuration| configuration.warnings).unwrap_or_default();
     tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadyInitialised)?;
     guard.install_exports();
+    panic::install(match target {
+        LogTarget::Directory(_) => StderrLog::Absent,
+        LogTarget::Stderr | LogTarget::DirectoryAndStderr(_) => StderrLog::Present,
+    });
     event::set_content_capture(if settings.capture_content {
         ContentCapture::On
     } else {

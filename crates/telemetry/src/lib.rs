@@ -8,6 +8,7 @@ mod event;
 mod init;
 mod log;
 mod otel;
+mod panic;
 mod settings;
 mod span;
 

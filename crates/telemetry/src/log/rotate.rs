@@ -163,3 +163,80 @@ impl Open {
         error
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { max_bytes: 100, files: 2 };
+
+    /// As if the last look at the name were long ago.
+    fn later(file: &mut RotatingFile) {
+        file.checked = Instant::now().checked_sub(RECHECK * 2).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_made_again() {
+        let home = tempfile::tempdir().unwrap();
+        let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
+        file.write_line(b"one\n").unwrap();
+        fs::remove_file(path(home.path(), 0)).unwrap();
+        later(&mut file);
+        file.write_line(b"two\n").unwrap();
+        assert_eq!(fs::read(path(home.path(), 0)).unwrap(), b"two\n");
+    }
+
+    #[test]
+    fn what_was_put_in_its_place_is_not_written_to() {
+        let home = tempfile::tempdir().unwrap();
+        let (name, victim) = (path(home.path(), 0), home.path().join("victim"));
+        fs::write(&victim, "").unwrap();
+        let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
+        fs::remove_file(&name).unwrap();
+        std::os::unix::fs::symlink(&victim, &name).unwrap();
+        later(&mut file);
+        assert!(file.write_line(b"one\n").is_err());
+        assert!(file.write_line(b"two\n").is_err(), "and not before it was looked at again");
+        assert_eq!(fs::read(&victim).unwrap(), b"");
+        fs::remove_file(&name).unwrap();
+        later(&mut file);
+        file.write_line(b"three\n").unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"three\n");
+    }
+
+    #[test]
+    fn a_file_others_could_read_is_closed_to_them() {
+        let home = tempfile::tempdir().unwrap();
+        let name = path(home.path(), 0);
+        fs::write(&name, "old\n").unwrap();
+        fs::set_permissions(&name, Permissions::from_mode(0o644)).unwrap();
+        let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
+        file.write_line(b"new\n").unwrap();
+        assert_eq!(fs::metadata(&name).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read(&name).unwrap(), b"old\nnew\n");
+    }
+
+    #[test]
+    fn a_line_longer_than_a_file_is_written_all_the_same() {
+        let home = tempfile::tempdir().unwrap();
+        let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
+        for line in [[b'a'; 300], [b'b'; 300], [b'c'; 300]] {
+            file.write_line(&line).unwrap();
+        }
+        assert_eq!(fs::read(path(home.path(), 0)).unwrap(), [b'c'; 300]);
+        assert_eq!(fs::read(path(home.path(), 1)).unwrap(), [b'b'; 300]);
+        assert!(!path(home.path(), 2).exists());
+    }
+
+    #[test]
+    fn one_file_alone_begins_anew() {
+        let home = tempfile::tempdir().unwrap();
+        let mut file = RotatingFile::open(home.path(), Limits { max_bytes: 10, files: 1 }).unwrap();
+        file.write_line(b"first line\n").unwrap();
+        file.write_line(b"second\n").unwrap();
+        assert_eq!(fs::read(path(home.path(), 0)).unwrap(), b"second\n");
+        assert!(!path(home.path(), 1).exists());
+    }
+}

@@ -103,3 +103,81 @@ fn drain(lines: &Receiver<Vec<u8>>, shared: &Shared, mut sink: impl LineSink) {
         shared.finish(line.len());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a line only when it is let.
+    struct Gate {
+        open: Receiver<io::Result<()>>,
+        taken: Taken,
+    }
+
+    impl LineSink for Gate {
+        fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
+            self.open.recv().unwrap_or(Ok(()))?;
+            self.taken.lock().unwrap().push(String::from_utf8(line.to_vec()).unwrap());
+            Ok(())
+        }
+
+        fn loss_notice(&self, lost: u64) -> Vec<u8> {
+            format!("lost {lost}").into_bytes()
+        }
+    }
+
+    type Taken = Arc<Mutex<Vec<String>>>;
+
+    fn gated() -> (SyncSender<io::Result<()>>, Taken, LineWriter) {
+        let (let_in, open) = sync_channel(100_000);
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let writer = LineWriter::start("test", Gate { open, taken: Arc::clone(&taken) }).unwrap();
+        (let_in, taken, writer)
+    }
+
+    #[test]
+    fn a_place_that_hangs_costs_lines_not_time() {
+        let (let_in, taken, writer) = gated();
+        let begun = Instant::now();
+        for _ in 0..QUEUE_LINES * 2 {
+            writer.write(b"x".to_vec());
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        // One line is in the hands of the thread, or still in the queue.
+        let lost = writer.dropped();
+        assert!((QUEUE_LINES as u64 - 1..=QUEUE_LINES as u64).contains(&lost), "{lost}");
+        assert!(!writer.flush(Instant::now() + Duration::from_millis(10)), "the deadline holds");
+        drop(let_in);
+        assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
+        let taken = taken.lock().unwrap();
+        let said = taken.iter().filter_map(|line| line.strip_prefix("lost ")?.parse::<u64>().ok());
+        assert_eq!(said.sum::<u64>(), lost, "the loss is said");
+        assert_eq!(taken.iter().filter(|line| *line == "x").count() as u64, QUEUE_LINES as u64 * 2 - lost);
+    }
+
+    #[test]
+    fn large_lines_are_bounded_by_their_bytes() {
+        let (let_in, _, writer) = gated();
+        for _ in 0..20 {
+            writer.write(vec![b'x'; QUEUE_BYTES / 10]);
+        }
+        assert_eq!(writer.dropped(), 10);
+        drop(let_in);
+        assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
+        writer.write(b"small".to_vec());
+        assert_eq!(writer.dropped(), 10, "there is room again");
+    }
+
+    #[test]
+    fn a_line_that_fails_is_counted_and_the_next_is_written() {
+        let (let_in, taken, writer) = gated();
+        for result in [Err(io::ErrorKind::StorageFull.into()), Ok(()), Ok(())] {
+            let_in.send(result).unwrap();
+        }
+        writer.write(b"first".to_vec());
+        writer.write(b"second".to_vec());
+        assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
+        assert_eq!(writer.dropped(), 1);
+        assert_eq!(*taken.lock().unwrap(), ["lost 1", "second"]);
+    }
+}

@@ -394,3 +394,59 @@ fn without_export_a_span_still_times_its_stages() {
     let json = serde_json::to_value(stages[0]).unwrap();
     assert_eq!(json["stage"], "check");
 }
+
+/// Prints what telemetry costs a call; run with `--run-ignored all --release` to see it.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_call() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Kind);
+    let trace = TraceContext::root();
+    let call = Subject {
+        tool: "read_file",
+        call_id: CallId::fresh(),
+        trace: &trace,
+        mode: Mode::Normal,
+        session: None,
+    };
+    let rounds = 20_000;
+    let spans = |name: &str| {
+        let started = Instant::now();
+        for _ in 0..rounds {
+            let span = CallSpan::start(&call);
+            for stage in [Stage::Check, Stage::Open, Stage::Judge, Stage::Run, Stage::Record] {
+                drop(span.stage(stage));
+            }
+            span.end(Outcome::Done);
+        }
+        println!("{name}: {:?} a call of five stages", started.elapsed() / rounds);
+    };
+    spans("spans, not exported");
+    let arguments = json!({"path": "/tmp/a"});
+    let _guard = exporting(to(&receiver), |_| {
+        spans("spans, exported");
+        let started = Instant::now();
+        for _ in 0..2000 {
+            emit(Event::ToolCallStarted {
+                call,
+                arguments_digest: "0123456789abcdef",
+                arguments: &arguments,
+            });
+        }
+        println!("events, to the log and OTLP: {:?} each", started.elapsed() / 2000);
+    });
+    let home = tempfile::tempdir().unwrap();
+    let target = LogTarget::Directory(home.path().to_owned());
+    let (subscriber, guard) = assemble(&TelemetrySettings::default(), &target, None).unwrap();
+    tracing::subscriber::with_default(subscriber, || {
+        let started = Instant::now();
+        for _ in 0..5000 {
+            emit(Event::ToolCallStarted {
+                call,
+                arguments_digest: "0123456789abcdef",
+                arguments: &arguments,
+            });
+        }
+        println!("events, to the log: {:?} each, {} lost", started.elapsed() / 5000, guard.dropped_lines());
+    });
+}
