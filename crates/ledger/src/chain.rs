@@ -43,22 +43,73 @@ impl Chain {
     pub(crate) fn advance(&mut self, hash: Hash) {
         *self = Chain { next: self.next + 1, prev: hash };
     }
+}
 
-    /// Checks a line (without its newline) and goes past it.
-    pub(crate) fn follow<'a>(&mut self, text: &'a [u8], key: &Key) -> Result<Parts<'a>, Flaw> {
-        let parts = line::parts(text).ok_or(Flaw::Form)?;
-        let seq = parts.seq;
+/// Reads a chain line by line, and finds its way again behind a damaged line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Follower {
+    next: u64,
+    /// Unknown at the start of a segment read alone.
+    prev: Option<Hash>,
+    /// Damaged lines since the last authentic one: as many numbers may be skipped without another word.
+    damaged: u64,
+}
+
+/// What one line turned out to be.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Step<'a> {
+    /// The line, if it is authentic and not a repetition: the chain goes on from it.
+    pub(crate) parts: Option<Parts<'a>>,
+    /// What is wrong with it or with what should be before it.
+    pub(crate) flaw: Option<Flaw>,
+}
+
+impl Follower {
+    /// From the line with this number on.
+    pub(crate) fn new(next: u64, prev: Option<Hash>) -> Follower {
+        Follower { next, prev, damaged: 0 }
+    }
+
+    /// The number that should come next.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The last number that the lines seen so far can stand for.
+    pub(crate) fn reach(&self) -> u64 {
+        self.next.saturating_sub(1) + self.damaged
+    }
+
+    /// The place behind the last authentic line.
+    pub(crate) fn place(&self) -> Chain {
+        Chain { next: self.next, prev: self.prev.unwrap_or(Hash::NONE) }
+    }
+
+    /// Judges a line (without its newline).
+    pub(crate) fn follow<'a>(&mut self, text: &'a [u8], key: &Key) -> Step<'a> {
+        let Some(parts) = line::parts(text) else { return self.damage(Flaw::Form) };
+        let (seq, expected) = (parts.seq, self.next);
         if !parts.is_authentic(key) {
-            return Err(Flaw::Seal { seq });
+            return self.damage(Flaw::Seal { seq });
         }
-        if seq != self.next {
-            return Err(Flaw::Order { seq, expected: self.next });
+        if seq < expected {
+            return Step { parts: None, flaw: Some(Flaw::Order { seq, expected }) };
         }
-        if parts.prev != self.prev {
-            return Err(Flaw::Link { seq });
-        }
-        self.advance(parts.hash);
-        Ok(parts)
+        let linked = self.damaged > 0 || self.prev.is_none_or(|prev| prev == parts.prev);
+        let flaw = match () {
+            () if seq > expected + self.damaged => {
+                Some(Flaw::Order { seq, expected: expected + self.damaged })
+            }
+            () if seq == expected && !linked => Some(Flaw::Link { seq }),
+            () => None,
+        };
+        *self = Follower { next: seq + 1, prev: Some(parts.hash), damaged: 0 };
+        Step { parts: Some(parts), flaw }
+    }
+
+    fn damage(&mut self, flaw: Flaw) -> Step<'static> {
+        self.damaged += 1;
+        Step { parts: None, flaw: Some(flaw) }
     }
 }
 
@@ -109,10 +160,11 @@ mod tests {
         (1..=count).map(one).collect()
     }
 
-    fn check(key: &Key, lines: &[&Vec<u8>], expect: Result<u64, Flaw>) {
-        let mut chain = Chain::START;
-        let result = lines.iter().try_for_each(|line| chain.follow(line, key).map(|_| ()));
-        assert_eq!(result.map(|()| chain.head()), expect);
+    /// The flaws in order, and the last authentic number.
+    fn check(key: &Key, lines: &[&Vec<u8>], flaws: &[Flaw], head: u64) {
+        let mut follower = Follower::new(1, Some(Hash::NONE));
+        let found: Vec<Flaw> = lines.iter().filter_map(|line| follower.follow(line, key).flaw).collect();
+        assert_eq!((found.as_slice(), follower.place().head()), (flaws, head));
     }
 
     #[test]
@@ -120,20 +172,24 @@ mod tests {
         let key = Key::derive(&[1; 32]).unwrap();
         let all = lines(&key, 4);
         let [a, b, c, d] = all.as_slice() else { panic!("four") };
-        check(&key, &[a, b, c, d], Ok(4));
-        check(&key, &[], Ok(0));
-        check(&key, &[a, c, d], Err(Flaw::Order { seq: 3, expected: 2 }));
-        check(&key, &[a, c, b, d], Err(Flaw::Order { seq: 3, expected: 2 }));
-        check(&key, &[a, b, b, c], Err(Flaw::Order { seq: 2, expected: 3 }));
-        check(&key, &[b], Err(Flaw::Order { seq: 2, expected: 1 }));
-        check(&key, &[a, &b"{}".to_vec()], Err(Flaw::Form));
-        let other = Key::derive(&[2; 32]).unwrap();
-        check(&other, &[a], Err(Flaw::Seal { seq: 1 }));
+        let junk = b"{}".to_vec();
+        let order = |seq, expected| Flaw::Order { seq, expected };
+        check(&key, &[a, b, c, d], &[], 4);
+        check(&key, &[], &[], 0);
+        check(&key, &[a, c, d], &[order(3, 2)], 4);
+        check(&key, &[a, c, b, d], &[order(3, 2), order(2, 4)], 4);
+        check(&key, &[a, b, b, c], &[order(2, 3)], 3);
+        check(&key, &[b], &[order(2, 1)], 2);
+        check(&key, &[a, &junk, b], &[Flaw::Form], 2);
+        check(&key, &[a, &junk, c], &[Flaw::Form], 3);
+        check(&key, &[a, &junk, d], &[Flaw::Form, order(4, 3)], 4);
+        check(&key, &[a, b, &junk], &[Flaw::Form], 2);
+        check(&Key::derive(&[2; 32]).unwrap(), &[a], &[Flaw::Seal { seq: 1 }], 0);
         // The right number, sealed by the right key, but grown from another past.
         let mut forked = Vec::new();
         let body = Body::new(&json!({"kind": "note"}), &key).unwrap();
         line::write(&mut forked, &key, 2, Timestamp::UNIX_EPOCH, &body, &Hash([9; 32]));
         forked.pop();
-        check(&key, &[a, &forked], Err(Flaw::Link { seq: 2 }));
+        check(&key, &[a, &forked], &[Flaw::Link { seq: 2 }], 2);
     }
 }

@@ -5,16 +5,17 @@ use std::{
     path::Path,
     sync::{Arc, Condvar, Mutex, atomic::AtomicBool, atomic::AtomicU64, atomic::Ordering},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
 use tool::RiskLevel;
 
 use crate::{
-    Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State,
+    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State,
     commit::Committer,
     entry::{Decision, Effect, Entry},
+    index::fill,
     intent::Pending,
     open::{self, Opened},
     shared::{Queue, Shared, lock},
@@ -34,7 +35,7 @@ pub struct Receipt {
 /// for, and all who wait share one sync of the disk. Reading is blocking work.
 pub struct Ledger {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held until the ledger is dropped: the kernel lets go of it also when the process dies.
     _lock: File,
 }
@@ -43,7 +44,7 @@ impl Ledger {
     /// Opens the ledger in `folder`, creates it where there is none, and puts right what the last writer left.
     /// Blocking.
     pub fn open(folder: &Path, options: &Options) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
-        let Opened { writer, witness, lock, recovery } = open::open(folder, options)?;
+        let Opened { writer, witness, lock: lock_file, recovery } = open::open(folder, options)?;
         let shared = Arc::new(Shared {
             folder: folder.to_owned(),
             key: writer.key.clone(),
@@ -55,20 +56,27 @@ impl Ledger {
             unsynced: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             indexed: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
         });
+        // One ring is enough however many passes it stands for.
+        let (ring, rings) = std::sync::mpsc::sync_channel(1);
         let committer = Committer {
             shared: Arc::clone(&shared),
             witness,
             anchors_synced: Instant::now(),
             retained: Instant::now(),
-            after_pass: Box::new(|| {}),
+            after_pass: Box::new(move || {
+                let _ = ring.try_send(());
+            }),
         };
-        let thread = std::thread::Builder::new()
-            .name("ledger-commit".into())
-            .spawn(move || committer.run())
-            .map_err(LedgerError::io("start the committing thread of", folder))?;
-        lock_queue_look(&shared);
-        Ok((Arc::new(Ledger { shared, thread: Mutex::new(Some(thread)), _lock: lock }), recovery))
+        let filled = Arc::clone(&shared);
+        // The first pass looks for old segments and for records without an index.
+        lock(&shared.queue).look_within(Duration::ZERO);
+        let threads = vec![
+            spawn("ledger-commit", folder, move || committer.run())?,
+            spawn("ledger-index", folder, move || fill::run(&filled, &rings))?,
+        ];
+        Ok((Arc::new(Ledger { shared, threads: Mutex::new(threads), _lock: lock_file }), recovery))
     }
 
     /// Records a decision and returns what was decided on as an intent, which is what an executor takes.
@@ -147,6 +155,11 @@ impl Ledger {
         self.reader().tail(count)
     }
 
+    /// Matching records, newest first. Blocking.
+    pub fn query(&self, filter: &Filter) -> Result<Vec<Record>, LedgerError> {
+        self.reader().query(filter)
+    }
+
     /// Reads the same folder; works beside the writer and needs no lock.
     pub fn reader(&self) -> Reader {
         Reader::new(&self.shared.folder)
@@ -154,11 +167,13 @@ impl Ledger {
 
     /// Makes everything durable and takes nothing more. Blocking; dropping the ledger does the same.
     pub fn close(&self) {
-        let Some(thread) = lock(&self.thread).take() else { return };
         lock(&self.shared.queue).stop = true;
+        self.shared.closing.store(true, Ordering::Relaxed);
         self.shared.bell.notify_all();
-        if thread.join().is_err() {
-            tracing::error!("the ledger's committing thread panicked");
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the ledger panicked");
+            }
         }
     }
 
@@ -185,10 +200,13 @@ impl Ledger {
     }
 }
 
-/// The first pass looks for old segments.
-fn lock_queue_look(shared: &Shared) {
-    lock(&shared.queue).look_within(std::time::Duration::ZERO);
-    shared.bell.notify_one();
+fn spawn(
+    name: &str,
+    folder: &Path,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, LedgerError> {
+    let spawned = std::thread::Builder::new().name(name.into()).spawn(work);
+    spawned.map_err(LedgerError::io("start a thread for", folder))
 }
 
 impl Drop for Ledger {

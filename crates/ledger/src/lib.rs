@@ -13,9 +13,12 @@ mod chain;
 mod commit;
 mod disk;
 mod error;
+mod export;
+mod facets;
 mod hash;
 mod health;
 mod housekeeping;
+mod index;
 mod intent;
 mod key;
 mod ledger;
@@ -24,6 +27,7 @@ mod lines;
 mod open;
 mod options;
 mod private_file;
+mod query;
 mod reader;
 mod record;
 mod recover;
@@ -38,12 +42,15 @@ mod shrink;
 #[cfg(test)]
 mod tests;
 mod tracker;
+mod verify;
+mod walk;
 mod writer;
 
 pub mod entry;
 
 pub use entry::{Call, Decision, Effect, Entry, Outcome, Status};
 pub use error::LedgerError;
+pub use export::ExportFormat;
 pub use health::{Health, State};
 pub use housekeeping::{
     Checkpoint, Executed, Missing, MissingCause, Recovered, Resumed, Retention, Sealed, Torn,
@@ -52,5 +59,7 @@ pub use intent::Intent;
 pub use ledger::{Ledger, Receipt};
 pub use open::Recovery;
 pub use options::Options;
+pub use query::Filter;
 pub use reader::Reader;
 pub use record::Record;
+pub use verify::{Finding, VerifyReport, verify};

@@ -157,7 +157,7 @@ impl Formatter for Visible {
 }
 
 /// Control characters, line and paragraph separators, and what is invisible or reorders text.
-fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'

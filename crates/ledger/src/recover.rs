@@ -10,16 +10,18 @@ use std::{
 use crate::{
     LedgerError,
     anchor::{Anchor, AnchorFlaw, WriterState},
-    chain::{Chain, Flaw},
+    chain::{Chain, Follower, Step},
     housekeeping::{Missing, MissingCause, Torn},
     key::Key,
-    line,
     lines::Lines,
     private_file,
     record::Record,
     segment::{self, Segment},
     tracker::Tracker,
 };
+
+/// More places than this are left for `verify` to list.
+const MOST_DAMAGE: usize = 16;
 
 /// The state of a ledger that nobody writes.
 #[derive(Debug)]
@@ -68,14 +70,7 @@ pub(crate) fn recover(
     }
     found.missing = missing(found.chain.head(), &good, boot);
     if found.chain.head() > 0 || found.missing.is_some() {
-        let names = ["the anchor", "the second anchor"];
-        for (name, anchor) in names.iter().zip(anchors) {
-            match anchor {
-                Err(AnchorFlaw::Changed) => found.damage.push(format!("{name} was changed")),
-                Err(AnchorFlaw::Missing) => found.damage.push(format!("{name} is missing")),
-                Ok(_) => {}
-            }
-        }
+        found.damage.extend(anchor_damage(anchors));
     }
     Ok(found)
 }
@@ -93,55 +88,33 @@ struct Scan {
 
 fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
     let mut lines = Lines::open(segment)?;
+    let mut follower = Follower::new(segment.first, None);
     let mut scan = Scan { chain: None, end: 0, length: 0, tracker: Tracker::default(), damage: Vec::new() };
     // Damage that nothing authentic follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
         scan.length = line.offset + u64::try_from(line.bytes.len()).unwrap_or_default();
         let text = line.whole().unwrap_or_default();
-        match next(&mut scan.chain, segment, text, key) {
-            Ok(parts) => {
-                scan.damage.append(&mut pending);
-                scan.end = scan.length;
-                let differs =
-                    |anchor: &&&Anchor| anchor.seq == parts.seq && anchor.hash() != Some(parts.hash);
-                if anchors.iter().any(|anchor| differs(&anchor)) {
-                    scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
-                }
-                if Tracker::cares_for(parts.kind)
-                    && let Some(record) = Record::parse(text)
-                {
-                    scan.tracker.note(&record.entry, record.time);
-                }
-            }
-            Err(flaw) => {
-                let (name, number, offset) = (segment.name(), line.number, line.offset);
-                pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
-                pending.truncate(16);
-            }
+        let Step { parts, flaw } = follower.follow(text, key);
+        if let Some(flaw) = flaw {
+            let (name, number, offset) = (segment.name(), line.number, line.offset);
+            pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
+        }
+        let Some(parts) = parts else { continue };
+        scan.damage.append(&mut pending);
+        scan.damage.truncate(MOST_DAMAGE);
+        scan.end = scan.length;
+        scan.chain = Some(follower.place());
+        if anchors.iter().any(|anchor| anchor.seq == parts.seq && anchor.hash() != Some(parts.hash)) {
+            scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
+        }
+        if Tracker::cares_for(parts.kind)
+            && let Some(record) = Record::parse(text)
+        {
+            scan.tracker.note(&record.entry, record.time);
         }
     }
     Ok(scan)
-}
-
-/// Follows the chain, and picks it up again behind damage as long as lines are authentic and numbers grow.
-fn next<'a>(
-    chain: &mut Option<Chain>,
-    segment: &Segment,
-    text: &'a [u8],
-    key: &Key,
-) -> Result<line::Parts<'a>, Flaw> {
-    let parts = line::parts(text).ok_or(Flaw::Form)?;
-    let seq = parts.seq;
-    if !parts.is_authentic(key) {
-        return Err(Flaw::Seal { seq });
-    }
-    let expected = chain.map_or(segment.first, |chain| chain.next);
-    if seq < expected {
-        return Err(Flaw::Order { seq, expected });
-    }
-    *chain = Some(Chain { next: seq + 1, prev: parts.hash });
-    Ok(parts)
 }
 
 /// Takes off what is behind the last record. More than one unfinished line is evidence and is kept beside.
@@ -171,6 +144,20 @@ fn take_off(folder: &Path, segment: &Segment, end: u64, length: u64) -> Result<O
         sha256: tool::canonical::sha256_hex(&rest),
         saved_as,
     }))
+}
+
+/// What is wrong with the anchors of a ledger that has records.
+fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>]) -> Vec<String> {
+    let mut damage = Vec::new();
+    for (name, anchor) in ["the anchor", "the second anchor"].iter().zip(anchors) {
+        match anchor {
+            Err(AnchorFlaw::Changed) => damage.push(format!("{name} was changed")),
+            // The second one is missing whenever its place was only just configured.
+            Err(AnchorFlaw::Missing) if *name == "the anchor" => damage.push(format!("{name} is missing")),
+            Err(AnchorFlaw::Missing) | Ok(_) => {}
+        }
+    }
+    damage
 }
 
 /// What the anchors count beyond the head. Pure.

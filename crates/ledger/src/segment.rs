@@ -43,20 +43,37 @@ fn name(first: u64) -> String {
     format!("{PREFIX}{first:012}{SUFFIX}")
 }
 
-/// The segments of a folder in order.
+/// The segments of a folder in order. A file that only looks like one is an error.
 pub(crate) fn list(folder: &Path) -> Result<Vec<Segment>, LedgerError> {
-    let failed = |error| LedgerError::io("list", folder)(error);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let file = entry.map_err(failed)?.file_name();
-        let Some(text) = file.to_str().filter(|text| text.starts_with(PREFIX)) else { continue };
-        let number = text.strip_prefix(PREFIX).and_then(|text| text.strip_suffix(SUFFIX));
-        let first = number.and_then(|digits| digits.parse().ok()).filter(|first| name(*first) == text);
-        let first = first.ok_or_else(|| LedgerError::StrangeFile { path: folder.join(text) })?;
-        found.push(Segment::new(folder, first));
+    let listed = list_all(folder)?;
+    match listed.strange.first() {
+        Some(name) => Err(LedgerError::StrangeFile { path: folder.join(name) }),
+        None => Ok(listed.segments),
     }
-    found.sort_by_key(|segment| segment.first);
-    Ok(found)
+}
+
+/// What is in a folder.
+pub(crate) struct Listed {
+    /// In order.
+    pub(crate) segments: Vec<Segment>,
+    /// Names that look like a segment's and are none.
+    pub(crate) strange: Vec<String>,
+}
+
+pub(crate) fn list_all(folder: &Path) -> Result<Listed, LedgerError> {
+    let failed = |error| LedgerError::io("list", folder)(error);
+    let mut listed = Listed { segments: Vec::new(), strange: Vec::new() };
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let file = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        let Some(number) = file.strip_prefix(PREFIX) else { continue };
+        let first = number.strip_suffix(SUFFIX).and_then(|digits| digits.parse().ok());
+        match first.filter(|first| name(*first) == file) {
+            Some(first) => listed.segments.push(Segment::new(folder, first)),
+            None => listed.strange.push(file),
+        }
+    }
+    listed.segments.sort_by_key(|segment| segment.first);
+    Ok(listed)
 }
 
 /// The segment that is being written.

@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) unsynced: AtomicBool,
     pub(crate) syncs: AtomicU64,
     pub(crate) indexed: AtomicU64,
+    /// Background work that is not needed for the record stops.
+    pub(crate) closing: AtomicBool,
 }
 
 /// A panic elsewhere must not take the record down: every change to what is locked is finished before the next

@@ -1,11 +1,57 @@
 //! The ledger as a whole, on real files.
 
+mod crash;
+mod faults;
+mod faulty;
+mod full_disk;
+mod reading;
+mod retaining;
+mod tamper;
 mod writing;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use crate::{Ledger, Options, Recovery};
+use crate::{Ledger, Options, Record, Recovery, VerifyReport};
 
 fn open(folder: &Path) -> (Arc<Ledger>, Recovery) {
-    Ledger::open(folder, &Options::default()).unwrap()
+    open_with(folder, &Options::default())
+}
+
+fn open_with(folder: &Path, options: &Options) -> (Arc<Ledger>, Recovery) {
+    Ledger::open(folder, options).unwrap()
+}
+
+fn verify(folder: &Path) -> VerifyReport {
+    crate::verify(folder, &Options::default()).unwrap()
+}
+
+fn assert_intact(folder: &Path) -> VerifyReport {
+    let report = verify(folder);
+    assert!(report.is_intact(), "{:#?}", report.problems);
+    report
+}
+
+/// The segments in order.
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    crate::segment::list(folder).unwrap().into_iter().map(|segment| segment.path).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+fn all(folder: &Path) -> Vec<Record> {
+    crate::Reader::new(folder).tail(usize::MAX).unwrap()
+}
+
+fn kinds(folder: &Path) -> Vec<&'static str> {
+    all(folder).iter().map(|record| record.entry.kind()).collect()
 }

@@ -52,3 +52,113 @@ async fn one_writer_at_a_time() {
     let (_, recovery) = open(folder.path());
     assert_eq!(recovery.mode, Some(Mode::Lockdown), "a mode outlives the daemon");
 }
+
+#[test]
+fn a_thousand_at_once_leave_no_gap_and_no_double() {
+    const TASKS: u64 = 1000;
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(8).enable_all().build().unwrap();
+    let mut acknowledged = runtime.block_on(async {
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|n| {
+                let ledger = std::sync::Arc::clone(&ledger);
+                tokio::spawn(async move {
+                    let effect = if n % 2 == 0 { Effect::Reads } else { Effect::Changes };
+                    let intent = ledger.intend(samples::decision("write_file", effect), n).await.unwrap();
+                    let end = ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+                    [intent.seq(), end.seq]
+                })
+            })
+            .collect();
+        let mut seqs = Vec::new();
+        for task in tasks {
+            seqs.extend(task.await.unwrap());
+        }
+        seqs
+    });
+    acknowledged.sort_unstable();
+    assert_eq!(acknowledged, (2..2 + 2 * TASKS).collect::<Vec<_>>());
+    drop(ledger);
+    assert_eq!(super::assert_intact(folder.path()).records, 1 + 2 * TASKS);
+}
+
+#[tokio::test]
+async fn a_call_given_up_or_forgotten_still_ends_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = super::faulty::Faulty::options();
+    let (ledger, _) = super::open_with(folder.path(), &options);
+    disk.hold_syncs();
+    let given_up = samples::decision("write_file", Effect::Changes);
+    let recorded = samples::decision("write_file", Effect::Changes);
+    for decision in [&given_up, &recorded] {
+        let mut waiting = Box::pin(ledger.intend(decision.clone(), ()));
+        let waker = std::task::Waker::noop();
+        assert!(waiting.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    }
+    // Whoever gave it up may say so; the ledger then keeps quiet.
+    ledger.append(&samples::refusal_of(&recorded.call)).unwrap();
+    disk.release_syncs();
+    let forgotten = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let forgotten_id = forgotten.call_id();
+    drop(forgotten);
+    ledger.close();
+    let ends = |call| -> Vec<String> {
+        let records = ledger.reader().call(call).unwrap();
+        records
+            .iter()
+            .skip(1)
+            .map(|record| record.json()["outcome"].as_str().unwrap_or("refused").to_owned())
+            .collect()
+    };
+    assert_eq!(ends(given_up.call.call_id), ["not_started"]);
+    assert_eq!(ends(recorded.call.call_id), ["refused"]);
+    assert_eq!(ends(forgotten_id), ["unknown"]);
+    assert_eq!(ledger.health().open_intents, 0);
+}
+
+#[tokio::test]
+async fn hostile_text_is_one_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    ledger.append(&samples::note("forged")).unwrap();
+    let forged = std::fs::read_to_string(&super::segments(folder.path())[0]).unwrap();
+    let texts =
+        ["\n", "\r\n", "\0", "\u{2028}", "\u{1b}[2J\u{1b}]0;x\u{7}", "\"}\n{", "\u{202e}\u{2066}", &forged];
+    for text in texts {
+        let mut call = (*samples::call("x")).clone();
+        call.tool = text.to_owned();
+        call.caller.client = Some(text.to_owned());
+        let refusal = samples::refusal_of(&call.into());
+        ledger.append(&refusal).unwrap();
+        assert_eq!(ledger.tail(1).unwrap()[0].entry, refusal);
+    }
+    drop(ledger);
+    let report = super::assert_intact(folder.path());
+    assert_eq!(report.records, 2 + texts.len() as u64);
+}
+
+#[tokio::test]
+async fn an_enormous_argument_is_cut_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let mut decision = samples::decision("write_file", Effect::Changes);
+    decision.facts = serde_json::json!({"content": "x".repeat(2_000_000)});
+    let intent = ledger.intend(decision.clone(), ()).await.unwrap();
+    let record = ledger.tail(1).unwrap().pop().unwrap();
+    assert!(record.line().len() < 140_000);
+    assert!(record.json()["cut"]["bytes"].as_u64() > Some(2_000_000));
+    let Entry::Decision(read) = record.entry else { panic!("{:?}", record.entry) };
+    assert_eq!((read.call, read.policy_hash), (decision.call, decision.policy_hash));
+    ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+}
+
+#[test]
+fn digests_are_keyed() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let digest = |folder: &tempfile::TempDir| open(folder.path()).0.keyed_digest(b"password");
+    let first = digest(&one);
+    assert_eq!(first, digest(&one), "the same in one ledger, also after a restart");
+    assert_ne!(first, digest(&other));
+    assert_ne!(first, tool::canonical::sha256_hex(b"password"));
+}

@@ -1,0 +1,206 @@
+//! Measures what the ledger costs: `cargo run --release -p ledger --example measure -- [records] [folder]`.
+//!
+//! Prints the cost of a record that is only in the kernel and of one on disk, then the time of a start, of questions
+//! and of a verification over the ledger so made.
+
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ledger::{Call, Decision, Effect, Filter, Ledger, Options, Outcome, Status};
+use tool::{CallId, Caller, Door, Mode, RiskLevel, TraceContext};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let records: u64 = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
+    let folder = arguments.next().map_or_else(|| std::env::temp_dir().join("ledger-measure"), PathBuf::from);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(write(&folder, records))?;
+    start(&folder)?;
+    ask(&folder)?;
+    let begun = Instant::now();
+    let report = ledger::verify(&folder, &Options::default())?;
+    println!("verify of {} records, {} MB: {:?}", report.records, report.bytes >> 20, begun.elapsed());
+    if !report.is_intact() {
+        return Err(format!("{:?}", report.problems).into());
+    }
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+fn decision(n: u64) -> Decision {
+    let tools = [
+        "read_file",
+        "list_directory",
+        "write_file",
+        "fetch_url",
+        "git_status",
+        "run_tests",
+        "shell",
+        "search",
+    ];
+    let tool = usize::try_from(n % 8).ok().and_then(|index| tools.get(index)).copied().unwrap_or("rare_tool");
+    let tool = if n % 50_000 == 777 { "rare_tool" } else { tool };
+    let caller = Caller {
+        uid: 501,
+        pid: Some(4242),
+        door: Door::Mcp,
+        connection: n % 5,
+        client: Some(if n % 2 == 0 { "claude-code" } else { "codex" }.into()),
+        session: Some(format!("session-{}", n / 1000)),
+    };
+    let mode = if n / 100_000 % 2 == 0 { Mode::Normal } else { Mode::Alert };
+    let call =
+        Call { call_id: CallId::fresh(), tool: tool.into(), mode, caller, trace: TraceContext::root() };
+    Decision {
+        call: Arc::new(call),
+        risk: RiskLevel::Low,
+        effect: Effect::Reads,
+        definition_hash: "d".repeat(64),
+        policy_hash: "p".repeat(64),
+        arguments_digest: "a".repeat(64),
+        idempotency_key: None,
+        approval_id: None,
+        rules: Vec::new(),
+        facts: serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/work/notes.txt", "size": 120}]}),
+    }
+}
+
+fn outcome(n: u64) -> Outcome {
+    let status = if n % 100 == 3 { Status::Failed } else { Status::Done };
+    Outcome { output_digest: Some("o".repeat(64)), ..Outcome::new(status, Duration::from_micros(n % 5000)) }
+}
+
+async fn write(folder: &Path, records: u64) -> Result<()> {
+    let (ledger, _) = Ledger::open(folder, &Options::default())?;
+    let mut costs = Vec::new();
+    for n in 0..records / 2 {
+        let (decision, outcome) = (decision(n), outcome(n));
+        let begun = Instant::now();
+        let intent = ledger.intend(decision, ()).await?;
+        let intended = begun.elapsed();
+        let begun = Instant::now();
+        ledger.conclude(&intent, outcome)?;
+        costs.extend([intended, begun.elapsed()]);
+    }
+    print("record in the kernel", &mut costs);
+    let mut costs = Vec::new();
+    for n in 0..500 {
+        let decision = Decision { effect: Effect::Changes, ..decision(n) };
+        let begun = Instant::now();
+        let intent = ledger.intend(decision, ()).await?;
+        costs.push(begun.elapsed());
+        ledger.conclude(&intent, outcome(n))?;
+    }
+    print("record on disk, one at a time", &mut costs);
+    let (begun, before) = (Instant::now(), ledger.health().syncs);
+    let calls: Vec<_> = (0..5000)
+        .map(|n| {
+            let ledger = Arc::clone(&ledger);
+            let decision = Decision { effect: Effect::Changes, ..decision(n) };
+            tokio::spawn(async move {
+                let intent = ledger.intend(decision, ()).await.map_err(|error| error.to_string())?;
+                ledger.conclude(&intent, outcome(n)).map_err(|error| error.to_string())
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await??;
+    }
+    println!("5000 at once on disk: {:?}, {} syncs", begun.elapsed(), ledger.health().syncs - before);
+    let begun = Instant::now();
+    while ledger.health().indexed < ledger.health().head {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("index caught up after another {:?}", begun.elapsed());
+    Ok(())
+}
+
+fn start(folder: &Path) -> Result<()> {
+    let begun = Instant::now();
+    let (ledger, recovery) = Ledger::open(folder, &Options::default())?;
+    let ran: u64 =
+        recovery.executed.iter().flat_map(|ran| &ran.slots).map(|(_, count)| u64::from(*count)).sum();
+    println!(
+        "start with {} records: {:?} ({ran} runs in the last hour)",
+        ledger.health().head,
+        begun.elapsed()
+    );
+    Ok(())
+}
+
+fn ask(folder: &Path) -> Result<()> {
+    let reader = ledger::Reader::new(folder);
+    let some = |text: &str| Some(text.to_owned());
+    let page = Filter { limit: Some(100), ..Filter::default() };
+    let middle = reader.query(&Filter { before_seq: Some(500_000), limit: Some(1), ..Filter::default() })?;
+    let time = middle.first().map(|record| record.time);
+    let call = middle.first().and_then(|record| record.json()["call_id"].as_str()?.parse().ok());
+    let trace =
+        middle.first().and_then(|record| Some(record.json()["trace"]["trace_id"].as_str()?.to_owned()));
+    let questions = [
+        ("the last 100", page.clone()),
+        ("one call", Filter { call_id: call, ..Filter::default() }),
+        ("one trace", Filter { trace, ..Filter::default() }),
+        ("a common tool", Filter { tool: some("write_file"), ..page.clone() }),
+        ("a rare tool", Filter { tool: some("rare_tool"), ..page.clone() }),
+        (
+            "failed calls of a tool",
+            Filter { tool: some("fetch_url"), outcome: some("failed"), ..page.clone() },
+        ),
+        (
+            "failed calls of a tool that never fails",
+            Filter { tool: some("shell"), outcome: some("failed"), ..page.clone() },
+        ),
+        ("a mode and a caller", Filter { mode: Some(Mode::Alert), caller: some("codex"), ..page.clone() }),
+        (
+            "a mode nothing ran in, two callers' worth",
+            Filter {
+                mode: Some(Mode::Alert),
+                caller: some("codex"),
+                tool: some("read_file"),
+                ..page.clone()
+            },
+        ),
+        ("an old session", Filter { session: some("session-3"), ..page.clone() }),
+        (
+            "an old session, a tool, an outcome",
+            Filter { session: some("session-3"), tool: some("shell"), outcome: some("done"), ..page.clone() },
+        ),
+        ("a kind", Filter { kind: some("decision"), ..page.clone() }),
+        (
+            "a kind and a caller that never meet",
+            Filter { kind: some("checkpoint"), caller: some("codex"), ..page.clone() },
+        ),
+        ("until the middle", Filter { until: time, ..page.clone() }),
+        ("a tool since the middle", Filter { since: time, tool: some("search"), ..page.clone() }),
+        (
+            "a tool since an hour from now",
+            Filter {
+                since: Some(jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)),
+                tool: some("search"),
+                ..page
+            },
+        ),
+    ];
+    for (name, filter) in questions {
+        let begun = Instant::now();
+        let found = reader.query(&filter)?.len();
+        println!("{name}: {found} in {:?}", begun.elapsed());
+    }
+    Ok(())
+}
+
+fn print(name: &str, costs: &mut [Duration]) {
+    costs.sort_unstable();
+    let at = |part: usize| costs.get(costs.len() * part / 1000).copied().unwrap_or_default();
+    println!("{name}: p50 {:?}, p99 {:?}, p99.9 {:?}", at(500), at(990), at(999));
+}

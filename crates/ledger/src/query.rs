@@ -1,0 +1,156 @@
+//! Which records a reader asks for. Pure.
+
+use jiff::Timestamp;
+use tool::{CallId, Mode};
+
+use crate::facets::Facets;
+
+/// What records must be like; what is absent matches all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    /// The kind of entry: `decision`, `outcome`, `refusal`, …
+    pub kind: Option<String>,
+    /// The tool.
+    pub tool: Option<String>,
+    /// `done`, `failed`, `unknown`, `not_started`, or `refused` for refusals.
+    pub outcome: Option<String>,
+    /// The mode a call was judged in, or that was entered.
+    pub mode: Option<Mode>,
+    /// What the client calls itself, or `uid N`.
+    pub caller: Option<String>,
+    /// The worker session.
+    pub session: Option<String>,
+    /// The trace, in 32 hexadecimal digits.
+    pub trace: Option<String>,
+    /// The call.
+    pub call_id: Option<CallId>,
+    /// The key by which a caller marked repeats of one call.
+    pub idempotency_key: Option<String>,
+    /// Not before.
+    pub since: Option<Timestamp>,
+    /// Before.
+    pub until: Option<Timestamp>,
+    /// Records with a smaller number only: the next page.
+    pub before_seq: Option<u64>,
+    /// Records with a larger number only: what is new.
+    pub after_seq: Option<u64>,
+    /// At most this many.
+    pub limit: Option<usize>,
+}
+
+impl Filter {
+    /// The smallest and the largest number that can match.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let first = self.after_seq.map_or(0, |seq| seq.saturating_add(1));
+        let last = self.before_seq.map_or(u64::MAX, |seq| seq.saturating_sub(1));
+        (first, last)
+    }
+
+    /// The words a record must carry, by the name of their column.
+    pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
+        let words = [
+            ("kind", self.kind.clone()),
+            ("tool", self.tool.clone()),
+            ("outcome", self.outcome.clone()),
+            ("mode", self.mode.map(|mode| mode.as_str().to_owned())),
+            ("caller", self.caller.clone()),
+            ("session", self.session.clone()),
+        ];
+        words.into_iter().filter_map(|(name, word)| Some((name, word?))).collect()
+    }
+
+    pub(crate) fn matches(&self, facets: &Facets) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        };
+        let (first, last) = self.range();
+        let mode = self.mode.map(|mode| mode.as_str().to_owned());
+        let call = self.call_id.map(|call| call.to_string());
+        (first..=last).contains(&facets.seq)
+            && self.since.is_none_or(|since| facets.time >= since.as_millisecond())
+            && self.until.is_none_or(|until| facets.time < until.as_millisecond())
+            && is(&self.kind, Some(&facets.kind))
+            && is(&self.tool, facets.tool.as_deref())
+            && is(&self.outcome, facets.outcome.as_deref())
+            && is(&mode, facets.mode.as_deref())
+            && is(&self.caller, facets.caller.as_deref())
+            && is(&self.session, facets.session.as_deref())
+            && is(&self.trace, facets.trace.as_deref())
+            && is(&call, facets.call.as_deref())
+            && is(&self.idempotency_key, facets.idempotency_key.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{entry::Status, key::Key, line, line::Body, samples};
+
+    fn facets(entry: &crate::Entry) -> Facets {
+        let key = Key::derive(&[1; 32]).unwrap();
+        let mut text = Vec::new();
+        let time = Timestamp::from_second(1000).unwrap();
+        line::write(&mut text, &key, 5, time, &Body::new(entry, &key).unwrap(), &crate::hash::Hash::NONE);
+        Facets::parse(text.strip_suffix(b"\n").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_part_of_a_filter_filters() {
+        let call = samples::call("read_file");
+        let outcome = facets(&samples::outcome_of(&call, Status::Done));
+        let some = |text: &str| Some(text.to_owned());
+        let at = |second| Some(Timestamp::from_second(second).unwrap());
+        let none = Filter::default();
+        let check = |yes: Filter, no: Filter| {
+            assert!(yes.matches(&outcome), "{yes:?}");
+            assert!(!no.matches(&outcome), "{no:?}");
+        };
+        check(
+            Filter { kind: some("outcome"), ..none.clone() },
+            Filter { kind: some("decision"), ..none.clone() },
+        );
+        check(
+            Filter { tool: some("read_file"), ..none.clone() },
+            Filter { tool: some("read"), ..none.clone() },
+        );
+        check(
+            Filter { outcome: some("done"), ..none.clone() },
+            Filter { outcome: some("failed"), ..none.clone() },
+        );
+        check(
+            Filter { mode: Some(Mode::Normal), ..none.clone() },
+            Filter { mode: Some(Mode::Alert), ..none.clone() },
+        );
+        check(
+            Filter { caller: some("claude"), ..none.clone() },
+            Filter { caller: some("uid 501"), ..none.clone() },
+        );
+        check(
+            Filter { session: some("s-1"), ..none.clone() },
+            Filter { session: some("s-2"), ..none.clone() },
+        );
+        let trace = Some(call.trace.trace_id.clone());
+        check(Filter { trace, ..none.clone() }, Filter { trace: some("0"), ..none.clone() });
+        let other = Some(tool::CallId::fresh());
+        check(
+            Filter { call_id: Some(call.call_id), ..none.clone() },
+            Filter { call_id: other, ..none.clone() },
+        );
+        check(none.clone(), Filter { idempotency_key: some("k"), ..none.clone() });
+        check(Filter { since: at(1000), ..none.clone() }, Filter { since: at(1001), ..none.clone() });
+        check(Filter { until: at(1001), ..none.clone() }, Filter { until: at(1000), ..none.clone() });
+        check(Filter { before_seq: Some(6), ..none.clone() }, Filter { before_seq: Some(5), ..none.clone() });
+        check(Filter { after_seq: Some(4), ..none.clone() }, Filter { after_seq: Some(5), ..none });
+    }
+
+    #[test]
+    fn every_kind_is_found_by_what_it_is_about() {
+        assert_eq!(facets(&samples::refusal_of(&samples::call("x"))).outcome.as_deref(), Some("refused"));
+        assert_eq!(facets(&samples::mode(Mode::Normal, Mode::Alert)).mode.as_deref(), Some("ALERT"));
+        let id = "s-9".to_owned();
+        let session = crate::entry::Session { id, event: "opened".into(), data: serde_json::Value::Null };
+        assert_eq!(facets(&crate::Entry::Session(session)).session.as_deref(), Some("s-9"));
+        let note = facets(&samples::note("x"));
+        assert_eq!((note.seq, note.time, note.kind.as_str(), note.tool), (5, 1_000_000, "note", None));
+    }
+}

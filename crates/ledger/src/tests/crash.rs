@@ -1,0 +1,249 @@
+//! Death at any moment: what was acknowledged is there, what was begun has an end, what is torn is taken off.
+
+use std::{
+    collections::HashSet,
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{all, assert_intact, copy, open, open_with, segments, verify};
+use crate::{Effect, Entry, Filter, MissingCause, Options, Record, Status, samples};
+
+#[tokio::test]
+async fn a_torn_end_is_taken_off_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let intent = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let anchor = fs::read(folder.path().join("anchor")).unwrap();
+    let before = fs::metadata(&segments(folder.path())[0]).unwrap().len();
+    ledger.append(&samples::note("torn")).unwrap();
+    let after = fs::metadata(&segments(folder.path())[0]).unwrap().len();
+    let crashed = tempfile::tempdir().unwrap();
+    for length in before..after {
+        let to = crashed.path().join(length.to_string());
+        copy(folder.path(), &to);
+        fs::OpenOptions::new().write(true).open(&segments(&to)[0]).unwrap().set_len(length).unwrap();
+        // A line that is not whole was never acknowledged, so the anchor does not count it.
+        fs::write(to.join("anchor"), &anchor).unwrap();
+        let (again, recovery) = open(&to);
+        assert!(recovery.crashed && recovery.missing.is_none() && recovery.damage.is_empty(), "{recovery:?}");
+        let torn = recovery.torn.iter().map(|torn| (torn.offset, torn.bytes)).collect::<Vec<_>>();
+        assert_eq!(torn, if length > before { vec![(before, length - before)] } else { vec![] });
+        assert_eq!(recovery.interrupted.len(), 1);
+        again.append(&samples::note("after")).unwrap();
+        drop(again);
+        let report = assert_intact(&to);
+        assert_eq!(report.notices.len(), torn.len());
+        let records = all(&to);
+        assert!(matches!(&records[2].entry, Entry::Recovered(found) if found.interrupted == 1));
+        assert!(matches!(&records[3].entry, Entry::Outcome(end) if end.outcome.status == Status::Unknown));
+        fs::remove_dir_all(to).unwrap();
+    }
+    drop(intent);
+}
+
+/// A copy of an open ledger of five notes, changed before it is opened again.
+fn reopened(change: impl FnOnce(&Path)) -> (tempfile::TempDir, crate::Recovery) {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    for n in 0..5 {
+        ledger.append(&samples::note(&n.to_string())).unwrap();
+    }
+    let crashed = tempfile::tempdir().unwrap();
+    copy(folder.path(), crashed.path());
+    change(crashed.path());
+    let (again, recovery) = open(crashed.path());
+    again.append(&samples::note("after")).unwrap();
+    (crashed, recovery)
+}
+
+fn keep_lines(folder: &Path, count: usize) {
+    let path = &segments(folder)[0];
+    let bytes = fs::read(path).unwrap();
+    let kept: Vec<u8> = bytes.split_inclusive(|byte| *byte == b'\n').take(count).flatten().copied().collect();
+    fs::write(path, kept).unwrap();
+}
+
+#[test]
+fn records_that_an_anchor_counts_are_missed() {
+    // Only the first record is known to be on disk; the rest may have been lost with the power.
+    let missing = |keep: usize, boot: bool| {
+        let (folder, recovery) = reopened(|folder| {
+            keep_lines(folder, keep);
+            if !boot {
+                pretend_another_boot(folder);
+            }
+        });
+        (
+            recovery.missing.map(|missing| (missing.from, missing.to, missing.cause)),
+            verify(folder.path()).is_intact(),
+        )
+    };
+    if !crate::anchor::boot_id().is_empty() {
+        assert_eq!(
+            missing(4, true),
+            (Some((5, 6, MissingCause::Removed)), false),
+            "the machine did not go down"
+        );
+    }
+    assert_eq!(missing(4, false), (Some((5, 6, MissingCause::PowerFailure)), true));
+    assert_eq!(missing(1, false), (Some((2, 6, MissingCause::PowerFailure)), true));
+    assert_eq!(missing(0, false), (Some((1, 6, MissingCause::Removed)), false), "record 1 was on disk");
+}
+
+fn pretend_another_boot(folder: &Path) {
+    let key = crate::key::Key::load(&folder.join("key")).unwrap();
+    let mut anchor = crate::anchor::Anchor::read(&folder.join("anchor"), &key).unwrap();
+    anchor.boot = "another".into();
+    fs::write(folder.join("anchor"), anchor.render(&key)).unwrap();
+}
+
+#[test]
+fn damage_in_the_middle_is_told_and_left_as_evidence() {
+    let (folder, recovery) = reopened(|folder| {
+        let path = &segments(folder)[0];
+        let mut bytes = fs::read(path).unwrap();
+        let third: usize = bytes.split_inclusive(|byte| *byte == b'\n').take(2).map(<[u8]>::len).sum();
+        bytes[third + 80] ^= 1;
+        fs::write(path, bytes).unwrap();
+    });
+    assert!(recovery.torn.is_empty() && recovery.missing.is_none());
+    assert!(
+        recovery.damage[0].contains("line 3") && recovery.damage[0].contains("record 3 was changed"),
+        "{recovery:?}"
+    );
+    let report = verify(folder.path());
+    assert_eq!(report.problems.iter().filter(|problem| problem.line == Some(3)).count(), 1, "{report:#?}");
+    assert_eq!(report.head, 8, "the record goes on behind the damage");
+}
+
+#[test]
+fn garbage_behind_the_end_is_kept_beside() {
+    let garbage = [b"\0\0\0\n".repeat(3), b"half a li".to_vec()].concat();
+    let (folder, recovery) = reopened(|folder| {
+        let path = &segments(folder)[0];
+        fs::write(path, [fs::read(path).unwrap(), garbage.clone()].concat()).unwrap();
+    });
+    let torn = &recovery.torn[0];
+    assert_eq!((torn.bytes, &torn.sha256), (garbage.len() as u64, &tool::canonical::sha256_hex(&garbage)));
+    assert_eq!(fs::read(folder.path().join(torn.saved_as.as_ref().unwrap())).unwrap(), garbage);
+    assert_intact(folder.path());
+}
+
+#[test]
+fn an_anchor_that_was_tampered_with_is_told() {
+    let (folder, recovery) = reopened(|folder| fs::write(folder.join("anchor"), "{}").unwrap());
+    assert_eq!(recovery.damage, ["the anchor was changed"]);
+    assert!(!verify(folder.path()).is_intact());
+    let (_, recovery) = reopened(|folder| fs::remove_file(folder.join("anchor")).unwrap());
+    assert_eq!(recovery.damage, ["the anchor is missing"]);
+}
+
+#[test]
+fn a_new_segment_without_a_whole_line_is_no_segment() {
+    let options = Options { segment_bytes: 4096, ..Options::default() };
+    for rest in ["", "{\"seq\":12,\"ti"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (ledger, _) = open_with(folder.path(), &options);
+        ledger.append(&samples::note("x")).unwrap();
+        let next = ledger.health().head + 1;
+        let crashed = tempfile::tempdir().unwrap();
+        copy(folder.path(), crashed.path());
+        fs::write(crate::segment::Segment::new(crashed.path(), next).path, rest).unwrap();
+        let (again, recovery) = open_with(crashed.path(), &options);
+        assert_eq!(recovery.torn.len(), usize::from(!rest.is_empty()));
+        again.append(&samples::note("y")).unwrap();
+        drop(again);
+        assert_intact(crashed.path());
+    }
+}
+
+const CHILD: &str = "LEDGER_TEST_CHILD";
+
+/// What the child does until it is killed: calls, and a word on its output for every promise it got.
+fn child(folder: &Path) {
+    let options = Options { segment_bytes: 100_000, ..Options::default() };
+    let (ledger, _) = open_with(folder, &options);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    for worker in 0..8 {
+        let ledger = Arc::clone(&ledger);
+        runtime.spawn(async move {
+            for n in 0.. {
+                let effect = if (n + worker) % 3 == 0 { Effect::Changes } else { Effect::Reads };
+                let intent = ledger.intend(samples::decision("write_file", effect), ()).await.unwrap();
+                println!("intended {}", intent.call_id());
+                let receipt = ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+                println!("replied {} {}", intent.call_id(), receipt.seq);
+            }
+        });
+    }
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn killed_under_load() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        return child(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (mut promised, mut head) = (0, 0);
+    for round in 0..20 {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::crash::killed_under_load", "--nocapture", "--test-threads=1"])
+            .env(CHILD, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut said = Vec::new();
+        // Each round dies after another number of promises, in the middle of whatever it is doing then.
+        while said.len() < 37 * (round + 1) {
+            said.push(output.next().unwrap().unwrap());
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+        said.extend(output.map_while(Result::ok));
+
+        let begun = Instant::now();
+        let options = Options { segment_bytes: 100_000, ..Options::default() };
+        let (ledger, recovery) = open_with(folder.path(), &options);
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(recovery.crashed && recovery.missing.is_none() && recovery.damage.is_empty(), "{recovery:?}");
+        let new = ledger.query(&Filter { after_seq: Some(head), ..Filter::default() }).unwrap();
+        head = ledger.health().head;
+        drop(ledger);
+        promised += check_promises(new, &said);
+        if round % 5 == 4 {
+            assert_intact(folder.path());
+        }
+    }
+    assert!(promised > 20 * 37, "{promised}");
+}
+
+/// Every promise is in the record, and every call in it has exactly one end.
+fn check_promises(records: Vec<Record>, said: &[String]) -> usize {
+    let (mut decided, mut ended) = (HashSet::new(), HashSet::new());
+    for record in records {
+        match record.entry {
+            Entry::Decision(decision) => assert!(decided.insert(decision.call.call_id.to_string())),
+            Entry::Outcome(end) => assert!(ended.insert(end.call.call_id.to_string()), "two ends"),
+            _ => {}
+        }
+    }
+    assert_eq!(decided, ended, "no call is left open");
+    let mut promises = 0;
+    for line in said {
+        // The test harness writes to the same place.
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["intended", call] if call.len() == 36 => assert!(decided.contains(call), "{line}"),
+            ["replied", call, _] if call.len() == 36 => assert!(ended.contains(call), "{line}"),
+            _ => continue,
+        }
+        promises += 1;
+    }
+    promises
+}

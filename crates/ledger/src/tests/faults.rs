@@ -1,0 +1,265 @@
+//! Errors of the disk: what could not be recorded does not run, nothing is torn, and the record goes on by itself.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    sync::{Arc, atomic::Ordering},
+};
+
+use super::{
+    all, assert_intact,
+    faulty::{EAGAIN, EINTR, EIO, ENOSPC, Faulty, Write},
+    kinds, open_with, segments,
+};
+use crate::{Effect, Entry, LedgerError, State, Status, samples};
+
+#[tokio::test]
+async fn short_and_interrupted_writes_leave_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let (ledger, _) = open_with(folder.path(), &options);
+    for count in 1..300 {
+        let mut faults =
+            vec![Write::Short(count), Write::Fails(EINTR), Write::Short(1), Write::Fails(EAGAIN)];
+        faults.truncate(1 + count % 4);
+        disk.writes.lock().unwrap().extend(faults);
+        ledger.append(&samples::note("x")).unwrap();
+    }
+    drop(ledger);
+    assert_eq!(assert_intact(folder.path()).records, 300);
+}
+
+/// A failed write is taken back whole, refused, counted, and followed by a new segment that says why.
+async fn check_write_failure(faults: &[Write], reason: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let (ledger, _) = open_with(folder.path(), &options);
+    let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    let length = fs::metadata(&segments(folder.path())[0]).unwrap().len();
+    // The retry that an async caller is given must fail as well, or it would not be refused.
+    disk.failing_creations.store(1, Ordering::SeqCst);
+    disk.writes.lock().unwrap().extend(faults);
+    let refused = ledger.append(&samples::note("lost?"));
+    let Err(LedgerError::Unavailable { reason: told }) = refused else { panic!("{refused:?}") };
+    assert!(told.contains(reason), "{told}");
+    assert!(fs::metadata(&segments(folder.path())[0]).unwrap().len() >= length, "no record was taken back");
+    // The thread may have gone on by now; an async caller waits until it has tried.
+    let intent = loop {
+        match ledger.intend(samples::decision("write_file", Effect::Changes), ()).await {
+            Ok(intent) => break intent,
+            Err(error) => assert!(matches!(error, LedgerError::Unavailable { .. }), "{error}"),
+        }
+    };
+    ledger.conclude(&running, samples::outcome(Status::Done)).unwrap();
+    ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+    assert_eq!(ledger.health().state, State::Ready);
+    assert_eq!(ledger.health().lost_records, 0);
+    assert!(ledger.health().turned_away >= 1);
+    drop((running, intent));
+    drop(ledger);
+    assert_intact(folder.path());
+    let resumed = all(folder.path()).into_iter().find_map(|record| match record.entry {
+        Entry::Resumed(resumed) => Some(resumed),
+        _ => None,
+    });
+    let resumed = resumed.expect("the new segment says why there is one");
+    assert!(resumed.reason.contains(reason) && resumed.turned_away >= 1 && resumed.lost == 0, "{resumed:?}");
+    assert!(!all(folder.path()).iter().any(|record| record.entry == samples::note("lost?")));
+}
+
+#[tokio::test]
+async fn a_full_disk() {
+    check_write_failure(&[Write::Short(100), Write::Fails(ENOSPC)], "No space left").await;
+    check_write_failure(&[Write::Fails(ENOSPC)], "No space left").await;
+}
+
+#[tokio::test]
+async fn a_failing_disk() {
+    check_write_failure(&[Write::Short(100), Write::Fails(EIO)], "Input/output error").await;
+}
+
+#[tokio::test]
+async fn a_rest_that_cannot_be_taken_off_is_declared() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let (ledger, _) = open_with(folder.path(), &options);
+    disk.failing_cuts.store(1, Ordering::SeqCst);
+    disk.writes.lock().unwrap().extend([Write::Short(50), Write::Fails(ENOSPC)]);
+    ledger.append(&samples::note("torn")).unwrap_err();
+    ledger.append_durably(&samples::note("after")).await.unwrap();
+    drop(ledger);
+    let report = assert_intact(folder.path());
+    assert!(
+        report.notices.iter().any(|notice| notice.line == Some(2) && notice.what.contains("no end")),
+        "{report:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_first_failed_sync_is_final_for_its_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let (ledger, _) = open_with(folder.path(), &options);
+    let mut states = ledger.watch();
+    states.mark_unchanged();
+    disk.failing_syncs.store(1, Ordering::SeqCst);
+    let decision = samples::decision("write_file", Effect::Changes);
+    let refused = ledger.intend(decision.clone(), ()).await;
+    let Err(LedgerError::Unavailable { reason }) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("cannot make segment-000000000001.ndjson durable"), "{reason}");
+    assert!(states.has_changed().unwrap(), "whoever watches is told");
+
+    let first = segments(folder.path())[0].clone();
+    let length = fs::metadata(&first).unwrap().len();
+    let intent = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+    assert_eq!(segments(folder.path()).len(), 2, "a new segment exists");
+    assert_eq!(fs::metadata(&first).unwrap().len(), length, "the old one is never written again");
+    assert_eq!(ledger.health().lost_records, 0);
+    ledger.close();
+    // The call whose decision was written but not durable never ran, and the record says so.
+    let ends = ledger.reader().call(decision.call.call_id).unwrap();
+    let Entry::Outcome(end) = &ends[1].entry else { panic!("{ends:?}") };
+    assert_eq!((ends.len(), end.outcome.status), (2, Status::NotStarted));
+    drop(ledger);
+    assert_intact(folder.path());
+}
+
+#[tokio::test]
+async fn nothing_is_taken_while_no_segment_can_be_made_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let (ledger, _) = open_with(folder.path(), &options);
+    let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
+    for _ in 0..5 {
+        for effect in [Effect::Changes, Effect::Reads] {
+            ledger.intend(samples::decision("write_file", effect), ()).await.unwrap_err();
+        }
+    }
+    assert!(matches!(ledger.health().state, State::Unavailable { .. }));
+    // What ran has an end; it is kept until it can be recorded.
+    ledger.conclude(&running, samples::outcome(Status::Done)).unwrap_err();
+    assert!(ledger.health().owed >= 1);
+    let again = ledger.conclude(&running, samples::outcome(Status::Done));
+    assert!(matches!(again, Err(LedgerError::AlreadyConcluded(_))));
+    assert_eq!(segments(folder.path()).len(), 1, "no half-made segment is left behind");
+
+    disk.failing_syncs.store(0, Ordering::SeqCst);
+    ledger.append_durably(&samples::note("again")).await.unwrap();
+    ledger.close();
+    let ends = ledger.reader().call(running.call_id()).unwrap();
+    assert_eq!(ends.len(), 2);
+    assert!(matches!(&ends[1].entry, Entry::Outcome(end) if end.outcome.status == Status::Done));
+    assert_eq!(ledger.health().lost_records, 0);
+    drop(running);
+    drop(ledger);
+    assert_intact(folder.path());
+    let decisions = kinds(folder.path()).iter().filter(|kind| **kind == "decision").count();
+    assert!(decisions <= 2, "the refused calls are not in the record as permitted: {decisions}");
+}
+
+#[tokio::test]
+async fn a_halted_segment_is_not_written_after_a_restart_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let (ledger, _) = open_with(folder.path(), &options);
+    disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
+    ledger.append_durably(&samples::note("x")).await.unwrap_err();
+    drop(ledger);
+    disk.failing_syncs.store(0, Ordering::SeqCst);
+    let (ledger, recovery) = open_with(folder.path(), &options);
+    assert!(recovery.crashed, "it could not be closed in good order");
+    assert_eq!(segments(folder.path()).len(), 2);
+    drop(ledger);
+    assert_intact(folder.path());
+}
+
+/// What somebody else does to the open segment is noticed before the next durable record is acknowledged.
+async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open_with(folder.path(), &crate::Options::default());
+    for _ in 0..5 {
+        ledger.append_durably(&samples::note("x")).await.unwrap();
+    }
+    tamper(&segments(folder.path())[0]);
+    let refused = ledger.append_durably(&samples::note("y")).await;
+    assert!(
+        matches!(&refused, Err(LedgerError::Unavailable { reason: told }) if told.contains(reason)),
+        "{refused:?}"
+    );
+    ledger.append_durably(&samples::note("z")).await.unwrap();
+    assert!(ledger.health().lost_records > 0);
+    drop(ledger);
+    let report = super::verify(folder.path());
+    assert!(report.problems.iter().any(|problem| problem.what.contains(reason)), "{report:#?}");
+}
+
+#[tokio::test]
+async fn tampering_with_the_open_segment_is_noticed() {
+    check_tampering(
+        |path| {
+            let length = fs::metadata(path).unwrap().size();
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length - 900).unwrap();
+        },
+        "somebody else changed it",
+    )
+    .await;
+    check_tampering(|path| fs::remove_file(path).unwrap(), "gone from its folder").await;
+    check_tampering(
+        |path| {
+            fs::rename(path, path.with_extension("old")).unwrap();
+            fs::rename(path.with_extension("old"), path.parent().unwrap().join("old")).unwrap();
+            std::os::unix::fs::symlink("/dev/null", path).unwrap();
+        },
+        "replaced by another file",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_segment_that_cannot_be_followed_grows_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let options = crate::Options { segment_bytes: 4096, ..options };
+    let (ledger, _) = open_with(folder.path(), &options);
+    disk.failing_creations.store(3, Ordering::SeqCst);
+    for _ in 0..60 {
+        ledger.append(&samples::note("x")).unwrap();
+    }
+    drop(ledger);
+    let sizes: Vec<u64> =
+        segments(folder.path()).iter().map(|path| fs::metadata(path).unwrap().len()).collect();
+    assert!(sizes[0] > 4700 && sizes.len() > 2, "{sizes:?}");
+    assert_intact(folder.path());
+}
+
+#[tokio::test]
+async fn many_who_wait_share_few_syncs() {
+    const CALLS: u64 = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, options) = Faulty::options();
+    let (ledger, _) = open_with(folder.path(), &options);
+    let (head, syncs) = (ledger.health().head, ledger.health().syncs);
+    disk.hold_syncs();
+    let calls: Vec<_> = (0..CALLS)
+        .map(|_| {
+            let ledger = Arc::clone(&ledger);
+            tokio::spawn(async move {
+                ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap()
+            })
+        })
+        .collect();
+    while ledger.health().head < head + CALLS {
+        tokio::task::yield_now().await;
+    }
+    assert!(calls.iter().all(|call| !call.is_finished()), "nothing is acknowledged before it is durable");
+    disk.release_syncs();
+    for call in calls {
+        let intent = call.await.unwrap();
+        assert!(ledger.health().synced >= intent.seq());
+        ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+    }
+    let spent = ledger.health().syncs - syncs;
+    assert!(spent <= 4, "{spent} syncs for {CALLS} calls");
+}

@@ -1,0 +1,94 @@
+//! A disk that fails on demand.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io,
+    path::Path,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use crate::{
+    Options,
+    disk::{Disk, Real},
+};
+
+/// What happens to one `write(2)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Write {
+    /// Only the first bytes are taken.
+    Short(usize),
+    /// It fails with this error number.
+    Fails(i32),
+}
+
+pub(super) const EINTR: i32 = 4;
+pub(super) const EIO: i32 = 5;
+pub(super) const ENOSPC: i32 = 28;
+pub(super) const EAGAIN: i32 = if cfg!(target_os = "macos") { 35 } else { 11 };
+
+#[derive(Debug, Default)]
+pub(super) struct Faulty {
+    pub(super) writes: Mutex<VecDeque<Write>>,
+    /// How many syncs, creations and cuts still fail.
+    pub(super) failing_syncs: AtomicU32,
+    pub(super) failing_creations: AtomicU32,
+    pub(super) failing_cuts: AtomicU32,
+    /// While set, a sync waits.
+    held: Mutex<bool>,
+    released: Condvar,
+}
+
+impl Faulty {
+    pub(super) fn options() -> (Arc<Faulty>, Options) {
+        let disk = Arc::new(Faulty::default());
+        (Arc::clone(&disk), Options { disk, ..Options::default() })
+    }
+
+    pub(super) fn hold_syncs(&self) {
+        *self.held.lock().unwrap() = true;
+    }
+
+    pub(super) fn release_syncs(&self) {
+        *self.held.lock().unwrap() = false;
+        self.released.notify_all();
+    }
+}
+
+fn fails(counter: &AtomicU32) -> io::Result<()> {
+    let spent = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
+    if spent { Ok(()) } else { Err(io::Error::from_raw_os_error(EIO)) }
+}
+
+impl Disk for Faulty {
+    fn create(&self, path: &Path) -> io::Result<File> {
+        fails(&self.failing_creations)?;
+        Real.create(path)
+    }
+
+    fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize> {
+        match self.writes.lock().unwrap().pop_front() {
+            None => Real.write(file, bytes),
+            Some(Write::Short(count)) => Real.write(file, &bytes[..count.min(bytes.len())]),
+            Some(Write::Fails(number)) => Err(io::Error::from_raw_os_error(number)),
+        }
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        drop(self.released.wait_while(self.held.lock().unwrap(), |held| *held).unwrap());
+        fails(&self.failing_syncs)?;
+        Real.sync(file)
+    }
+
+    fn cut(&self, file: &File, length: u64) -> io::Result<()> {
+        fails(&self.failing_cuts)?;
+        Real.cut(file, length)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        Real.sync_folder(path)
+    }
+}

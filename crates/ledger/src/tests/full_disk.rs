@@ -1,0 +1,101 @@
+//! A really full disk: a small tmpfs. Needs to mount, so it runs as root on Linux and says so elsewhere.
+
+use std::{fs, path::Path, process::Command};
+
+use super::{assert_intact, open_with};
+use crate::{Effect, Entry, LedgerError, Options, State, Status, samples};
+
+struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    fn new(size: &str) -> Option<Mounted> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = format!("size={size},mode=700");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Mounted(folder))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+/// Takes all the space that is left.
+fn fill(path: &Path) {
+    let mut size = 1 << 20;
+    let mut taken = Vec::new();
+    while size >= 4096 {
+        match fs::write(path.join(format!("ballast-{}", taken.len())), vec![0; size]) {
+            Ok(()) => taken.push(size),
+            Err(_) => {
+                let _ = fs::remove_file(path.join(format!("ballast-{}", taken.len())));
+                size /= 2;
+            }
+        }
+    }
+}
+
+fn empty(path: &Path) {
+    for file in fs::read_dir(path).unwrap() {
+        let file = file.unwrap();
+        if file.file_name().to_string_lossy().starts_with("ballast-") {
+            fs::remove_file(file.path()).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn stops_in_good_order_and_goes_on_when_there_is_room() {
+    let Some(disk) = Mounted::new("1m") else {
+        eprintln!("SKIPPED: cannot mount a tmpfs here (needs root on Linux)");
+        return;
+    };
+    let folder = disk.path().join("ledger");
+    let (ledger, _) = open_with(&folder, &Options::default());
+    for round in 1..=3 {
+        let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+        fill(disk.path());
+        let mut written = 0;
+        let reason = loop {
+            match ledger.append(&samples::note(&"x".repeat(500))) {
+                Ok(_) => written += 1,
+                Err(LedgerError::Unavailable { reason }) => break reason,
+                Err(other) => panic!("{other}"),
+            }
+            assert!(written < 100_000, "the disk is never full");
+        };
+        assert!(reason.contains("No space left"), "{reason}");
+        assert!(matches!(ledger.health().state, State::Unavailable { .. }));
+        // Risky work is refused before it acts, also after the ledger has tried to go on.
+        for _ in 0..20 {
+            ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap_err();
+        }
+        // What ran gets its end recorded in the space kept back, or as soon as there is room.
+        let ended = ledger.conclude(&running, samples::outcome(Status::Done));
+        assert_eq!(ledger.health().owed, u64::from(ended.is_err()));
+        assert_intact(&folder);
+
+        empty(disk.path());
+        let intent = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+        ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
+        ledger.append_durably(&samples::note("settled")).await.unwrap();
+        assert_eq!(ledger.reader().call(running.call_id()).unwrap().len(), 2);
+        let health = ledger.health();
+        assert_eq!((health.state, health.lost_records, health.owed), (State::Ready, 0, 0));
+        assert!(health.turned_away >= 21 * round, "{}", health.turned_away);
+        let report = assert_intact(&folder);
+        assert_eq!(report.notices.len() as u64, round, "{:?}", report.notices);
+    }
+    let words =
+        ledger.reader().query(&crate::Filter { kind: Some("note".into()), ..Default::default() }).unwrap();
+    let last_words =
+        words.iter().filter(|record| matches!(&record.entry, Entry::Note(note) if note.about == "ledger"));
+    assert_eq!(last_words.count(), 3, "the record says itself why it stopped");
+}

@@ -1,0 +1,182 @@
+//! Questions: complete, quick to ask beside a writer, and right whatever became of the index.
+
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use jiff::Timestamp;
+use tool::Mode;
+
+use super::{all, assert_intact, open, open_with, segments};
+use crate::{
+    Effect, ExportFormat, Filter, Ledger, Options, Reader, Record, Status, facets::Facets, index, samples,
+};
+
+async fn fill(ledger: &Ledger) {
+    for n in 0..60 {
+        let tool = ["read_file", "write_file", "fetch_url"][n % 3];
+        let mut decision = samples::decision(tool, Effect::Reads);
+        if n % 4 == 0 {
+            let mut call = (*decision.call).clone();
+            call.mode = Mode::Alert;
+            call.caller.client = None;
+            call.caller.session = None;
+            decision.call = call.into();
+        }
+        decision.idempotency_key = (n == 7).then(|| "key 7".into());
+        let intent = ledger.intend(decision, ()).await.unwrap();
+        let status = if n % 5 == 0 { Status::Failed } else { Status::Done };
+        ledger.conclude(&intent, samples::outcome(status)).unwrap();
+    }
+    for _ in 0..10 {
+        ledger.append(&samples::refusal_of(&samples::call("delete_file"))).unwrap();
+    }
+    ledger.append(&samples::mode(Mode::Normal, Mode::Lockdown)).unwrap();
+}
+
+fn wait_for_index(ledger: &Ledger) {
+    while ledger.health().indexed < ledger.health().head {
+        std::thread::yield_now();
+    }
+}
+
+fn filters(records: &[Record]) -> Vec<Filter> {
+    let some = |text: &str| Some(text.to_owned());
+    let none = Filter::default();
+    let middle = Facets::parse(records[70].line().as_bytes()).unwrap();
+    vec![
+        none.clone(),
+        Filter { limit: Some(7), ..none.clone() },
+        Filter { limit: Some(7), before_seq: Some(50), ..none.clone() },
+        Filter { after_seq: Some(120), ..none.clone() },
+        Filter { tool: some("write_file"), ..none.clone() },
+        Filter { tool: some("write_file"), outcome: some("failed"), ..none.clone() },
+        Filter { tool: some("never_heard_of"), ..none.clone() },
+        Filter { outcome: some("refused"), ..none.clone() },
+        Filter { mode: Some(Mode::Alert), kind: some("decision"), ..none.clone() },
+        Filter { mode: Some(Mode::Lockdown), ..none.clone() },
+        Filter { caller: some("uid 501"), limit: Some(3), ..none.clone() },
+        Filter { session: some("s-1"), tool: some("fetch_url"), ..none.clone() },
+        Filter { trace: middle.trace.clone(), ..none.clone() },
+        Filter { call_id: middle.call.as_ref().unwrap().parse().ok(), ..none.clone() },
+        Filter { idempotency_key: some("key 7"), ..none.clone() },
+        Filter { since: Some(records[70].time), ..none.clone() },
+        Filter { until: Some(records[70].time), limit: Some(20), ..none.clone() },
+        Filter { since: Some(Timestamp::MAX), ..none.clone() },
+        Filter { until: Some(Timestamp::UNIX_EPOCH), ..none },
+    ]
+}
+
+/// Every filter gives what going through all records by hand gives.
+fn check(folder: &std::path::Path) {
+    let records = all(folder);
+    assert!(records.len() > 130);
+    for filter in filters(&records) {
+        let by_hand = records
+            .iter()
+            .rev()
+            .filter(|record| filter.matches(&Facets::parse(record.line().as_bytes()).unwrap()));
+        let by_hand: Vec<u64> =
+            by_hand.map(|record| record.seq).take(filter.limit.unwrap_or(usize::MAX)).collect();
+        let asked = Reader::new(folder).query(&filter).unwrap();
+        assert_eq!(asked.iter().map(|record| record.seq).collect::<Vec<_>>(), by_hand, "{filter:?}");
+    }
+}
+
+#[tokio::test]
+async fn answers_do_not_depend_on_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { segment_bytes: 16_384, ..Options::default() };
+    let (ledger, _) = open_with(folder.path(), &options);
+    fill(&ledger).await;
+    check(folder.path());
+    wait_for_index(&ledger);
+    check(folder.path());
+    ledger.append(&samples::refusal_of(&samples::call("delete_file"))).unwrap();
+    check(folder.path());
+    drop(ledger);
+
+    let path = index::path(folder.path());
+    let good = fs::read(&path).unwrap();
+    for wrong in [Vec::new(), b"not a database".repeat(100), good[..good.len() / 2].to_vec()] {
+        for suffix in ["-wal", "-shm"] {
+            let _ = fs::remove_file(folder.path().join(format!("index.sqlite{suffix}")));
+        }
+        fs::write(&path, &wrong).unwrap();
+        check(folder.path());
+        let (ledger, _) = open_with(folder.path(), &options);
+        ledger.append(&samples::note("x")).unwrap();
+        wait_for_index(&ledger);
+        check(folder.path());
+    }
+    fs::remove_file(&path).unwrap();
+    check(folder.path());
+}
+
+#[tokio::test]
+async fn an_index_of_another_past_is_thrown_away() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for folder in [&one, &other] {
+        let (ledger, _) = open(folder.path());
+        fill(&ledger).await;
+        wait_for_index(&ledger);
+    }
+    fs::copy(index::path(one.path()), index::path(other.path())).unwrap();
+    check(other.path());
+    let (ledger, _) = open(other.path());
+    ledger.append(&samples::note("x")).unwrap();
+    wait_for_index(&ledger);
+    check(other.path());
+}
+
+#[tokio::test]
+async fn an_export_is_the_record_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 16_384, ..Options::default() });
+    fill(&ledger).await;
+    let text = "two\nlines, \"quotes\" and =SUM(A1)\u{202e}";
+    ledger.append(&samples::note(text)).unwrap();
+    let (mut ndjson, mut csv) = (Vec::new(), Vec::new());
+    let reader = ledger.reader();
+    let count = reader.export(&Filter::default(), ExportFormat::Ndjson, &mut ndjson).unwrap();
+    let stored: Vec<u8> = segments(folder.path()).iter().flat_map(|path| fs::read(path).unwrap()).collect();
+    assert!(ndjson == stored, "byte for byte, so that its seals still fit");
+    assert_eq!(reader.export(&Filter::default(), ExportFormat::Csv, &mut csv).unwrap(), count);
+    let csv = String::from_utf8(csv).unwrap();
+    assert_eq!(csv.lines().count() as u64, count + 1, "one record, one row");
+    assert!(csv.contains(r#""two\u{a}lines, ""quotes"" and =SUM(A1)\u{202e}""#), "{csv}");
+    let refused = Filter { outcome: Some("refused".into()), limit: Some(4), ..Filter::default() };
+    assert_eq!(reader.export(&refused, ExportFormat::Csv, &mut Vec::new()).unwrap(), 4);
+}
+
+#[test]
+fn reading_beside_a_writer_sees_whole_records_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { segment_bytes: 200_000, keep_bytes: Some(1_000_000), ..Options::default() };
+    let (ledger, _) = open_with(folder.path(), &options);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..6000 {
+                ledger.append(&samples::note(&format!("{n} {}", "é\n".repeat(n % 200)))).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        let reader = Reader::new(folder.path());
+        let mut last = 0;
+        while !done.load(Ordering::Acquire) {
+            let head = ledger.health().head;
+            let tail = reader.tail(20).unwrap();
+            let seqs: Vec<u64> = tail.iter().map(|record| record.seq).collect();
+            assert!(seqs.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{seqs:?}");
+            assert!(seqs.last() >= Some(&head) && seqs.last() >= Some(&last), "{seqs:?} at {head}");
+            last = *seqs.last().unwrap();
+            let after = reader.query(&Filter { after_seq: Some(last), ..Filter::default() }).unwrap();
+            assert!(after.iter().all(|record| record.seq > last));
+            assert_intact(folder.path());
+        }
+    });
+    drop(ledger);
+    assert_intact(folder.path());
+}

@@ -1,0 +1,220 @@
+//! Walking the whole chain and judging each line in turn. Pure: lines come in, findings come out.
+
+use crate::{
+    Entry, Finding, Record, VerifyReport,
+    chain::{Follower, Step},
+    hash::Hash,
+    housekeeping::{MissingCause, Recovered, Resumed},
+    key::Key,
+    line::Parts,
+    lines::Line,
+    segment::Segment,
+};
+
+/// Findings beyond this are not listed: the first ones tell where to look.
+const MOST: usize = 100;
+
+/// A walk along the chain.
+pub(crate) struct Walk<'a> {
+    key: &'a Key,
+    report: VerifyReport,
+    follower: Follower,
+    segment: String,
+    /// Problems of the segment before that the next one may explain.
+    undecided: Vec<Finding>,
+    /// What the first record names as the one before it.
+    base: Option<(u64, Hash)>,
+    /// The beginnings that retention declared.
+    declared: Vec<(u64, String)>,
+    wanted: Vec<u64>,
+    marks: Vec<(u64, Hash)>,
+}
+
+impl<'a> Walk<'a> {
+    /// `wanted`: the numbers whose seals are asked for at the end.
+    pub(crate) fn new(key: &'a Key, wanted: impl Iterator<Item = u64>) -> Walk<'a> {
+        Walk {
+            key,
+            report: VerifyReport::default(),
+            follower: Follower::new(0, None),
+            segment: String::new(),
+            undecided: Vec::new(),
+            base: None,
+            declared: Vec::new(),
+            wanted: wanted.collect(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// A problem with a whole file.
+    pub(crate) fn problem(&mut self, file: &str, what: &str) {
+        let finding = Finding { file: file.into(), line: None, offset: None, seq: None, what: what.into() };
+        push(&mut self.report.problems, finding);
+    }
+
+    /// Goes on with the next segment.
+    pub(crate) fn enter(&mut self, segment: &Segment) {
+        self.segment = segment.name();
+        self.report.segments += 1;
+        let next = self.follower.next();
+        if self.report.segments > 1 && next != segment.first {
+            let what = if next < segment.first {
+                format!("records {next} to {} are missing before this segment", segment.first - 1)
+            } else {
+                format!("this segment should begin at record {next}")
+            };
+            let finding = Finding { file: segment.name(), line: None, offset: None, seq: Some(next), what };
+            self.undecided.push(finding);
+        }
+        if next != segment.first {
+            self.follower = Follower::new(segment.first, None);
+        }
+    }
+
+    /// Judges one line.
+    pub(crate) fn line(&mut self, line: &Line<'_>) {
+        self.report.bytes += u64::try_from(line.bytes.len()).unwrap_or_default();
+        let Some(text) = line.whole() else {
+            let what = "this line has no end: its writer was interrupted, or the end was cut off".to_owned();
+            let finding = self.finding(line, Some(self.follower.next()), what);
+            return self.undecided.push(finding);
+        };
+        let expected = self.follower.next();
+        let Step { parts, flaw } = self.follower.follow(text, self.key);
+        if let Some(flaw) = flaw {
+            let finding = self.finding(line, Some(flaw.seq().unwrap_or(expected)), flaw.to_string());
+            push(&mut self.undecided, finding);
+        }
+        if let Some(parts) = parts {
+            self.accept(&parts);
+            if matches!(parts.kind, "recovered" | "resumed" | "retention")
+                && let Some(record) = Record::parse(text)
+            {
+                self.hear(line, &record);
+            }
+        }
+        // Only the first two lines of a segment can explain the end of the one before.
+        if line.number == 2 {
+            self.decide();
+        }
+    }
+
+    fn notice(&mut self, line: &Line<'_>, seq: u64, what: String) {
+        let finding = self.finding(line, Some(seq), what);
+        push(&mut self.report.notices, finding);
+    }
+
+    fn trouble(&mut self, line: &Line<'_>, seq: u64, what: String) {
+        let finding = self.finding(line, Some(seq), what);
+        push(&mut self.report.problems, finding);
+    }
+
+    fn finding(&self, line: &Line<'_>, seq: Option<u64>, what: String) -> Finding {
+        Finding { file: self.segment.clone(), line: Some(line.number), offset: Some(line.offset), seq, what }
+    }
+
+    fn accept(&mut self, parts: &Parts<'_>) {
+        self.report.records += 1;
+        self.base.get_or_insert((parts.seq, parts.prev));
+        if self.wanted.contains(&parts.seq) {
+            self.marks.push((parts.seq, parts.hash));
+        }
+    }
+
+    /// What the ledger says about itself.
+    fn hear(&mut self, line: &Line<'_>, record: &Record) {
+        match &record.entry {
+            Entry::Recovered(recovered) => self.hear_recovered(line, record.seq, recovered),
+            Entry::Resumed(resumed) => self.hear_resumed(line, record.seq, resumed),
+            Entry::Retention(retention) => {
+                let what = format!("records before {} were let go by retention", retention.first);
+                self.notice(line, record.seq, what);
+                self.declared.push((retention.first, retention.base.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn hear_recovered(&mut self, line: &Line<'_>, seq: u64, recovered: &Recovered) {
+        for torn in &recovered.torn {
+            let what = format!("{} bytes were torn off {} at byte {}", torn.bytes, torn.segment, torn.offset);
+            self.notice(line, seq, what);
+        }
+        if let Some(missing) = &recovered.missing {
+            let range =
+                format!("records {} to {} of that time were missing at a start", missing.from, missing.to);
+            match missing.cause {
+                MissingCause::PowerFailure => {
+                    let what = format!("{range}: they were not yet on disk when the machine went down");
+                    self.notice(line, seq, what);
+                }
+                MissingCause::Removed => {
+                    let what = format!("{range}: they were removed, or the disk lost them");
+                    self.trouble(line, seq, what);
+                }
+            }
+        }
+        for damage in &recovered.damage {
+            let what = format!("a start found: {damage}");
+            self.trouble(line, seq, what);
+        }
+    }
+
+    fn hear_resumed(&mut self, line: &Line<'_>, seq: u64, resumed: &Resumed) {
+        let what = format!("the record went on in a new segment: {}", resumed.reason);
+        self.notice(line, seq, what);
+        if resumed.lost > 0 {
+            let what = format!("{} records were lost: {}", resumed.lost, resumed.reason);
+            self.trouble(line, seq, what);
+        }
+        let sealed = &resumed.sealed;
+        // A failed write may have left bytes behind the last record; the writer said so and went on elsewhere.
+        let rest = |finding: &Finding| {
+            finding.file == sealed.segment && finding.offset.is_some_and(|offset| offset >= sealed.bytes)
+        };
+        for finding in self.undecided.extract_if(.., |finding| rest(finding)).collect::<Vec<_>>() {
+            push(&mut self.report.notices, finding);
+        }
+    }
+
+    /// Nothing can explain these any more.
+    fn decide(&mut self) {
+        for finding in std::mem::take(&mut self.undecided) {
+            push(&mut self.report.problems, finding);
+        }
+    }
+
+    /// The report, and the seals that were asked for.
+    pub(crate) fn finish(mut self) -> Walked {
+        self.decide();
+        self.report.head = self.follower.place().head();
+        if let Some((first, prev)) = self.base {
+            self.report.first = first;
+            let declared = |(at, base): &(u64, String)| *at == first && *base == prev.to_string();
+            let beginning = first == 1 && prev == Hash::NONE;
+            if !beginning && !self.declared.iter().any(declared) {
+                let what = format!(
+                    "the record begins at {first} and no retention entry says so: the beginning is missing"
+                );
+                self.problem("segments", &what);
+            }
+        }
+        let reach = if self.report.segments == 0 { 0 } else { self.follower.reach() };
+        Walked { report: self.report, marks: self.marks, reach }
+    }
+}
+
+/// Where a walk ended.
+pub(crate) struct Walked {
+    pub(crate) report: VerifyReport,
+    /// The seals that were asked for.
+    pub(crate) marks: Vec<(u64, Hash)>,
+    /// The last number that a line stands for, damaged or not.
+    pub(crate) reach: u64,
+}
+
+fn push(list: &mut Vec<Finding>, finding: Finding) {
+    if list.len() < MOST {
+        list.push(finding);
+    }
+}
