@@ -41,6 +41,7 @@ fn last_records(home: &Home) -> Vec<Value> {
         }
         if let Some(facts) = record.get_mut("facts").and_then(Value::as_object_mut) {
             facts.remove("counts"); // what ran before is no part of this call
+            facts.remove("stages");
         }
     }
     records

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use governance::{Counts, Situation, Workspaces};
 use ledger::Ledger;
 use serde_json::Value;
+use telemetry::{CallSpan, Stage, Subject};
 use tool::{CallId, Caller, Mode, TraceContext, canonical};
 
 use crate::World;
@@ -44,14 +45,24 @@ pub(crate) struct Call {
     pub(crate) world: Arc<World>,
     pub(crate) mode: Mode,
     pub(crate) workspaces: Workspaces,
+    pub(crate) span: CallSpan,
 }
 
 impl Call {
     /// Splits a request into what identifies the call and what it says.
     pub(crate) fn admit(request: Request, ledger: &Ledger, world: Arc<World>, mode: Mode) -> (Call, Value) {
         let workspaces = world.workspaces.based_at(request.cwd.as_deref());
+        let id = CallId::fresh();
+        let span = CallSpan::start(&Subject {
+            tool: &request.tool_name,
+            call_id: id,
+            trace: &request.trace,
+            mode,
+            session: request.caller.session.as_deref(),
+        });
         let call = Call {
-            id: CallId::fresh(),
+            id,
+            span,
             tool_name: request.tool_name,
             caller: request.caller,
             trace: request.trace,
@@ -63,6 +74,12 @@ impl Call {
             workspaces,
         };
         (call, request.arguments)
+    }
+
+    /// Does a part of the road and notes how long it took.
+    pub(crate) fn timed<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
+        let _timing = self.span.stage(stage);
+        work()
     }
 
     /// What every record of this call says first.

@@ -66,7 +66,11 @@ impl ToolExecutionLayer {
         let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
         let crashed = recorder::crashed_result(&call);
         let layer = Arc::clone(self);
-        let conducted = self.calls.spawn(async move { layer.conduct(&call, arguments).await });
+        let conducted = self.calls.spawn(async move {
+            let result = layer.conduct(&call, arguments).await;
+            recorder::export(call, &result);
+            result
+        });
         conducted.await.unwrap_or(crashed)
     }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use governance::{Cleared, Verdict};
+use governance::{Cleared, Permit, Verdict};
 use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
+use telemetry::Stage;
 use tool::{Failure, Output, Refusal, RefusalCode};
 
 use crate::call::Call;
@@ -27,21 +28,28 @@ pub(crate) async fn walk(
 ) -> Result<Ran, Box<Refusal>> {
     let world = &call.world;
     let tool = look_up(call)?;
-    let valid = guardrail::check(tool.definition(), tool.schema(), arguments)?;
+    let valid = call.timed(Stage::Check, || guardrail::check(tool.definition(), tool.schema(), arguments))?;
     let counts = layer.limits.counts(tool.definition().name());
-    let cleared = governance::clear(&world.policy, &call.situation(counts), valid)?;
+    let situation = call.situation(counts);
+    let cleared = call.timed(Stage::Judge, || governance::clear(&world.policy, &situation, valid))?;
     let opened = open(call, cleared).await?;
-    let permit = match governance::judge(&world.policy, &call.situation(counts), opened) {
+    let permit = match call.timed(Stage::Judge, || governance::judge(&world.policy, &situation, opened)) {
         Verdict::Permit(permit) => permit,
         Verdict::Question(question) => return Err(Box::new(question.unanswered())),
         Verdict::Denial(denial) => return Err(denial.into()),
     };
     let slot = layer.limits.reserve(call, &permit).await?;
-    let intent = layer.ledger.intend(recorder::decision(call, &permit), permit).await;
-    let order = Arc::new(intent.map_err(|error| recorder::unavailable(&call.tool_name, &error))?);
+    let order = Arc::new(intend(layer, call, permit).await?);
     let end = run::run(call, tool, &order).await;
     drop(slot);
     Ok(Ran { order, end })
+}
+
+/// The decision is on record, as durably as its risk asks, before anything happens.
+async fn intend(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<Order, Box<Refusal>> {
+    let _timing = call.span.stage(Stage::Record);
+    let intent = layer.ledger.intend(recorder::decision(call, &permit), permit).await;
+    intent.map_err(|error| recorder::unavailable(&call.tool_name, &error))
 }
 
 fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
@@ -60,6 +68,7 @@ fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
 /// Opening can block for ever on a dead mount or a permission dialog, so it happens on a thread that can be left
 /// behind, within the call's own deadline.
 async fn open(call: &Call, cleared: Cleared) -> Result<Opened<Cleared>, Box<Refusal>> {
+    let _timing = call.span.stage(Stage::Open);
     let limit = call.time_left(cleared.timeout());
     let name = call.tool_name.clone();
     let opening = tokio::task::spawn_blocking(move || resources::open(cleared));

@@ -11,7 +11,7 @@ use ledger::entry::{Concluded, ModeChange, Refused, Start, Stop};
 use ledger::{Decision, Effect, Entry, Ledger, LedgerError, Outcome, Recovery, Status};
 use registry::Order;
 use serde_json::{Value, json};
-use telemetry::{Event, Subject, emit, redact};
+use telemetry::{Event, Note, Subject, emit, metrics, redact};
 use tool::{
     Caller, Category, Failure, FailureKind, Metadata, Mode, Output, Refusal, RefusalCode, ToolName,
     ToolResult, canonical,
@@ -91,11 +91,13 @@ fn outcome(layer: &ToolExecutionLayer, call: &Call, end: &Result<Output, Failure
             files_touched: output.files_touched.clone(),
             truncated: output.truncated.clone(),
             usage: output.usage,
+            facts: stages(call),
             ..Outcome::new(Status::Done, call.started.elapsed())
         },
         Err(failure) => Outcome {
             failure: Some(failure.kind),
             message: Some(redact::shared().redact_text(&failure.message).into_owned()),
+            facts: stages(call),
             ..Outcome::new(Status::Failed, call.started.elapsed())
         },
     }
@@ -120,7 +122,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         policy_hash: Some(call.world.policy.hash().to_owned()),
         arguments_digest: Some(call.arguments_digest.clone()),
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
-        facts: Value::Null,
+        facts: stages(call),
     });
     if let Err(error) = layer.ledger.append(&entry) {
         refusal = *unavailable(&call.tool_name, &error);
@@ -224,6 +226,34 @@ pub(crate) fn executed(recovery: &Recovery) -> impl Iterator<Item = (ToolName, D
 pub(crate) fn tail(ledger: &Ledger, count: usize) -> Result<Vec<Value>, String> {
     let records = ledger.tail(count).map_err(|error| error.to_string())?;
     Ok(records.iter().map(ledger::Record::json).collect())
+}
+
+/// Hands the call's span and measurements to whoever collects them. It can neither delay nor fail the call.
+pub(crate) fn export(call: Call, result: &ToolResult) {
+    let outcome =
+        match (&result.metadata.refusal, result.metadata.failure.as_ref().map(|failure| failure.kind)) {
+            (Some(refusal), _) => {
+                call.span.note(Note::Decision("deny"));
+                metrics::decision(call.mode, "deny");
+                if let Some(rule) = &refusal.rule {
+                    call.span.note(Note::Rule(rule));
+                }
+                telemetry::Outcome::Refused(refusal.code)
+            }
+            (None, Some(kind)) => telemetry::Outcome::Failed(kind),
+            (None, None) => telemetry::Outcome::Done,
+        };
+    if result.metadata.refusal.is_none() {
+        call.span.note(Note::Decision("permit"));
+        call.span.note(Note::Result(&result.output));
+        metrics::decision(call.mode, "permit");
+    }
+    call.span.end(outcome);
+}
+
+/// The time of each stage, for `sinew trace`.
+fn stages(call: &Call) -> Value {
+    json!({"stages": call.span.timings()})
 }
 
 fn metadata(call: &Call) -> Metadata {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use registry::{Order, Tool};
+use telemetry::Stage;
+use telemetry::metrics::Level;
 use tool::{Failure, FailureKind, Output};
 
 use crate::call::Call;
@@ -11,6 +13,8 @@ use crate::recorder;
 /// Runs the tool in a task of its own, so that a panic is a failed call and a stuck thread can be left behind.
 pub(crate) async fn run(call: &Call, tool: &Tool, order: &Arc<Order>) -> Result<Output, Failure> {
     recorder::announce_start(call, order);
+    let _timing = call.span.stage(Stage::Run);
+    let _counted = Level::ToolsRunning.hold();
     let limit = call.time_left(order.value().timeout());
     let mut work = tokio::spawn(tool.executor().run(Arc::clone(order)));
     match tokio::time::timeout(limit, &mut work).await {

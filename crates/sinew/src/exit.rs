@@ -25,9 +25,8 @@ impl Exit {
                 _ => Exit::Refused,
             };
         }
-        let timed_out = FailureKind::TimedOut.as_str();
         match &result.metadata.failure {
-            Some(failure) if failure["kind"] == timed_out => Exit::TimedOut,
+            Some(failure) if failure.kind == FailureKind::TimedOut => Exit::TimedOut,
             _ if result.success => Exit::Done,
             _ => Exit::Failed,
         }

@@ -87,7 +87,7 @@ fn failure(result: &ToolResult) {
     let error = result.error.as_deref().unwrap_or("no reason was given");
     tell(format!("{} {}", paint(BAD, "failed:"), visible(error)));
     let failure = result.metadata.failure.as_ref();
-    if let Some(hint) = failure.and_then(|failure| failure["hint"].as_str()) {
+    if let Some(hint) = failure.and_then(|failure| failure.hint.as_deref()) {
         tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
     }
 }

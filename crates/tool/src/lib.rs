@@ -35,7 +35,7 @@ pub use nearest::nearest;
 pub use parameter::{ParameterType, ToolParameter};
 pub use path_argument::{PathAccess, PathArgument};
 pub use refusal::{Problem, Refusal, RefusalCode, Repair, RuleRef};
-pub use result::{Metadata, Output, SandboxReport, ToolResult, Truncation, Usage};
+pub use result::{FailureReport, Metadata, Output, SandboxReport, ToolResult, Truncation, Usage};
 pub use risk::RiskLevel;
 pub use spec::{DefinitionError, ToolSpec};
 pub use trace::TraceContext;

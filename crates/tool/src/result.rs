@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{CallId, Failure, Mode, Refusal, TraceContext};
+use crate::{CallId, Failure, FailureKind, Fault, Mode, Refusal, TraceContext};
 
 /// What a tool hands back when it reached its end.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,7 +80,21 @@ pub struct Metadata {
     pub refusal: Option<Refusal>,
     /// Why it failed: kind, whose fault, whether a retry can help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Value>,
+    pub failure: Option<FailureReport>,
+}
+
+/// Why a call failed, for a program that must decide what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailureReport {
+    /// What went wrong.
+    pub kind: FailureKind,
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// Whether the same call may succeed later.
+    pub retryable: bool,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 impl Metadata {
@@ -142,11 +156,8 @@ impl ToolResult {
     /// The call was started and did not reach its end.
     pub fn failed(tool_name: &str, failure: Failure, mut metadata: Metadata, latency_ms: f64) -> Self {
         let kind = failure.kind;
-        let mut facts = json!({"kind": kind, "fault": kind.fault(), "retryable": kind.retryable()});
-        if let (Some(hint), Some(facts)) = (&failure.hint, facts.as_object_mut()) {
-            facts.insert("hint".into(), json!(hint));
-        }
-        metadata.failure = Some(facts);
+        let (fault, retryable) = (kind.fault(), kind.retryable());
+        metadata.failure = Some(FailureReport { kind, fault, retryable, hint: failure.hint });
         ToolResult {
             tool_name: tool_name.to_owned(),
             success: false,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use tool::{Metadata, Refusal, RefusalCode, ToolResult};
+use tool::{FailureReport, Metadata, Refusal, RefusalCode, ToolResult};
 
 use crate::rpc::{self, Reply, RpcError};
 
@@ -44,7 +44,7 @@ struct Meta {
     #[serde(rename = "sinew/refusal", skip_serializing_if = "Option::is_none")]
     refusal: Option<Refusal>,
     #[serde(rename = "sinew/failure", skip_serializing_if = "Option::is_none")]
-    failure: Option<Value>,
+    failure: Option<FailureReport>,
 }
 
 fn tell(result: ToolResult) -> CallResult {
@@ -103,10 +103,10 @@ fn refusal_text(refusal: &Refusal) -> String {
 
 fn failure_text(result: &ToolResult) -> String {
     let mut lines = vec![result.error.clone().unwrap_or_else(|| "The tool failed.".to_owned())];
-    let fact = |key: &str| result.metadata.failure.as_ref()?.get(key);
-    let hint = fact("hint").and_then(Value::as_str);
+    let failure = result.metadata.failure.as_ref();
+    let hint = failure.and_then(|failure| failure.hint.as_deref());
     lines.extend(hint.map(|hint| format!("Hint: {hint}")));
-    if fact("retryable").and_then(Value::as_bool) == Some(true) {
+    if failure.is_some_and(|failure| failure.retryable) {
         lines.push("The same call may succeed later.".to_owned());
     }
     lines.join("\n")

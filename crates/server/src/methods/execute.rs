@@ -56,14 +56,15 @@ fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError> {
     }
 }
 
-/// A `traceparent` header, or an object with `trace_id` and `span_id`. An id that is not one starts a new trace.
+/// A `traceparent` header, alone or in an object, or an object with `trace_id` and `span_id`. An id that is not one starts a new trace.
 fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
     match params.take("trace_ctx") {
         None => Ok(TraceContext::root()),
         Some(Value::String(header)) => Ok(TraceContext::from_traceparent(&header)),
         Some(Value::Object(ids)) => trace_of(ids),
         Some(other) => {
-            let expected = "a traceparent string, or an object with `trace_id` and `span_id`";
+            let expected =
+                "a traceparent string, or an object with `traceparent`, or `trace_id` and `span_id`";
             Err(RpcError::wrong_type("trace_ctx", expected, &other))
         }
     }
@@ -71,6 +72,10 @@ fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
 
 fn trace_of(ids: Map<String, Value>) -> Result<TraceContext, RpcError> {
     let mut ids = Params::read(Some(Value::Object(ids)))?;
+    if let Some(header) = ids.want::<String>("traceparent")? {
+        ids.finish()?;
+        return Ok(TraceContext::from_traceparent(&header));
+    }
     let (trace, span): (String, String) = (ids.need("trace_id")?, ids.need("span_id")?);
     ids.finish()?;
     Ok(TraceContext::from_traceparent(&format!("00-{trace}-{span}-01")))
@@ -102,7 +107,8 @@ mod tests {
         let (trace_id, span_id) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
         let read = |value: Value| trace(&mut params(json!({"trace_ctx": value})));
         let header = format!("00-{trace_id}-{span_id}-01");
-        for good in [json!(header), json!({"trace_id": trace_id, "span_id": span_id})] {
+        let ids = json!({"trace_id": trace_id, "span_id": span_id});
+        for good in [json!(header), json!({"traceparent": header}), ids] {
             let context = read(good.clone()).unwrap();
             assert_eq!(context.trace_id, trace_id, "{good}");
             assert_eq!(context.parent_span_id.as_deref(), Some(span_id), "{good}");
