@@ -2,7 +2,9 @@
 //! test: it permits what has a canonical name in the workspace, and nothing outside may then be touched.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tool::PathAccess;
@@ -10,33 +12,79 @@ use tool::PathAccess;
 use crate::testing::World;
 use crate::{Expected, ObjectKind, OpenedPath};
 
-/// Runs `work` some number of times while two names of the workspace keep changing places.
-fn while_exchanging(world: &World, names: [&str; 2], times: usize, work: impl Fn(usize)) {
-    let [first, second] = names.map(|name| world.path("ws").join(name));
-    let (done, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                // A writer may hold one of the names for an instant; the next round finds it again.
-                if renameat_with(CWD, &first, CWD, &second, RenameFlags::EXCHANGE).is_ok() {
-                    swaps.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        });
-        let finish = Finish(&done);
-        (0..times).for_each(&work);
-        drop(finish);
-    });
-    let swaps = swaps.load(Ordering::Relaxed);
-    assert!(swaps > times as u64, "{swaps} exchanges are no race");
+/// How often the names change places at least in each race.
+const EXCHANGES: u64 = 3000;
+
+/// Two names of the workspace that keep changing places: a real object, and a link out of the workspace.
+struct Race<'a> {
+    world: &'a World,
+    names: [PathBuf; 2],
+    target: &'a str,
+    exchanges: AtomicU64,
+    attempts: AtomicU64,
+    over: AtomicU64,
 }
 
-/// Stops the racer also when the work panics, or the scope would wait for ever.
-struct Finish<'a>(&'a AtomicBool);
+impl Race<'_> {
+    /// Exchanges in bursts. After each it waits for one whole attempt in peace, in turns on the inside and on the
+    /// outside, so that both are certain to be seen however the threads are scheduled.
+    fn run(&self) {
+        for round in 0_u64.. {
+            for _ in 0..50 {
+                self.exchange();
+            }
+            let leads_outside = round % 2 == 1;
+            if fs::symlink_metadata(&self.names[0]).is_ok_and(|found| found.is_symlink() != leads_outside) {
+                self.exchange();
+            }
+            let seen = self.attempts.load(SeqCst);
+            while self.attempts.load(SeqCst) < seen + 2 {
+                if self.over.load(SeqCst) > 0 {
+                    return;
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
 
-impl Drop for Finish<'_> {
+    fn exchange(&self) {
+        let [first, second] = &self.names;
+        if renameat_with(CWD, first, CWD, second, RenameFlags::EXCHANGE).is_ok() {
+            self.exchanges.fetch_add(1, SeqCst);
+        }
+        // Between two exchanges a write may be taken back that has met the link; the race goes on with a new one.
+        if !self.names.iter().any(|name| name.is_symlink()) {
+            let _ = fs::remove_file(second);
+            let _ = std::os::unix::fs::symlink(self.target, second);
+        }
+    }
+}
+
+/// Runs `attempt` at least `times` times while the names keep changing places.
+fn race(world: &World, names: [&str; 2], target: &str, times: u64, attempt: impl Fn(u64)) {
+    world.link(&format!("ws/{}", names[1]), target);
+    let names = names.map(|name| world.path("ws").join(name));
+    let (exchanges, attempts, over) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
+    let race = Race { world, names, target, exchanges, attempts, over };
+    let patience = Instant::now() + Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        scope.spawn(|| race.run());
+        let _end = End(&race.over);
+        while race.attempts.load(SeqCst) < times || race.exchanges.load(SeqCst) < EXCHANGES {
+            attempt(race.attempts.fetch_add(1, SeqCst));
+            assert!(Instant::now() < patience, "no race: {} exchanges", race.exchanges.load(SeqCst));
+        }
+    });
+    assert_eq!(race.world.names("outside"), ["secret"]);
+    assert_eq!(race.world.content("outside/secret"), "secret");
+}
+
+/// Stops the racer also when an attempt panics, or the scope would wait for ever.
+struct End<'a>(&'a AtomicU64);
+
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.store(1, SeqCst);
     }
 }
 
@@ -46,21 +94,12 @@ fn permitted(world: &World, text: &str, access: PathAccess) -> Option<OpenedPath
     opened.canonical().starts_with(world.path("ws")).then_some(opened)
 }
 
-fn assert_outside_is_untouched(world: &World) {
-    assert_eq!(world.names("outside"), ["secret"]);
-    assert_eq!(world.content("outside/secret"), "secret");
-    let litter: Vec<_> =
-        world.names("ws").into_iter().filter(|name| name.starts_with(".sinew-tmp-")).collect();
-    assert_eq!(litter, Vec::<String>::new());
-}
-
 #[test]
 fn what_is_read_belongs_to_the_name_that_was_judged() {
     let world = World::new();
     world.file("ws/target", "inside");
-    world.link("ws/swap", "../outside/secret");
-    let (inside, outside) = (AtomicU64::new(0), AtomicU64::new(0));
-    while_exchanging(&world, ["target", "swap"], 3000, |_| {
+    let (inside, outside) = <(AtomicU64, AtomicU64)>::default();
+    race(&world, ["target", "swap"], "../outside/secret", 1000, |_| {
         let opened = world.read("target");
         if opened.kind() != ObjectKind::File {
             return;
@@ -68,71 +107,62 @@ fn what_is_read_belongs_to_the_name_that_was_judged() {
         let bytes = opened.read_range(0, 100).unwrap().bytes;
         let is_inside = opened.canonical().starts_with(world.path("ws"));
         assert_eq!(bytes == b"inside", is_inside, "{:?}", opened.canonical());
-        if is_inside { &inside } else { &outside }.fetch_add(1, Ordering::Relaxed);
+        if is_inside { &inside } else { &outside }.fetch_add(1, SeqCst);
     });
-    assert!(
-        inside.into_inner() > 0 && outside.into_inner() > 0,
-        "both ends of the exchange must have been seen"
-    );
-    assert_outside_is_untouched(&world);
+    assert!(inside.into_inner() > 0 && outside.into_inner() > 0, "both must have been seen");
 }
 
 #[test]
 fn a_folder_exchanged_for_a_link_leaks_nothing() {
     let world = World::new();
-    world.file("ws/folder/secret", "inside");
-    world.link("ws/swap", "../outside");
-    while_exchanging(&world, ["folder", "swap"], 3000, |_| {
-        let Some(opened) = permitted(&world, "folder/secret", PathAccess::Read) else { return };
-        if opened.kind() == ObjectKind::File {
-            assert_eq!(opened.read_range(0, 100).unwrap().bytes, b"inside");
+    world.file("ws/folder/secret", "inside the folder");
+    let (read, listed) = <(AtomicU64, AtomicU64)>::default();
+    race(&world, ["folder", "swap"], "../outside", 1000, |_| {
+        if let Some(opened) = permitted(&world, "folder/secret", PathAccess::Read)
+            && opened.kind() == ObjectKind::File
+        {
+            assert_eq!(opened.read_range(0, 100).unwrap().bytes, b"inside the folder");
+            read.fetch_add(1, SeqCst);
         }
         if let Some(folder) = permitted(&world, "folder", PathAccess::Read)
-            && let Ok(listing) = folder.list(10)
+            && folder.kind() == ObjectKind::Directory
         {
-            assert_eq!(listing.entries[0].size, Some(6));
+            assert_eq!(folder.list(10).unwrap().entries[0].size, Some(17));
+            listed.fetch_add(1, SeqCst);
         }
     });
-    assert_outside_is_untouched(&world);
+    assert!(read.into_inner() > 0 && listed.into_inner() > 0, "the racer must not have won every time");
 }
 
 #[test]
 fn a_write_never_lands_outside() {
     let world = World::new();
     world.file("ws/target", "inside");
-    world.link("ws/swap", "../outside/secret");
     let written = AtomicU64::new(0);
-    while_exchanging(&world, ["target", "swap"], 300, |round| {
+    race(&world, ["target", "swap"], "../outside/secret", 200, |round| {
         let Some(opened) = permitted(&world, "target", PathAccess::Write) else { return };
         let new = format!("inside {round}");
         let done = opened.replace(new.as_bytes(), &Expected::Anything).is_ok();
-        written.fetch_add(u64::from(done), Ordering::Relaxed);
+        written.fetch_add(u64::from(done), SeqCst);
     });
     assert!(written.into_inner() > 0, "the racer must not have won every time");
-    assert_outside_is_untouched(&world);
 }
 
 #[test]
 fn a_write_into_a_folder_exchanged_for_a_link_never_lands_outside() {
     let world = World::new();
     world.file("ws/folder/secret", "inside");
-    world.link("ws/swap", "../outside");
-    let written = AtomicU64::new(0);
-    while_exchanging(&world, ["folder", "swap"], 300, |round| {
-        for (text, expected) in [("folder/secret", Expected::Anything), ("folder/new", Expected::Absent)] {
-            let Some(opened) = permitted(&world, text, PathAccess::Write) else { continue };
-            let done = opened.replace(format!("inside {round}").as_bytes(), &expected).is_ok();
-            written.fetch_add(u64::from(done), Ordering::Relaxed);
-        }
-        for name in ["folder/new", "swap/new"] {
-            // Only ever the workspace's own: the name is removed through what is really a folder.
-            let path = world.path("ws").join(name);
-            if path.parent().is_some_and(|parent| !parent.is_symlink()) && !world.path("outside/new").exists()
-            {
-                let _ = fs::remove_file(path);
-            }
+    let (replaced, created) = <(AtomicU64, AtomicU64)>::default();
+    race(&world, ["folder", "swap"], "../outside", 200, |round| {
+        let new = format!("new{round}");
+        for (text, expected, count) in
+            [("secret", Expected::Anything, &replaced), (new.as_str(), Expected::Absent, &created)]
+        {
+            let Some(opened) = permitted(&world, &format!("folder/{text}"), PathAccess::Write) else {
+                continue;
+            };
+            count.fetch_add(u64::from(opened.replace(b"inside", &expected).is_ok()), SeqCst);
         }
     });
-    assert!(written.into_inner() > 0, "the racer must not have won every time");
-    assert_outside_is_untouched(&world);
+    assert!(replaced.into_inner() > 0 && created.into_inner() > 0, "the racer must not have won every time");
 }

@@ -214,18 +214,18 @@ impl OpenedPath {
 
     /// Gives the old file its name back, unless another writer has taken the name since: theirs then stays.
     fn undo_exchange(&self, place: &Place, temporary: &Temporary<'_>, error: AccessError) -> AccessError {
-        let undone = rename(place, temporary, RenameFlags::EXCHANGE).and_then(|()| {
+        let exchange = || rename(place, temporary, RenameFlags::EXCHANGE);
+        let is_undone = exchange().is_ok_and(|()| {
+            // Whoever wrote over ours has replaced the old file as well; whoever moved ours away has not.
             let is_back = temporary.is_at(temporary.name().as_ref());
-            if is_back { Ok(()) } else { rename(place, temporary, RenameFlags::EXCHANGE) }
+            is_back || (exchange().is_ok() && !temporary.has_a_name())
         });
-        match undone {
-            Ok(()) => error,
-            Err(errno) => {
-                temporary.keep();
-                let kept = format!("{error}; the former content is kept as `{}`: {errno}", temporary.name());
-                AccessError::io("taking back the write to", &self.canonical, std::io::Error::other(kept))
-            }
+        if is_undone {
+            return error;
         }
+        temporary.keep();
+        let kept = format!("{error}; what was there before is kept beside it as `{}`", temporary.name());
+        AccessError::io("taking back the write to", &self.canonical, std::io::Error::other(kept))
     }
 
     fn failed_to_write(&self, errno: Errno) -> AccessError {

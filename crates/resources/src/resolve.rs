@@ -65,10 +65,8 @@ fn resolve(request: PathRequest) -> Result<OpenedPath, OpenError> {
 
 /// Fails only when the machine is exhausted.
 fn attempt(spelling: &Spelling, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
-    match platform::reach(&spelling.raw).and_then(|handle| reached(spelling, handle, access)) {
-        Err(errno) if !is_exhaustion(errno) => unreached(spelling, errno, access),
-        found => found,
-    }
+    let found = platform::reach(&spelling.raw).and_then(|handle| reached(spelling, handle, access));
+    found.or_else(|errno| unreached(spelling, errno, access))
 }
 
 fn reached(spelling: &Spelling, handle: OwnedFd, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
@@ -99,10 +97,9 @@ fn place_of(name: &Path, identity: Identity) -> Result<Option<Place>, Errno> {
         Err(errno) if is_exhaustion(errno) => return Err(errno),
         Err(_) => return Ok(None),
     };
-    let same_folder = is_named(&folder, folder_name);
-    let same_file = platform::status_at(&folder, leaf).is_ok_and(|status| status.facts.identity == identity);
+    let is_same = platform::status_at(&folder, leaf).is_ok_and(|status| status.facts.identity == identity);
     let place = Place { folder, folder_name: folder_name.to_owned(), leaf: leaf.to_owned() };
-    Ok((same_folder && same_file).then_some(place))
+    Ok(is_same.then_some(place))
 }
 
 /// Whether a handle still has the name that was judged.
@@ -112,6 +109,9 @@ pub(crate) fn is_named(handle: &OwnedFd, name: &Path) -> bool {
 }
 
 fn unreached(spelling: &Spelling, errno: Errno, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
+    if is_exhaustion(errno) {
+        return Err(errno);
+    }
     let walk = Walk::along(&spelling.raw)?;
     let name = walk.name();
     if let Some((kind, facts)) = special_that_cannot_be_opened(&walk) {

@@ -51,9 +51,6 @@ pub(crate) fn is_magic(folder: &OwnedFd, errno: Errno) -> bool {
 
 /// The canonical name of a handle's object; `ENOENT` if it has none any more.
 pub(crate) fn name_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
-    if facts.links == 0 {
-        return Err(Errno::NOENT);
-    }
     let name = rustix::fs::readlink(door_to(handle), Vec::new())?;
     let name = PathBuf::from(OsString::from_vec(name.into_bytes()));
     if !name.is_absolute() {

@@ -78,6 +78,11 @@ impl<'a> Temporary<'a> {
         matches!((there, ours), (Ok(there), Ok(ours)) if there.facts.identity == ours.facts.identity)
     }
 
+    /// Whether any name still leads to this file.
+    pub(super) fn has_a_name(&self) -> bool {
+        !platform::status(&self.file).is_ok_and(|status| status.facts.links == 0)
+    }
+
     /// Leaves behind whatever has the name.
     pub(super) fn keep(&self) {
         self.kept.set(true);

@@ -364,5 +364,50 @@ fn taking_back_respects_whoever_wrote_since() {
     assert_eq!((world.content("ws/f"), world.names("ws")), ("theirs".into(), vec!["f".to_owned()]));
 }
 
+#[test]
+fn taking_back_loses_nothing_when_the_new_file_was_moved_away() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let opened = world.write("f");
+    let place = opened.place().unwrap();
+    let temporary = Temporary::create(place, None).unwrap().fill(b"new", None).unwrap();
+    rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
+    fs::rename(world.path("ws/f"), world.path("ws/moved")).unwrap();
+    world.file("ws/f", "theirs");
+    let error = opened.settle(place, &temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
+    let kept = temporary.name().to_owned();
+    drop(temporary);
+    assert!(error.to_string().contains(&kept), "{error}");
+    assert_eq!(
+        (world.content("ws/f"), world.content(&format!("ws/{kept}"))),
+        ("theirs".into(), "old".into())
+    );
+}
+
+#[test]
+fn writers_of_one_name_take_turns_and_others_do_not_wait() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let opened = world.write("f");
+    let turn = Turn::wait_for(opened.place().unwrap()).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| world.write("f").replace(b"new", &Expected::Anything).unwrap());
+        world.write("other").replace(b"other", &Expected::Absent).unwrap();
+        // Its temporary file shows how far the writer has come; past it only the turn is missing.
+        let is_full =
+            |name: &String| name != "f" && name != "other" && world.content(&format!("ws/{name}")) == "new";
+        while !world.names("ws").iter().any(is_full) {
+            std::thread::yield_now();
+        }
+        for _ in 0..20 {
+            world.write("other").replace(b"other", &Expected::Anything).unwrap();
+            assert_eq!(world.content("ws/f"), "old");
+        }
+        drop(turn);
+        writer.join().unwrap();
+    });
+    assert_eq!(world.content("ws/f"), "new");
+}
+
 #[cfg(target_os = "linux")]
 mod faults;

@@ -4,6 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use tool::{PathAccess, RefusalCode};
 
@@ -247,7 +248,7 @@ fn a_name_that_looks_deleted_is_told_from_one_that_is() {
     fs::remove_file(&file).unwrap();
     world.file("ws/gone (deleted)", "decoy");
     let facts = crate::platform::status(&handle).unwrap().facts;
-    assert_eq!(crate::platform::name_of(&handle, &facts), Err(rustix::io::Errno::NOENT));
+    assert_eq!(crate::platform::name_of(&handle, &facts), Err(Errno::NOENT));
 }
 
 #[test]
@@ -346,6 +347,8 @@ fn an_exhausted_machine_is_an_error_and_not_a_verdict() {
         while let Ok(file) = File::open("/dev/null") {
             held.push(file);
         }
+        let (name, identity) = (world.path("ws/f.txt"), crate::Identity { device: 0, inode: 0 });
+        assert_eq!(super::place_of(&name, identity).unwrap_err(), Errno::MFILE);
         // Each number of free descriptors stops the work at another step; none may pass for a verdict.
         let mut opened = 0;
         for free in 0..8 {
@@ -368,6 +371,21 @@ fn an_exhausted_machine_is_an_error_and_not_a_verdict() {
     world.file("ws/f.txt", "f");
     let test = "resolve::tests::an_exhausted_machine_is_an_error_and_not_a_verdict";
     assert_passed(&world.child(&[], test, None));
+}
+
+#[test]
+fn exhaustion_that_has_passed_is_still_no_verdict() {
+    let world = populated();
+    let request = crate::PathRequest {
+        key: "path".into(),
+        text: "f.txt".into(),
+        access: PathAccess::Read,
+        base: world.path("ws"),
+    };
+    let spelling = crate::request::Spelling::check(&request).unwrap();
+    for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+        assert_eq!(super::unreached(&spelling, errno, PathAccess::Read).unwrap_err(), errno);
+    }
 }
 
 #[test]
