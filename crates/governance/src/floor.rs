@@ -208,6 +208,9 @@ impl Guarded {
     }
 
     fn find(&self, candidate: &Candidate<'_>) -> Option<(&'static str, &'static str)> {
+        if !self.set.is_match_candidate(candidate) {
+            return None;
+        }
         let first = self.set.matches_candidate(candidate).into_iter().min()?;
         self.groups.get(first).copied()
     }
@@ -244,103 +247,104 @@ mod tests {
         }
     }
 
+    const WRITTEN: &[(&str, &[&str])] = &[
+        (
+            "git",
+            &[
+                "/r/.git",
+                "/r/.git/hooks",
+                "/r/.git/hooks/pre-commit",
+                "/r/.git/config",
+                "/r/sub/.git/config",
+                "/r/.git/modules/m/config",
+                "/r/.git/modules/a/b/hooks/x",
+                "/r/.git/info/attributes",
+                "/h/.gitconfig",
+                "/h/.config/git/config",
+                "/r/.GIT/Hooks/x",
+            ],
+        ),
+        (
+            "shell_startup",
+            &[
+                "/h/.bashrc",
+                "/h/.zshrc",
+                "/h/.profile",
+                "/h/.bash_profile",
+                "/h/.zshenv",
+                "/h/.zprofile",
+                "/h/.bash_login",
+                "/h/.bash_logout",
+                "/h/.zlogin",
+                "/h/.config/fish/config.fish",
+                "/r/dotfiles/.bashrc",
+                "/h/.BashRC",
+                "/h/.ba\u{17f}hrc",
+                "/etc/profile",
+                "/etc/profile.d/x.sh",
+            ],
+        ),
+        ("ssh", &["/h/.ssh", "/h/.ssh/authorized_keys", "/h/.SSH/config", "/h/.\u{df}h/config"]),
+        ("keychain", &["/h/Library/Keychains/login.keychain-db", "/Library/Keychains", "/h/.gnupg/x"]),
+        (
+            "autostart",
+            &[
+                "/h/Library/LaunchAgents/x.plist",
+                "/Library/LaunchDaemons/x.plist",
+                "/h/.config/systemd/user/x.service",
+                "/etc/systemd/system/x",
+                "/lib/systemd/system/x",
+                "/usr/lib/systemd/x",
+                "/h/.config/autostart/x.desktop",
+                "/etc/rc.local",
+            ],
+        ),
+        (
+            "crontab",
+            &[
+                "/var/spool/cron/crontabs/root",
+                "/etc/crontab",
+                "/etc/cron.d/x",
+                "/private/var/at/tabs/x",
+                "/var/at/x",
+            ],
+        ),
+        (
+            "agent_settings",
+            &[
+                "/r/.mcp.json",
+                "/r/.vscode/settings.json",
+                "/r/.vscode",
+                "/r/.idea/workspace.xml",
+                "/r/.claude/settings.local.json",
+                "/h/.codex/config.toml",
+                "/r/.cursor/mcp.json",
+            ],
+        ),
+    ];
+    const FREE: &[&str] = &[
+        "/r/.github/workflows/ci.yml",
+        "/r/.gitignore",
+        "/r/hooks/pre-commit",
+        "/r/git/config",
+        "/r/.git/HEAD",
+        "/r/.git/objects/ab/cd",
+        "/r/bashrc",
+        "/r/.bashrc.md",
+        "/r/x.ssh/y",
+        "/r/.sshd",
+        "/r/systemd/x",
+        "/etc/hosts",
+        "/r/.claude/commands/x.md",
+        "/r/Library/x",
+    ];
+
     #[test]
     fn names_that_are_never_written() {
-        for (group, paths) in [
-            (
-                "git",
-                &[
-                    "/r/.git",
-                    "/r/.git/hooks",
-                    "/r/.git/hooks/pre-commit",
-                    "/r/.git/config",
-                    "/r/sub/.git/config",
-                    "/r/.git/modules/m/config",
-                    "/r/.git/modules/a/b/hooks/x",
-                    "/r/.git/info/attributes",
-                    "/h/.gitconfig",
-                    "/h/.config/git/config",
-                    "/r/.GIT/Hooks/x",
-                ][..],
-            ),
-            (
-                "shell_startup",
-                &[
-                    "/h/.bashrc",
-                    "/h/.zshrc",
-                    "/h/.profile",
-                    "/h/.bash_profile",
-                    "/h/.zshenv",
-                    "/h/.zprofile",
-                    "/h/.bash_login",
-                    "/h/.bash_logout",
-                    "/h/.zlogin",
-                    "/h/.config/fish/config.fish",
-                    "/r/dotfiles/.bashrc",
-                    "/h/.BashRC",
-                    "/h/.ba\u{17f}hrc",
-                    "/etc/profile",
-                    "/etc/profile.d/x.sh",
-                ],
-            ),
-            ("ssh", &["/h/.ssh", "/h/.ssh/authorized_keys", "/h/.SSH/config", "/h/.\u{df}h/config"]),
-            ("keychain", &["/h/Library/Keychains/login.keychain-db", "/Library/Keychains", "/h/.gnupg/x"]),
-            (
-                "autostart",
-                &[
-                    "/h/Library/LaunchAgents/x.plist",
-                    "/Library/LaunchDaemons/x.plist",
-                    "/h/.config/systemd/user/x.service",
-                    "/etc/systemd/system/x",
-                    "/lib/systemd/system/x",
-                    "/usr/lib/systemd/x",
-                    "/h/.config/autostart/x.desktop",
-                    "/etc/rc.local",
-                ],
-            ),
-            (
-                "crontab",
-                &[
-                    "/var/spool/cron/crontabs/root",
-                    "/etc/crontab",
-                    "/etc/cron.d/x",
-                    "/private/var/at/tabs/x",
-                    "/var/at/x",
-                ],
-            ),
-            (
-                "agent_settings",
-                &[
-                    "/r/.mcp.json",
-                    "/r/.vscode/settings.json",
-                    "/r/.vscode",
-                    "/r/.idea/workspace.xml",
-                    "/r/.claude/settings.local.json",
-                    "/h/.codex/config.toml",
-                    "/r/.cursor/mcp.json",
-                ],
-            ),
-        ] {
+        for (group, paths) in WRITTEN {
             paths.iter().for_each(|path| check(path, None, Some(group)));
         }
-        for free in [
-            "/r/.github/workflows/ci.yml",
-            "/r/.gitignore",
-            "/r/hooks/pre-commit",
-            "/r/git/config",
-            "/r/.git/HEAD",
-            "/r/.git/objects/ab/cd",
-            "/r/bashrc",
-            "/r/.bashrc.md",
-            "/r/x.ssh/y",
-            "/r/.sshd",
-            "/r/systemd/x",
-            "/etc/hosts",
-            "/r/.claude/commands/x.md",
-            "/r/Library/x",
-        ] {
-            check(free, None, None);
-        }
+        FREE.iter().for_each(|path| check(path, None, None));
     }
 
     #[test]

@@ -118,6 +118,10 @@ impl PathGlobs {
             Case::Folded => Some(name.folded()),
         };
         let candidate = Candidate::new(folded.as_ref().unwrap_or(name).as_path());
+        // Most names match nothing, and to find that out costs less than to list the matches.
+        if !self.set.is_match_candidate(&candidate) {
+            return None;
+        }
         let first = self.set.matches_candidate(&candidate).into_iter().min()?;
         self.rules.get(first)
     }

@@ -5,11 +5,11 @@
 //! exchanged can slip past it.
 
 use guardrail::ValidCall;
-use resources::{ObjectKind, Opened, OpenedPath};
-use serde_json::{Value, json};
-use tool::{PathAccess, RuleRef};
+use resources::Opened;
+use tool::RuleRef;
 
 use crate::cleared::Cleared;
+use crate::facts::Seen;
 use crate::grounds::Grounds;
 use crate::path_rules;
 use crate::policy::Policy;
@@ -42,8 +42,7 @@ pub fn judge(policy: &Policy, situation: &Situation<'_>, opened: Opened<Cleared>
     if let Err(grounds) = admit(&standing, situation, &opened, &mut passed) {
         return Verdict::Denial(Denial::new(definition.name().as_str(), grounds, passed));
     }
-    let facts = facts(policy, situation, &opened);
-    let permit = Permit::new(opened, passed, standing.limits(situation.mode), facts);
+    let permit = Permit::new(opened, passed, standing.limits(situation.mode), Seen::by(policy, situation));
     // Last, so that a human is never asked about a call that would be denied anyway.
     match standing.approvals(situation.mode) {
         asked_by if asked_by.is_empty() => Verdict::Permit(permit),
@@ -63,42 +62,6 @@ fn admit(
         path_rules::admit_opened(standing, situation, path, request, passed)?;
     }
     path_rules::refuse_large_content(standing, opened.call().call().arguments())
-}
-
-/// What decided, for the record: names, sizes and counts, never content.
-fn facts(policy: &Policy, situation: &Situation<'_>, opened: &Opened<Cleared>) -> Value {
-    let content = opened.call().call().arguments().get("content").and_then(Value::as_str);
-    json!({
-        "mode": situation.mode,
-        "policy": policy.hash(),
-        "counts": {
-            "tool_last_hour": situation.counts.tool_last_hour,
-            "all_last_minute": situation.counts.all_last_minute,
-        },
-        "paths": opened.paths().iter().map(path_facts).collect::<Vec<_>>(),
-        "content_bytes": content.map(str::len),
-    })
-}
-
-fn path_facts(path: &OpenedPath) -> Value {
-    json!({
-        "key": path.key(),
-        "typed": path.typed().to_string_lossy(),
-        "canonical": path.canonical().to_string_lossy(),
-        "access": match path.access() {
-            PathAccess::Read => "read",
-            PathAccess::Write => "write",
-        },
-        "kind": match path.kind() {
-            ObjectKind::File => "file",
-            ObjectKind::Directory => "directory",
-            ObjectKind::Special(kind) => kind,
-            ObjectKind::Missing => "missing",
-            ObjectKind::Unreachable => "unreachable",
-        },
-        "size": path.metadata().map(|facts| facts.size),
-        "links": path.metadata().map(|facts| facts.links),
-    })
 }
 
 #[cfg(test)]

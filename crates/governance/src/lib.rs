@@ -11,6 +11,7 @@
 mod cleared;
 mod command_entry;
 mod command_words;
+mod facts;
 mod floor;
 mod glob;
 mod grounds;

@@ -53,7 +53,8 @@ pub(crate) fn admit_opened(
     request: &PathRequest,
     passed: &mut Vec<RuleRef>,
 ) -> Result<(), Grounds> {
-    admit_typed(standing, request)?;
+    let typed = Name::lexical(&request.base, &request.text);
+    refuse_forbidden(standing, &typed, request)?;
     let Some(name) = Name::canonical(path.canonical()) else {
         return Err(not_allowed(
             request,
@@ -62,7 +63,9 @@ pub(crate) fn admit_opened(
             "name it without `..`".to_owned(),
         ));
     };
-    refuse_forbidden(standing, &name, request)?;
+    if name != typed {
+        refuse_forbidden(standing, &name, request)?;
+    }
     passed.push(admit_place(standing, situation.workspaces, &name, request)?);
     refuse_second_name(standing, path, request)?;
     refuse_large_file(standing, path, request)

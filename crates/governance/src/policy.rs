@@ -29,7 +29,7 @@ pub struct Policy {
     pub(crate) known_categories: Vec<Category>,
     files: Files,
     warnings: Vec<DocumentError>,
-    hash: String,
+    pub(crate) hash: Arc<str>,
 }
 
 /// The files as they are written, for those who read the parts that are not the judge's.
@@ -150,7 +150,7 @@ impl Checked {
         if !self.errors.is_empty() {
             return Err(PolicyError::new(self.errors));
         }
-        let hash = files.documents.hash();
+        let hash = files.documents.hash().into();
         let Checked { modes, categories, tools, safety, known_categories, warnings, .. } = self;
         Ok(Policy {
             modes,

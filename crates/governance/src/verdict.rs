@@ -1,6 +1,7 @@
 //! The three answers of the judge. Each names every rule that was looked at and led to it.
 
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use guardrail::ValidCall;
@@ -9,6 +10,7 @@ use serde_json::{Map, Value};
 use tool::{Refusal, RefusalCode, RuleRef};
 
 use crate::cleared::Cleared;
+use crate::facts::Seen;
 use crate::grounds::Grounds;
 use crate::rates::Rates;
 use crate::sight::Sight;
@@ -32,7 +34,9 @@ pub struct Permit {
     opened: Opened<Cleared>,
     rules: Vec<RuleRef>,
     limits: Limits,
-    facts: Value,
+    seen: Seen,
+    /// Made when somebody asks: most of the cost of a verdict would be its record.
+    facts: OnceLock<Value>,
 }
 
 /// What a permitted call may use.
@@ -46,8 +50,8 @@ pub(crate) struct Limits {
 }
 
 impl Permit {
-    pub(crate) fn new(opened: Opened<Cleared>, rules: Vec<RuleRef>, limits: Limits, facts: Value) -> Self {
-        Permit { opened, rules, limits, facts }
+    pub(crate) fn new(opened: Opened<Cleared>, rules: Vec<RuleRef>, limits: Limits, seen: Seen) -> Self {
+        Permit { opened, rules, limits, seen, facts: OnceLock::new() }
     }
 
     /// The call.
@@ -92,7 +96,7 @@ impl Permit {
 
     /// What the judge saw, for the record. No content.
     pub fn facts(&self) -> &Value {
-        &self.facts
+        self.facts.get_or_init(|| self.seen.with(&self.opened))
     }
 
     /// Whether it may still run now that so much has run. For whoever counts and reserves in one step.
