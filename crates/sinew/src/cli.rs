@@ -1,10 +1,14 @@
 //! The words a person types. Parsing only: what they do lives in `command/`, one file each.
 
+mod record;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use tool::{Category, Mode};
+
+pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 the tool failed, 2 wrong usage, 3 refused, 4 approval pending or timed out,
@@ -37,6 +41,13 @@ pub(crate) enum Command {
     /// The folders callers may work in.
     #[command(subcommand)]
     Workspace(WorkspaceCommand),
+    /// What happened: every call, sealed line by line.
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
+    /// The calls of one trace, with the time of each stage.
+    Trace(TraceArgs),
+    /// The daemon's own log.
+    Logs(LogsArgs),
     /// Print the JSON Schema of a file or message; without a name, list them.
     Schema(SchemaArgs),
     /// Print a completion script for a shell.

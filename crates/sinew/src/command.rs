@@ -4,10 +4,13 @@ mod call;
 mod completions;
 mod demo;
 mod init;
+mod ledger;
+mod logs;
 mod schema;
 mod serve;
 mod status;
 mod tools;
+mod trace;
 mod workspace;
 
 use crate::cli::Command;
@@ -22,6 +25,9 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Status(output) => status::run(output),
         Command::Init(args) => init::run(&args),
         Command::Workspace(command) => workspace::run(command),
+        Command::Ledger(command) => ledger::run(command),
+        Command::Trace(args) => trace::run(&args),
+        Command::Logs(args) => logs::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Demo => demo::run(),

@@ -1,5 +1,6 @@
 //! Puts the parts together: the same world, ledger and layer for the daemon and for a call without one.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use execution::{Parts, ToolExecutionLayer, World};
@@ -43,7 +44,10 @@ pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) ->
         list.push(workspace);
     }
     if folders == Folders::AndThisOne {
-        list.extend(Workspace::at(setting.folder(), WorkspaceAccess::ReadOnly).ok());
+        let here = Workspace::at(setting.folder(), WorkspaceAccess::ReadOnly).ok();
+        let is_new =
+            |here: &Workspace| !list.iter().any(|known: &Workspace| here.root().starts_with(known.root()));
+        list.extend(here.filter(is_new));
     }
     Ok(World { registry, policy, workspaces: Workspaces::new(list) })
 }
@@ -89,10 +93,20 @@ pub(crate) fn embedded_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer
     layer(setting, world(setting, &setting.settings()?, Folders::AndThisOne)?)
 }
 
-fn layer(setting: &Setting, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    let folder = setting.home().state().join("ledger");
+/// Where the ledger is.
+pub(crate) fn ledger_folder(setting: &Setting) -> PathBuf {
+    setting.home().state().join("ledger")
+}
+
+/// How it is kept: its second anchor stands outside its folder, and tells when the folder was put back.
+pub(crate) fn ledger_options(setting: &Setting) -> Options {
     let mut options = Options::default();
     options.witness = Some(setting.home().state().join("anchor"));
-    let (ledger, recovery) = Ledger::open(&folder, &options).map_err(Problem::configuration)?;
+    options
+}
+
+fn layer(setting: &Setting, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    let opened = Ledger::open(&ledger_folder(setting), &ledger_options(setting));
+    let (ledger, recovery) = opened.map_err(Problem::configuration)?;
     Ok(ToolExecutionLayer::new(Parts { world, ledger, recovery }))
 }

@@ -5,10 +5,12 @@ mod cli;
 mod command;
 mod compose;
 mod exit;
+mod moment;
 mod render;
 mod setting;
 mod settings_text;
 mod terminal;
+mod waterfall;
 
 use std::process::ExitCode;
 
