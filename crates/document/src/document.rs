@@ -234,6 +234,12 @@ mod tests {
     }
 
     #[test]
+    fn an_unquoted_star_is_explained() {
+        check("tools:\n  a:\n    forbidden_paths:\n      - **/.env\n", (4, 9), "alias", Some("quote"));
+        check("tools:\n  a: {forbidden_paths: [*.md]}\n", (2, 25), "alias", Some("quote"));
+    }
+
+    #[test]
     fn bombs_cost_nothing() {
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
         for level in 1..10 {

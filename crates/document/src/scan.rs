@@ -25,7 +25,7 @@ pub(crate) struct Refused {
 /// Refuses a text that is empty, holds several documents, or uses tags, anchors, aliases, merge keys, duplicate
 /// keys, keys that are not words, or nulls.
 pub(crate) fn refuse_ambiguity(text: &str) -> Result<(), Refused> {
-    let options = granit_parser::options! { emit_comments: false, strict_indentation: false };
+    let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
     let mut scan = Scan::default();
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| syntax(&error))?;
@@ -79,8 +79,13 @@ impl Scan {
                 self.value_ended();
                 Ok(())
             }
-            Event::Alias(_) | Event::UnresolvedAlias(_) => {
+            Event::Alias(_) => {
                 Err(refused(span, "aliases (`*name`) are not read").suggest("write the value out"))
+            }
+            // Almost always a pattern that was meant as text.
+            Event::UnresolvedAlias(name) => {
+                let message = "an unquoted `*` begins an alias, and aliases are not read";
+                Err(refused(span, message).suggest(&format!("quote it: \"*{name}\"")))
             }
             _ => Ok(()),
         }

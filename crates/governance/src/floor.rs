@@ -80,7 +80,7 @@ const NEVER_WRITTEN: &[(&str, &str, &[&str])] = &[
         "the system runs it by the clock",
         &[
             "/var/spool/{cron,at}/**",
-            "/{private/,}var/at/**",
+            "/var/at/**",
             "/usr/lib/cron/**",
             "/etc/{crontab,anacrontab}",
             "/etc/cron.*/**",
@@ -196,12 +196,9 @@ impl Guarded {
         let mut set = GlobSetBuilder::new();
         let mut groups = Vec::new();
         for (group, why, patterns) in list {
-            for pattern in *patterns {
-                let folder = pattern.strip_suffix("/**");
-                for text in std::iter::once(*pattern).chain(folder) {
-                    set.add(glob(text)?);
-                    groups.push((*group, *why));
-                }
+            for text in patterns.iter().flat_map(|pattern| spellings(pattern)) {
+                set.add(glob(&text)?);
+                groups.push((*group, *why));
             }
         }
         Ok(Guarded { set: set.build()?, groups })
@@ -214,6 +211,17 @@ impl Guarded {
         let first = self.set.matches_candidate(candidate).into_iter().min()?;
         self.groups.get(first).copied()
     }
+}
+
+/// A pattern, the folder it is about, and both below `/private`, where a Mac keeps what `/etc` and `/var` link to.
+fn spellings(pattern: &str) -> Vec<String> {
+    let folder = pattern.strip_suffix("/**");
+    let plain = std::iter::once(pattern).chain(folder);
+    let linked = pattern.starts_with("/etc/") || pattern.starts_with("/var/");
+    plain
+        .flat_map(|text| [Some(text.to_owned()), linked.then(|| format!("/private{text}"))])
+        .flatten()
+        .collect()
 }
 
 fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
@@ -282,6 +290,7 @@ mod tests {
                 "/h/.ba\u{17f}hrc",
                 "/etc/profile",
                 "/etc/profile.d/x.sh",
+                "/private/etc/zshrc",
             ],
         ),
         ("ssh", &["/h/.ssh", "/h/.ssh/authorized_keys", "/h/.SSH/config", "/h/.\u{df}h/config"]),
@@ -306,6 +315,7 @@ mod tests {
                 "/etc/crontab",
                 "/etc/cron.d/x",
                 "/private/var/at/tabs/x",
+                "/private/etc/cron.d/x",
                 "/var/at/x",
             ],
         ),

@@ -532,6 +532,25 @@ fn forbidden_beats_allowed_in_every_spelling() {
 }
 
 #[test]
+fn nothing_is_opened_for_a_name_that_is_forbidden() {
+    let machine = machine(
+        "tools: {write_file: {forbidden_paths: [\"$ROOT/other\"], forbidden_in_modes: [LOCKDOWN]}}\n",
+    );
+    let policy = machine.policy();
+    let cleared = |path: &str, mode| {
+        let situation = Situation { mode, workspaces: &machine.workspaces, counts: Counts::default() };
+        clear(&policy, &situation, valid("write_file", json!({"path": path, "content": ""}))).map(|_| ())
+    };
+    let code = |path: &str, mode| cleared(path, mode).unwrap_err().refusal().code;
+    assert_eq!(code("../other/o.txt", Mode::Normal), tool::RefusalCode::PathForbidden);
+    assert_eq!(code(".git/config", Mode::Normal), tool::RefusalCode::PathForbidden);
+    assert_eq!(code("../sinew/x", Mode::Normal), tool::RefusalCode::ControlPlane);
+    assert_eq!(code("a.txt", Mode::Lockdown), tool::RefusalCode::ModeDenied);
+    // Whether it is allowed is for the canonical name to say.
+    cleared("/etc/hosts", Mode::Normal).unwrap();
+}
+
+#[test]
 fn existing_and_missing_are_refused_alike() {
     let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/ws/sub\"]}}\n");
     let same = |a: &str, b: &str| {
