@@ -10,6 +10,7 @@ use tool::{CallId, FailureKind, Fault, Mode, RefusalCode, RiskLevel, RuleRef, Tr
 use tracing::Level;
 
 use crate::redact;
+use crate::settings::TelemetrySettings;
 
 /// The `target` of every event made here; filter with `SINEW_LOG=sinew::event=debug`.
 pub(crate) const TARGET: &str = "sinew::event";
@@ -24,6 +25,12 @@ static CAPTURE_CONTENT: AtomicBool = AtomicBool::new(false);
 pub(crate) enum ContentCapture {
     Off,
     On,
+}
+
+impl ContentCapture {
+    pub(crate) fn of(settings: &TelemetrySettings) -> Self {
+        if settings.capture_content { ContentCapture::On } else { ContentCapture::Off }
+    }
 }
 
 pub(crate) fn set_content_capture(capture: ContentCapture) {

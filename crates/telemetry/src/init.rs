@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tracing::Subscriber;
@@ -17,7 +18,9 @@ use crate::settings::{LogSettings, TelemetrySettings};
 use crate::{TelemetryError, redact};
 
 /// The environment variable that wins over the level of the settings.
-pub(crate) const FILTER_VARIABLE: &str = "SINEW_LOG";
+const FILTER_VARIABLE: &str = "SINEW_LOG";
+
+static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 /// How long a guard that is merely dropped waits for the last lines.
 const DROP_DEADLINE: Duration = Duration::from_secs(1);
@@ -48,6 +51,7 @@ pub struct Guard {
     writers: Vec<LineWriter>,
     exports: Arc<Pipelines>,
     flushed: bool,
+    settings: TelemetrySettings,
     filter: reload::Handle<EnvFilter, Registry>,
 }
 
@@ -59,23 +63,28 @@ impl std::fmt::Debug for Guard {
 
 /// Sets up logging, the report of panics and, where an endpoint is configured, OpenTelemetry, for the whole process.
 pub fn init(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
+    if INITIALISED.swap(true, Ordering::AcqRel) {
+        return Err(TelemetryError::AlreadyInitialised);
+    }
+    let guard = init_first(settings, target);
+    INITIALISED.store(guard.is_ok(), Ordering::Release);
+    guard
+}
+
+fn init_first(settings: &TelemetrySettings, target: &LogTarget) -> Result<Guard, TelemetryError> {
     let configuration = otel::resolve(&settings.otlp, &|name| std::env::var(name).ok())?;
     let (subscriber, guard) = assemble(settings, target, configuration.as_ref())?;
-    let warnings = configuration.map(|configuration| configuration.warnings).unwrap_or_default();
+    // Refused where a subscriber of somebody else is in place.
     tracing::subscriber::set_global_default(subscriber).map_err(|_| TelemetryError::AlreadyInitialised)?;
     guard.install_exports();
     panic::install(match target {
         LogTarget::Directory(_) => StderrLog::Absent,
         LogTarget::Stderr | LogTarget::DirectoryAndStderr(_) => StderrLog::Present,
     });
-    event::set_content_capture(if settings.capture_content {
-        ContentCapture::On
-    } else {
-        ContentCapture::Off
-    });
+    event::set_content_capture(ContentCapture::of(settings));
     // Compiled now rather than inside the first call that logs.
     let _ = redact::shared().redact_text("");
-    for warning in warnings {
+    for warning in &guard.exports.warnings {
         tracing::warn!(target: "sinew::otlp", "{warning}");
     }
     Ok(guard)
@@ -87,8 +96,8 @@ pub(crate) fn assemble(
     target: &LogTarget,
     export: Option<&otel::Configuration>,
 ) -> Result<(impl Subscriber + Send + Sync + 'static, Guard), TelemetryError> {
-    let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.trim().is_empty());
-    let (filter, handle) = reload::Layer::new(parse_filter(text.as_deref().unwrap_or(&settings.log.level))?);
+    let text = filter_variable().unwrap_or_else(|| settings.log.level.clone());
+    let (filter, handle) = reload::Layer::new(parse_filter(&text)?);
     let limits = limits(&settings.log)?;
     let (directory, stderr) = match target {
         LogTarget::Directory(directory) => (Some(directory), None),
@@ -103,10 +112,8 @@ pub(crate) fn assemble(
     let exports = Arc::new(export.map(otel::build).transpose()?.unwrap_or_default());
     let stderr = stderr.map(|writer| (writer, Colour::of_stderr()));
     let layer = LogLayer { file, stderr, otlp: exports.logs.clone() };
-    Ok((
-        Registry::default().with(filter).with(layer),
-        Guard { writers, exports, flushed: false, filter: handle },
-    ))
+    let guard = Guard { writers, exports, flushed: false, settings: settings.clone(), filter: handle };
+    Ok((Registry::default().with(filter).with(layer), guard))
 }
 
 impl Guard {
@@ -127,15 +134,24 @@ impl Guard {
         self.exports.health()
     }
 
-    /// Replaces the log filter, after the settings were reloaded. `SINEW_LOG`, where set, stays in force.
-    pub fn set_filter(&self, text: &str) -> Result<(), TelemetryError> {
-        let parsed = parse_filter(text)?;
-        if std::env::var_os(FILTER_VARIABLE).is_some_and(|text| !text.is_empty()) {
-            return Ok(());
+    /// Takes over what can change in a running process, the level and content capture, and names what cannot:
+    /// those settings are in force from the next start. `SINEW_LOG`, where set, stays in force.
+    pub fn reload(&self, settings: &TelemetrySettings) -> Result<Vec<&'static str>, TelemetryError> {
+        let filter = parse_filter(&settings.log.level)?;
+        limits(&settings.log)?;
+        otel::resolve(&settings.otlp, &|name| std::env::var(name).ok())?;
+        if filter_variable().is_none() {
+            let text = settings.log.level.clone();
+            let failed = |cause: reload::Error| TelemetryError::Filter { text, cause: cause.to_string() };
+            self.filter.reload(filter).map_err(failed)?;
         }
-        self.filter
-            .reload(parsed)
-            .map_err(|cause| TelemetryError::Filter { text: text.to_owned(), cause: cause.to_string() })
+        event::set_content_capture(ContentCapture::of(settings));
+        let changed = [
+            ("log.max_bytes", settings.log.max_bytes != self.settings.log.max_bytes),
+            ("log.files", settings.log.files != self.settings.log.files),
+            ("otlp", settings.otlp != self.settings.otlp),
+        ];
+        Ok(changed.into_iter().filter_map(|(name, changed)| changed.then_some(name)).collect())
     }
 
     /// Writes and exports what is still waiting, for at most `deadline`. Blocks: call it off the async threads.
@@ -158,6 +174,10 @@ impl Drop for Guard {
             let _ = self.flush(Instant::now() + DROP_DEADLINE);
         }
     }
+}
+
+fn filter_variable() -> Option<String> {
+    std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.trim().is_empty())
 }
 
 /// The syntax of `EnvFilter`, less one trap: there a misspelt level is the name of a target, and silences the rest.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 
@@ -43,6 +44,8 @@ pub(crate) fn install(pipelines: &Arc<Pipelines>) {
 /// The signals that are exported.
 #[derive(Default)]
 pub(crate) struct Pipelines {
+    /// Why a signal that was asked for is not among them.
+    pub(crate) warnings: Vec<String>,
     pub(crate) traces: Option<Traces>,
     pub(crate) metrics: Option<Metrics>,
     pub(crate) logs: Option<Logs>,
@@ -54,46 +57,39 @@ pub(crate) struct Metrics {
     watch: Arc<Watch>,
 }
 
-/// Builds what is configured, on a thread of its own.
+/// Builds what is configured, on a thread of its own. A signal that cannot be exported is left out and said: it is
+/// no reason not to start.
 pub(crate) fn build(configuration: &Configuration) -> Result<Pipelines, TelemetryError> {
     std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("sinew-otlp-setup".to_owned());
         let failed = |cause| TelemetryError::Thread { name: "OTLP set-up", cause };
         let thread = builder.spawn_scoped(scope, || build_here(configuration)).map_err(failed)?;
-        thread.join().unwrap_or_else(|_| Err(failed(std::io::Error::other("it panicked"))))
+        thread.join().map_err(|_| failed(std::io::Error::other("it panicked")))
     })
 }
 
-fn build_here(configuration: &Configuration) -> Result<Pipelines, TelemetryError> {
+fn build_here(configuration: &Configuration) -> Pipelines {
     let resource = resource(configuration);
-    let mut pipelines = Pipelines::default();
+    let mut pipelines = Pipelines { warnings: configuration.warnings.clone(), ..Pipelines::default() };
     for (signal, to) in &configuration.signals {
-        match signal {
-            Signal::Traces => {
+        let built = match signal {
+            Signal::Traces => client::spans(to, configuration).map(|exporter| {
                 let watch = Watch::new(*signal, traces::QUEUE);
-                let exporter = client::spans(to, configuration)?;
                 pipelines.traces =
                     Some(Traces::new(exporter, watch, &resource, scope(), configuration.sampler));
-            }
-            Signal::Metrics => {
-                let watch = Watch::new(*signal, 0);
-                let exporter =
-                    Watched { exporter: client::metrics(to, configuration)?, watch: Arc::clone(&watch) };
-                let reader =
-                    PeriodicReader::builder(exporter).with_interval(configuration.metric_interval).build();
-                let provider =
-                    SdkMeterProvider::builder().with_reader(reader).with_resource(resource.clone()).build();
-                let instruments = Instruments::new(&provider, scope());
-                pipelines.metrics = Some(Metrics { provider, instruments, watch });
-            }
-            Signal::Logs => {
+            }),
+            Signal::Metrics => client::metrics(to, configuration).map(|exporter| {
+                pipelines.metrics =
+                    Some(Metrics::new(exporter, resource.clone(), configuration.metric_interval));
+            }),
+            Signal::Logs => client::logs(to, configuration).map(|exporter| {
                 let watch = Watch::new(*signal, logs::QUEUE);
-                let exporter = client::logs(to, configuration)?;
                 pipelines.logs = Some(Logs::new(exporter, watch, resource.clone(), scope()));
-            }
-        }
+            }),
+        };
+        pipelines.warnings.extend(built.err().map(|error| error.to_string()));
     }
-    Ok(pipelines)
+    pipelines
 }
 
 fn scope() -> InstrumentationScope {
@@ -135,7 +131,9 @@ impl Pipelines {
         if self.is_empty() {
             return Flushed::Complete;
         }
-        PIPELINES.store(None);
+        if pipelines().is_some_and(|installed| Arc::ptr_eq(&installed, self)) {
+            PIPELINES.store(None);
+        }
         let (report, reports) = sync_channel(3);
         let steps: [fn(&Pipelines, Duration) -> bool; 3] = [
             |all, timeout| all.traces.as_ref().is_none_or(|traces| traces.shutdown(timeout)),
@@ -163,6 +161,14 @@ impl Pipelines {
 }
 
 impl Metrics {
+    fn new(exporter: MetricExporter, resource: Resource, interval: Duration) -> Self {
+        let watch = Watch::new(Signal::Metrics, 0);
+        let exporter = Watched { exporter, watch: Arc::clone(&watch) };
+        let reader = PeriodicReader::builder(exporter).with_interval(interval).build();
+        let provider = SdkMeterProvider::builder().with_reader(reader).with_resource(resource).build();
+        Metrics { instruments: Instruments::new(&provider, scope()), provider, watch }
+    }
+
     /// The SDK takes no deadline here; the caller keeps it by not waiting for this thread.
     fn shutdown(&self, _: Duration) -> bool {
         self.provider.shutdown().is_ok()

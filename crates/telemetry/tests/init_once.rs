@@ -15,6 +15,7 @@ fn a_second_set_up_is_refused_and_the_first_goes_on() {
         let guard = init(&settings, &target).unwrap();
         let again = init(&settings, &LogTarget::Directory(home.path().join("other"))).unwrap_err();
         assert!(matches!(again, TelemetryError::AlreadyInitialised), "{again}");
+        assert!(!home.path().join("other").exists(), "it touches nothing");
         tracing::info!("still here");
         assert_eq!(guard.dropped_lines(), 0);
         drop(guard);

@@ -272,9 +272,13 @@ fn the_level_is_that_of_the_settings_and_can_change() {
         tracing::info!("one");
         tracing::warn!("two");
         tracing::warn!(target: "quiet", "three");
-        guard.set_filter("info").unwrap();
+        let mut changed = at("info");
+        assert_eq!(guard.reload(&changed).unwrap(), [] as [&str; 0]);
         tracing::info!("four");
-        assert!(guard.set_filter("no such level").is_err());
+        changed.log.files = 7;
+        changed.otlp.endpoint = Some("http://localhost:4318".to_owned());
+        assert_eq!(guard.reload(&changed).unwrap(), ["log.files", "otlp"], "from the next start");
+        assert!(guard.reload(&at("no such level")).is_err());
         tracing::info!("five");
     });
     assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
