@@ -1,3 +1,5 @@
+//! Directories of every sort of entry, listed through their handles.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

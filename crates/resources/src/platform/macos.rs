@@ -32,12 +32,12 @@ const HANDLE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCT
 
 /// Opens what a path leads to, without blocking or opening a special file.
 pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
-    confirmed(open(CWD, path.as_os_str(), OFlags::empty())?)
+    confirmed(&open(CWD, path.as_os_str(), OFlags::empty())?)
 }
 
 /// The same for one step from a handle.
 pub(crate) fn reach_from(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    confirmed(open(folder.as_fd(), name, OFlags::empty())?)
+    confirmed(&open(folder.as_fd(), name, OFlags::empty())?)
 }
 
 /// The same for a path that must not lead through any link.
@@ -60,9 +60,9 @@ fn open(folder: BorrowedFd<'_>, path: &OsStr, extra: OFlags) -> Result<OwnedFd, 
 
 /// `/dev/fd/N` gives a copy of a descriptor of ours, and an object with several names may be told by another one:
 /// what counts is a descriptor of our own, opened by the very name that will be judged.
-fn confirmed(first: OwnedFd) -> Result<OwnedFd, Errno> {
-    let identity = super::status(&first)?.facts.identity;
-    let second = reach_without_links(&current_name(&first)?)?;
+fn confirmed(first: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let identity = super::status(first)?.facts.identity;
+    let second = reach_without_links(&current_name(first)?)?;
     if super::status(&second)?.facts.identity == identity { Ok(second) } else { Err(Errno::NOENT) }
 }
 

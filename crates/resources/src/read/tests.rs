@@ -1,3 +1,5 @@
+//! What a bounded read returns, and what it refuses.
+
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 

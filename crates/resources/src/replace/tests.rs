@@ -1,3 +1,5 @@
+//! Writes that must go through, and writes that must leave everything as it was.
+
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Barrier;
@@ -348,6 +350,24 @@ fn a_folder_that_cannot_be_synced_takes_the_write_back() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn content_is_compared_before_and_after_the_names_are_exchanged() {
+    let world = World::new();
+    let path = world.file("ws/f", "old");
+    let touched = || fs::metadata(&path).map(|now| (now.ino(), now.ctime(), now.ctime_nsec())).unwrap();
+    let before = touched();
+    assert_eq!(check_refused(&world, "f", &holding("other"), "its sha256 is now"), FailureKind::Conflict);
+    assert_eq!(touched(), before, "a conflict that can be seen is seen before anything moves");
+    // One that could not be seen: the file was changed between the look and the exchange.
+    let opened = world.write("f");
+    let place = opened.place().unwrap();
+    let temporary = Temporary::create(place, None).unwrap().fill(b"new", None).unwrap();
+    let error = opened.take_over_name(place, &temporary, &holding("other")).unwrap_err();
+    drop(temporary);
+    assert!(matches!(error, AccessError::Conflict { .. }), "{error}");
+    assert_eq!((world.content("ws/f"), world.names("ws")), ("old".into(), vec!["f".to_owned()]));
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! The table of spellings: what each text reaches, under which name, and what stands in its way.
+
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
