@@ -25,6 +25,7 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(write(&folder, records))?;
     start(&folder)?;
+    rebuild(&folder)?;
     ask(&folder)?;
     let begun = Instant::now();
     let report = ledger::verify(&folder, &Options::default())?;
@@ -54,10 +55,10 @@ fn decision(n: u64) -> Decision {
         pid: Some(4242),
         door: Door::Mcp,
         connection: n % 5,
-        client: Some(if n % 2 == 0 { "claude-code" } else { "codex" }.into()),
+        client: Some(if n.is_multiple_of(2) { "claude-code" } else { "codex" }.into()),
         session: Some(format!("session-{}", n / 1000)),
     };
-    let mode = if n / 100_000 % 2 == 0 { Mode::Normal } else { Mode::Alert };
+    let mode = if (n / 100_000).is_multiple_of(2) { Mode::Normal } else { Mode::Alert };
     let call =
         Call { call_id: CallId::fresh(), tool: tool.into(), mode, caller, trace: TraceContext::root() };
     Decision {
@@ -124,6 +125,20 @@ async fn write(folder: &Path, records: u64) -> Result<()> {
     Ok(())
 }
 
+fn rebuild(folder: &Path) -> Result<()> {
+    for name in ["index.sqlite", "index.sqlite-wal", "index.sqlite-shm"] {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    let begun = Instant::now();
+    let (ledger, _) = Ledger::open(folder, &Options::default())?;
+    while ledger.health().indexed < ledger.health().head {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let size = std::fs::metadata(folder.join("index.sqlite"))?.len() >> 20;
+    println!("index rebuilt in {:?}, {size} MB", begun.elapsed());
+    Ok(())
+}
+
 fn start(folder: &Path) -> Result<()> {
     let begun = Instant::now();
     let (ledger, recovery) = Ledger::open(folder, &Options::default())?;
@@ -143,9 +158,10 @@ fn ask(folder: &Path) -> Result<()> {
     let page = Filter { limit: Some(100), ..Filter::default() };
     let middle = reader.query(&Filter { before_seq: Some(500_000), limit: Some(1), ..Filter::default() })?;
     let time = middle.first().map(|record| record.time);
-    let call = middle.first().and_then(|record| record.json()["call_id"].as_str()?.parse().ok());
-    let trace =
-        middle.first().and_then(|record| Some(record.json()["trace"]["trace_id"].as_str()?.to_owned()));
+    let call = middle.first().and_then(|record| record.json().pointer("/call_id")?.as_str()?.parse().ok());
+    let trace = middle
+        .first()
+        .and_then(|record| Some(record.json().pointer("/trace/trace_id")?.as_str()?.to_owned()));
     let questions = [
         ("the last 100", page.clone()),
         ("one call", Filter { call_id: call, ..Filter::default() }),

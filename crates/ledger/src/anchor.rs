@@ -4,9 +4,14 @@
 //! An anchor is one padded line, overwritten in place after every record: no new blocks are needed for it, so a full
 //! disk does not stop it, and a reader sees it whole.
 
-use std::{fs::File, io, io::Read, os::unix::fs::FileExt, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::unix::fs::FileExt,
+    path::Path,
+};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::{hash::Hash, key::Key, private_file};
 
@@ -14,7 +19,7 @@ use crate::{hash::Hash, key::Key, private_file};
 const SIZE: usize = 512;
 
 /// Whether the writer meant to go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WriterState {
     Open,
@@ -24,13 +29,14 @@ pub(crate) enum WriterState {
 }
 
 /// What is known of the end of the record.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Anchor {
     /// The last record.
     pub(crate) seq: u64,
     /// Its seal.
-    pub(crate) hash: String,
+    #[serde(deserialize_with = "read_hash")]
+    pub(crate) hash: Hash,
     /// The first record of the segment it is in.
     pub(crate) segment: u64,
     /// Where it ends there.
@@ -51,10 +57,20 @@ pub(crate) enum AnchorFlaw {
 }
 
 impl Anchor {
-    /// The sealed, padded line.
+    /// The sealed, padded line. Written after every record, so without a detour through a value.
     pub(crate) fn render(&self, key: &Key) -> Vec<u8> {
-        let mut line = serde_json::to_vec(self).unwrap_or_default();
-        line.pop();
+        let Anchor { seq, hash, segment, end, synced, writer, boot } = self;
+        let mut line = Vec::with_capacity(SIZE);
+        let writer = match writer {
+            WriterState::Open => "open",
+            WriterState::Halted => "halted",
+            WriterState::Closed => "closed",
+        };
+        // Writing into memory cannot fail, and `boot` is made of plain characters.
+        let _ = write!(line, r#"{{"seq":{seq},"segment":{segment},"end":{end},"synced":{synced},"#);
+        let _ = write!(line, r#""writer":"{writer}","boot":"{boot}","hash":""#);
+        hash.write(&mut line);
+        line.push(b'"');
         let seal = key.seal_anchor(&line);
         line.extend_from_slice(br#","mac":""#);
         seal.write(&mut line);
@@ -94,10 +110,11 @@ impl Anchor {
         }
         Err(flaw)
     }
+}
 
-    pub(crate) fn hash(&self) -> Option<Hash> {
-        Hash::parse(self.hash.as_bytes())
-    }
+fn read_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
+    let text = String::deserialize(from)?;
+    Hash::parse(text.as_bytes()).ok_or_else(|| D::Error::custom("not a seal"))
 }
 
 /// An anchor that is being kept up to date.
@@ -131,7 +148,7 @@ impl AnchorFile {
 /// The boot of the machine, where the system tells: Linux does, and elsewhere the answer is empty.
 pub(crate) fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().chars().filter(char::is_ascii_graphic).take(36).collect()
+    text.chars().filter(|c| c.is_ascii_hexdigit() || *c == '-').take(36).collect()
 }
 
 #[cfg(test)]
@@ -143,12 +160,12 @@ mod tests {
         let key = Key::derive(&[1; 32]).unwrap();
         let anchor = Anchor {
             seq: u64::MAX,
-            hash: Hash([0xab; 32]).to_string(),
+            hash: Hash([0xab; 32]),
             segment: u64::MAX,
             end: u64::MAX,
             synced: u64::MAX,
             writer: WriterState::Closed,
-            boot: "x".repeat(36),
+            boot: "f".repeat(36),
         };
         let bytes = anchor.render(&key);
         assert_eq!(bytes.len(), SIZE, "the longest anchor fits its sector");

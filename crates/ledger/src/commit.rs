@@ -40,6 +40,21 @@ enum Stop {
     No,
 }
 
+/// A thread that died can tell nobody that a record is durable, so nothing may wait for it.
+impl Drop for Committer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the thread that makes records durable died";
+            let mut writer = lock(&self.shared.writer);
+            writer.stop(HaltKind::Broken, reason);
+            self.shared.publish(&writer);
+            lock(&self.shared.queue).stop = true;
+            self.tell_all(&reason.into());
+            self.shared.tries.send_modify(|count| *count += 1);
+        }
+    }
+}
+
 impl Committer {
     /// Runs until the ledger is closed.
     pub(crate) fn run(mut self) {
@@ -109,12 +124,12 @@ impl Committer {
         let mut files: Vec<Arc<File>> =
             writer.retired.iter().map(|active| Arc::clone(&active.file)).collect();
         files.push(Arc::clone(&writer.active.file));
-        let disk = Arc::clone(&writer.options.disk);
+        let (disk, folder) = (Arc::clone(&writer.disk), Arc::clone(&writer.folder_file));
         drop(writer);
 
         shared.syncs.fetch_add(1, Ordering::Relaxed);
         let result = files.iter().try_for_each(|file| disk.sync(file)).and_then(|()| match names {
-            true => disk.sync_folder(&shared.folder),
+            true => disk.sync_folder(&folder),
             false => Ok(()),
         });
 

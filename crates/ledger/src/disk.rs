@@ -15,7 +15,7 @@ pub(crate) trait Disk: Send + Sync + fmt::Debug {
     /// Takes off what is behind `length`.
     fn cut(&self, file: &File, length: u64) -> io::Result<()>;
     /// Makes created and removed names durable.
-    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+    fn sync_folder(&self, folder: &File) -> io::Result<()>;
 }
 
 /// The operating system.
@@ -39,8 +39,8 @@ impl Disk for Real {
         file.set_len(length)
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        private_file::sync_folder(path)
+    fn sync_folder(&self, folder: &File) -> io::Result<()> {
+        folder.sync_all()
     }
 }
 

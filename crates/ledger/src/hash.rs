@@ -1,6 +1,6 @@
 //! The seal of one line, and the text form it has in the record.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// 32 bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -12,11 +12,20 @@ impl Hash {
     /// Digits in the text form.
     pub(crate) const DIGITS: usize = 64;
 
+    /// The text form.
+    pub(crate) fn text(&self) -> [u8; Hash::DIGITS] {
+        let mut digits = [0; Hash::DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
+                *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+            }
+        }
+        digits
+    }
+
     /// Appends the text form.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        const TABLE: &[u8; 16] = b"0123456789abcdef";
-        let digit = |nibble: u8| TABLE.get(usize::from(nibble)).copied().unwrap_or(b'0');
-        out.extend(self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
+        out.extend_from_slice(&self.text());
     }
 
     /// Reads the text form; upper case is refused, so that one seal has one spelling.
@@ -35,7 +44,7 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&tool::canonical::hex(&self.0))
+        self.text().iter().try_for_each(|digit| f.write_char(char::from(*digit)))
     }
 }
 

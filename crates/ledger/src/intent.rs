@@ -8,12 +8,17 @@ use std::sync::{
 use tool::CallId;
 
 use crate::{
-    entry::{Call, Status},
+    LedgerError,
+    entry::{Call, Outcome, Status},
     shared::Shared,
 };
 
 /// A value that may be acted on, because the decision to do so has been recorded. Made by
 /// [`Ledger::intend`](crate::Ledger::intend) alone; holds on to its value for good, so that no other can be put in.
+///
+/// ```compile_fail
+/// let forged = ledger::Intent { value: "run me", call: todo!(), seq: 1, shared: todo!(), concluded: todo!() };
+/// ```
 ///
 /// One that is dropped without [`Ledger::conclude`](crate::Ledger::conclude) is recorded as `unknown` by the ledger.
 pub struct Intent<T> {
@@ -44,16 +49,13 @@ impl<T> Intent<T> {
         self.seq
     }
 
-    pub(crate) fn call(&self) -> &Arc<Call> {
-        &self.call
-    }
-
-    pub(crate) fn belongs_to(&self, shared: &Arc<Shared>) -> bool {
-        Arc::ptr_eq(&self.shared, shared)
-    }
-
-    pub(crate) fn set_concluded(&self) {
-        self.concluded.store(true, Ordering::Release);
+    pub(crate) fn conclude(&self, outcome: Outcome) -> Result<u64, LedgerError> {
+        let concluded = self.shared.conclude(&self.call, outcome);
+        // Whatever else went wrong, the ledger has the outcome or will never take it; a bad entry it never saw.
+        if !matches!(concluded, Err(LedgerError::Encode(_))) {
+            self.concluded.store(true, Ordering::Release);
+        }
+        concluded
     }
 }
 

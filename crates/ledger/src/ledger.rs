@@ -14,6 +14,7 @@ use tool::RiskLevel;
 use crate::{
     Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State,
     commit::Committer,
+    disk::{Disk, Real},
     entry::{Decision, Effect, Entry},
     index::fill,
     intent::Pending,
@@ -44,7 +45,15 @@ impl Ledger {
     /// Opens the ledger in `folder`, creates it where there is none, and puts right what the last writer left.
     /// Blocking.
     pub fn open(folder: &Path, options: &Options) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
-        let Opened { writer, witness, lock: lock_file, recovery } = open::open(folder, options)?;
+        Ledger::open_on(Arc::new(Real), folder, options)
+    }
+
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        options: &Options,
+    ) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
+        let Opened { writer, witness, lock: lock_file, recovery } = open::open(disk, folder, options)?;
         let shared = Arc::new(Shared {
             folder: folder.to_owned(),
             key: writer.key.clone(),
@@ -101,15 +110,12 @@ impl Ledger {
         Ok(Intent::new(value, call, seq, Arc::clone(&self.shared)))
     }
 
-    /// Records how an intended call ended.
+    /// Records how an intended call ended, in the ledger that holds its intent.
     ///
     /// While nothing can be written the outcome is kept in memory and recorded as soon as there is room; the error
     /// then tells that it is not in the record yet.
     pub fn conclude<T>(&self, intent: &Intent<T>, outcome: Outcome) -> Result<Receipt, LedgerError> {
-        debug_assert!(intent.belongs_to(&self.shared), "an intent belongs to the ledger that made it");
-        let seq = self.shared.conclude(intent.call(), outcome);
-        intent.set_concluded();
-        seq.map(|seq| Receipt { seq })
+        intent.conclude(outcome).map(|seq| Receipt { seq })
     }
 
     /// Records an entry; it is in the kernel when this returns and on disk within a second.

@@ -17,7 +17,6 @@ mod export;
 mod facets;
 mod hash;
 mod health;
-mod housekeeping;
 mod index;
 mod intent;
 mod key;
@@ -52,9 +51,6 @@ pub use entry::{Call, Decision, Effect, Entry, Outcome, Status};
 pub use error::LedgerError;
 pub use export::ExportFormat;
 pub use health::{Health, State};
-pub use housekeeping::{
-    Checkpoint, Executed, Missing, MissingCause, Recovered, Resumed, Retention, Sealed, Torn,
-};
 pub use intent::Intent;
 pub use ledger::{Ledger, Receipt};
 pub use open::Recovery;

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use crate::{
     LedgerError, Options,
     anchor::{self, Anchor, AnchorFile, WriterState},
-    entry::{Call, Concluded, Entry, Outcome, Status},
-    housekeeping::{Executed, Missing, Recovered, Torn},
+    disk::Disk,
+    entry::{Call, Concluded, Entry, Executed, Missing, Outcome, Recovered, Status, Torn},
     key::Key,
     line::Body,
     private_file,
@@ -67,7 +67,7 @@ pub(crate) fn lock_path(folder: &Path) -> PathBuf {
     folder.join("lock")
 }
 
-pub(crate) fn open(folder: &Path, options: &Options) -> Result<Opened, LedgerError> {
+pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &Options) -> Result<Opened, LedgerError> {
     private_file::prepare_folder(folder)?;
     let lock = take_lock(folder)?;
     let key = load_or_create_key(folder, options)?;
@@ -75,10 +75,10 @@ pub(crate) fn open(folder: &Path, options: &Options) -> Result<Opened, LedgerErr
     let mut anchors = vec![Anchor::read(&anchor_path(folder), &key)];
     anchors.extend(options.witness.as_ref().map(|path| Anchor::read(path, &key)));
     let found = recover::recover(folder, &key, &anchors, &boot)?;
-    resume::fill_reserve(&*options.disk, &folder.join("reserve"), options.reserve_bytes)
+    resume::fill_reserve(&*disk, &folder.join("reserve"), options.reserve_bytes)
         .map_err(LedgerError::io("keep space back in", folder))?;
     let witness = options.witness.as_ref().map(|path| open_anchor(path)).transpose()?;
-    let first_start = found.last.is_none() && found.missing.is_none();
+    let first_start = found.last.is_none() && found.missing.is_none() && found.damage.is_empty();
     let mut recovery = Recovery {
         first_start,
         crashed: found.writer.is_some_and(|writer| writer != WriterState::Closed),
@@ -89,7 +89,7 @@ pub(crate) fn open(folder: &Path, options: &Options) -> Result<Opened, LedgerErr
         mode: found.tracker.mode(),
         executed: Vec::new(),
     };
-    let mut writer = build(folder, options, key, found, boot)?;
+    let mut writer = build(disk, folder, options, key, found, boot)?;
     record_recovery(&mut writer, &recovery)?;
     recovery.executed = writer.tracker.executed(Timestamp::now());
     settle(&mut writer, folder, witness.as_ref())?;
@@ -139,6 +139,7 @@ fn open_anchor(path: &Path) -> Result<AnchorFile, LedgerError> {
 }
 
 fn build(
+    disk: Arc<dyn Disk>,
     folder: &Path,
     options: &Options,
     key: Key,
@@ -156,15 +157,18 @@ fn build(
         }
         Some(_) | None => {
             let checkpoint = Body::whole(&Entry::Checkpoint(found.tracker.checkpoint(Timestamp::now())))?;
-            let begun = segment::begin(&*options.disk, folder, chain, &key, &[checkpoint]);
+            let begun = segment::begin(&*disk, folder, chain, &key, &[checkpoint]);
             let (active, after) = begun.map_err(LedgerError::io("begin a segment in", folder))?;
             chain = after;
             (active, true)
         }
     };
     let anchor_file = open_anchor(&anchor_path(folder))?;
+    let folder_file = File::open(folder).map_err(LedgerError::io("open", folder))?;
     Ok(Writer {
         folder: folder.to_owned(),
+        folder_file: Arc::new(folder_file),
+        disk,
         key,
         chain,
         tracker: found.tracker,
@@ -179,7 +183,7 @@ fn build(
         lost: 0,
         anchor: Anchor {
             seq: 0,
-            hash: String::new(),
+            hash: crate::hash::Hash::NONE,
             segment: active.segment.first,
             end: 0,
             synced: 0,
@@ -224,12 +228,12 @@ fn write(writer: &mut Writer, entry: &Entry) -> Result<u64, LedgerError> {
 
 /// Makes the start durable before anything is built on it.
 fn settle(writer: &mut Writer, folder: &Path, witness: Option<&AnchorFile>) -> Result<(), LedgerError> {
-    let disk = Arc::clone(&writer.options.disk);
+    let disk = Arc::clone(&writer.disk);
     let files = writer.retired.iter().chain([&writer.active]).map(|active| Arc::clone(&active.file));
     files
         .into_iter()
         .try_for_each(|file| disk.sync(&file))
-        .and_then(|()| disk.sync_folder(folder))
+        .and_then(|()| disk.sync_folder(&writer.folder_file))
         .map_err(LedgerError::io("make durable", folder))?;
     writer.retired.clear();
     writer.names_changed = false;

@@ -1,8 +1,6 @@
 //! How a ledger is opened.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
-
-use crate::disk::{Disk, Real};
+use std::{path::PathBuf, time::Duration};
 
 /// The largest segment: a start reads one segment, so this bounds how long a start takes.
 const LARGEST_SEGMENT: u64 = 256 * 1024 * 1024;
@@ -23,7 +21,6 @@ pub struct Options {
     pub keep_for: Option<Duration>,
     /// Space kept back for the last words when the disk is full.
     pub reserve_bytes: usize,
-    pub(crate) disk: Arc<dyn Disk>,
 }
 
 impl Default for Options {
@@ -35,7 +32,6 @@ impl Default for Options {
             keep_bytes: None,
             keep_for: None,
             reserve_bytes: 64 * 1024,
-            disk: Arc::new(Real),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     LedgerError,
     anchor::{Anchor, AnchorFlaw, WriterState},
     chain::{Chain, Follower, Step},
-    housekeeping::{Missing, MissingCause, Torn},
+    entry::{Missing, MissingCause, Torn},
     key::Key,
     lines::Lines,
     private_file,
@@ -69,9 +69,7 @@ pub(crate) fn recover(
         fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
     }
     found.missing = missing(found.chain.head(), &good, boot);
-    if found.chain.head() > 0 || found.missing.is_some() {
-        found.damage.extend(anchor_damage(anchors));
-    }
+    found.damage.extend(anchor_damage(anchors, found.chain.head()));
     Ok(found)
 }
 
@@ -105,7 +103,7 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
         scan.damage.truncate(MOST_DAMAGE);
         scan.end = scan.length;
         scan.chain = Some(follower.place());
-        if anchors.iter().any(|anchor| anchor.seq == parts.seq && anchor.hash() != Some(parts.hash)) {
+        if anchors.iter().any(|anchor| anchor.seq == parts.seq && anchor.hash != parts.hash) {
             scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
         }
         if Tracker::cares_for(parts.kind)
@@ -146,14 +144,16 @@ fn take_off(folder: &Path, segment: &Segment, end: u64, length: u64) -> Result<O
     }))
 }
 
-/// What is wrong with the anchors of a ledger that has records.
-fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>]) -> Vec<String> {
+/// What is wrong with the anchors.
+fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>], head: u64) -> Vec<String> {
     let mut damage = Vec::new();
     for (name, anchor) in ["the anchor", "the second anchor"].iter().zip(anchors) {
         match anchor {
             Err(AnchorFlaw::Changed) => damage.push(format!("{name} was changed")),
             // The second one is missing whenever its place was only just configured.
-            Err(AnchorFlaw::Missing) if *name == "the anchor" => damage.push(format!("{name} is missing")),
+            Err(AnchorFlaw::Missing) if *name == "the anchor" && head > 0 => {
+                damage.push(format!("{name} is missing"))
+            }
             Err(AnchorFlaw::Missing) | Ok(_) => {}
         }
     }

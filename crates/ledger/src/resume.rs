@@ -7,8 +7,7 @@ use jiff::Timestamp;
 use crate::{
     chain::Chain,
     disk::Disk,
-    entry::Entry,
-    housekeeping::Resumed,
+    entry::{Entry, Resumed},
     line::Body,
     lines::Lines,
     segment::{self, Active},
@@ -56,6 +55,7 @@ pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
 /// What is known under the lock and used without it.
 struct Plan {
     disk: Arc<dyn Disk>,
+    folder: Arc<fs::File>,
     reserve: std::path::PathBuf,
     reserve_bytes: usize,
     chain: Chain,
@@ -72,7 +72,8 @@ impl Plan {
         let all = || writer.retired.iter().chain([&writer.active]);
         let broken = halt.kind == HaltKind::Broken;
         Plan {
-            disk: Arc::clone(&writer.options.disk),
+            disk: Arc::clone(&writer.disk),
+            folder: Arc::clone(&writer.folder_file),
             reserve: writer.reserve(),
             reserve_bytes: writer.options.reserve_bytes,
             chain: writer.chain,
@@ -96,7 +97,7 @@ impl Plan {
         let bodies = [&self.checkpoint, &Entry::Resumed(self.resumed.clone())].map(Body::whole);
         let bodies = bodies.into_iter().collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let (active, chain) = segment::begin(&*self.disk, &shared.folder, self.chain, &shared.key, &bodies)?;
-        let durable = self.disk.sync(&active.file).and_then(|()| self.disk.sync_folder(&shared.folder));
+        let durable = self.disk.sync(&active.file).and_then(|()| self.disk.sync_folder(&self.folder));
         match durable {
             Ok(()) => Ok((active, chain, self.resumed.lost)),
             Err(error) => {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{
     LedgerError, Options,
-    housekeeping::Retention,
+    entry::Retention,
     line,
     lines::Lines,
     private_file,

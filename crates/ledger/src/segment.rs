@@ -60,6 +60,12 @@ pub(crate) struct Listed {
     pub(crate) strange: Vec<String>,
 }
 
+impl Listed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.strange.is_empty()
+    }
+}
+
 pub(crate) fn list_all(folder: &Path) -> Result<Listed, LedgerError> {
     let failed = |error| LedgerError::io("list", folder)(error);
     let mut listed = Listed { segments: Vec::new(), strange: Vec::new() };

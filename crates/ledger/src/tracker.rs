@@ -9,10 +9,7 @@ use std::{
 use jiff::Timestamp;
 use tool::{CallId, Mode};
 
-use crate::{
-    entry::{Call, Entry, Status},
-    housekeeping::{Checkpoint, Executed},
-};
+use crate::entry::{Call, Checkpoint, Entry, Executed, Status};
 
 /// How long a run is remembered: the longest rate window.
 const WINDOW: i64 = 3600;

@@ -3,8 +3,8 @@
 use crate::{
     Entry, Finding, Record, VerifyReport,
     chain::{Follower, Step},
+    entry::{MissingCause, Recovered, Resumed},
     hash::Hash,
-    housekeeping::{MissingCause, Recovered, Resumed},
     key::Key,
     line::Parts,
     lines::Line,

@@ -1,7 +1,14 @@
 //! The one place where lines are numbered, sealed and written. Always used under one lock, always by one `write(2)`
 //! per line, never on another thread than the caller's; making lines durable is the work of `commit`.
 
-use std::{fs, io, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    sync::Arc,
+    time::Instant,
+};
 
 use jiff::Timestamp;
 
@@ -9,9 +16,8 @@ use crate::{
     LedgerError, Options,
     anchor::{Anchor, AnchorFile, WriterState},
     chain::Chain,
-    disk,
-    entry::{Call, Entry, Note, Outcome},
-    housekeeping::Sealed,
+    disk::{self, Disk},
+    entry::{Call, Entry, Note, Outcome, Sealed},
     key::Key,
     line::{self, Body},
     segment::{self, Active},
@@ -62,6 +68,7 @@ pub(crate) struct Owed {
 pub(crate) struct Writer {
     pub(crate) folder: PathBuf,
     pub(crate) options: Options,
+    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) key: Key,
     pub(crate) chain: Chain,
     pub(crate) active: Active,
@@ -69,6 +76,8 @@ pub(crate) struct Writer {
     pub(crate) halt: Option<Halt>,
     /// Segments that were followed by another and are not durable yet.
     pub(crate) retired: Vec<Active>,
+    /// Kept open: making names durable must not need a new descriptor.
+    pub(crate) folder_file: Arc<File>,
     /// Whether the folder has names that are not durable yet.
     pub(crate) names_changed: bool,
     /// Whether old segments may have to go.
@@ -101,7 +110,7 @@ impl Writer {
         let (seq, time) = (self.chain.next, Timestamp::now());
         self.buffer.clear();
         let hash = line::write(&mut self.buffer, &self.key, seq, time, body, &self.chain.prev);
-        if let Err(error) = disk::write_all(&*self.options.disk, &self.active.file, &self.buffer) {
+        if let Err(error) = disk::write_all(&*self.disk, &self.active.file, &self.buffer) {
             return Err(self.write_failed(&error, purpose));
         }
         self.active.length += u64::try_from(self.buffer.len()).unwrap_or_default();
@@ -133,7 +142,7 @@ impl Writer {
     /// A line that was not written whole is taken back, so that nothing is torn.
     fn write_failed(&mut self, error: &io::Error, purpose: Purpose) -> LedgerError {
         let reason = format!("cannot write {}: {error}", self.active.segment.name());
-        let whole = self.options.disk.cut(&self.active.file, self.active.length).is_ok();
+        let whole = self.disk.cut(&self.active.file, self.active.length).is_ok();
         let already_full = self.halt.is_some();
         match disk::is_full(error) && whole {
             true if already_full => {}
@@ -183,9 +192,7 @@ impl Writer {
     fn rotate(&mut self) {
         let begun = Body::whole(&Entry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
             .map_err(io::Error::other)
-            .and_then(|body| {
-                segment::begin(&*self.options.disk, &self.folder, self.chain, &self.key, &[body])
-            });
+            .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, &[body]));
         match begun {
             Ok((active, chain)) => {
                 self.retired.push(std::mem::replace(&mut self.active, active));
@@ -205,7 +212,7 @@ impl Writer {
     pub(crate) fn write_anchor(&mut self, state: WriterState) {
         let anchor = &mut self.anchor;
         anchor.seq = self.chain.head();
-        anchor.hash = self.chain.prev.to_string();
+        anchor.hash = self.chain.prev;
         anchor.segment = self.active.segment.first;
         anchor.end = self.active.length;
         anchor.synced = self.synced;

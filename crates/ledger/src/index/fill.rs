@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::Ordering, mpsc::Receiver},
 };
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{Connection, ToSql, params};
 
 use super::{BLOCK, Reached, fits, open_to_fill, packed, reached, signed};
 use crate::{
@@ -169,51 +169,29 @@ impl Filler {
 
     fn insert(&mut self, rows: &[Row]) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
-        {
-            let mut insert = transaction.prepare_cached(
-                "INSERT OR REPLACE INTO record (seq, time, kind, tool, outcome, mode, caller, session, call, trace,
-                 idempotency_key, segment, offset, length) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-            )?;
-            let mut block = transaction.prepare_cached(
-                "INSERT INTO block (first, earliest, latest) VALUES (?1, ?2, ?2) ON CONFLICT (first) DO UPDATE
-                 SET earliest = min(earliest, ?2), latest = max(latest, ?2)",
-            )?;
-            for row in rows {
-                insert_row(&mut insert, &mut self.words, &transaction, row)?;
-                block.execute(params![signed(row.facets.seq / BLOCK * BLOCK), row.facets.time])?;
-                if let Some(first) = row.facets.kept_from {
-                    transaction.execute("DELETE FROM record WHERE seq < ?", [signed(first)])?;
-                    transaction
-                        .execute("DELETE FROM block WHERE first + ? <= ?", [signed(BLOCK), signed(first)])?;
-                }
+        for row in rows {
+            insert_row(&transaction, &mut self.words, row)?;
+            if let Some(first) = row.facets.kept_from {
+                forget(&transaction, first)?;
             }
-            if let Some(Row { facets, hash, segment, offset, length }) = rows.last() {
-                transaction.execute(
-                    "INSERT OR REPLACE INTO reached (one, seq, segment, offset, line_end, hash) VALUES (1,?,?,?,?,?)",
-                    params![
-                        signed(facets.seq),
-                        signed(*segment),
-                        signed(*offset),
-                        signed(offset + length),
-                        hash
-                    ],
-                )?;
-            }
+        }
+        if let Some(Row { facets, hash, segment, offset, length }) = rows.last() {
+            let end = offset + length;
+            transaction.execute(
+                "INSERT OR REPLACE INTO reached (one, seq, segment, offset, line_end, hash) VALUES (1,?,?,?,?,?)",
+                params![signed(facets.seq), signed(*segment), signed(*offset), signed(end), hash],
+            )?;
         }
         transaction.commit()
     }
 }
 
-fn insert_row(
-    insert: &mut CachedStatement<'_>,
-    words: &mut HashMap<String, i64>,
-    connection: &Connection,
-    row: &Row,
-) -> rusqlite::Result<()> {
+fn insert_row(connection: &Connection, words: &mut HashMap<String, i64>, row: &Row) -> rusqlite::Result<()> {
     let facets = &row.facets;
+    let seq = signed(facets.seq);
     let mut word = |text: Option<&str>| text.map(|text| word_id(words, connection, text)).transpose();
-    insert.execute(params![
-        signed(facets.seq),
+    let values = params![
+        seq,
         facets.time,
         word(Some(&facets.kind))?,
         word(facets.tool.as_deref())?,
@@ -221,13 +199,40 @@ fn insert_row(
         word(facets.mode.as_deref())?,
         word(facets.caller.as_deref())?,
         word(facets.session.as_deref())?,
-        facets.call.as_deref().map(packed),
-        facets.trace.as_deref().map(packed),
-        facets.idempotency_key,
-        signed(row.segment),
-        signed(row.offset),
-        signed(row.length),
-    ])?;
+    ];
+    let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
+    run(
+        "INSERT OR REPLACE INTO record (seq, time, kind, tool, outcome, mode, caller, session)
+         VALUES (?,?,?,?,?,?,?,?)",
+        values,
+    )?;
+    run(
+        "INSERT OR REPLACE INTO place (seq, segment, offset, length) VALUES (?,?,?,?)",
+        params![seq, signed(row.segment), signed(row.offset), signed(row.length)],
+    )?;
+    run(
+        "INSERT INTO block (first, earliest, latest) VALUES (?1, ?2, ?2) ON CONFLICT (first) DO UPDATE
+         SET earliest = min(earliest, ?2), latest = max(latest, ?2)",
+        params![signed(facets.seq / BLOCK * BLOCK), facets.time],
+    )?;
+    if let Some(call) = &facets.call {
+        run("INSERT OR REPLACE INTO by_call (id, seq) VALUES (?,?)", params![packed(call), seq])?;
+    }
+    if let Some(trace) = &facets.trace {
+        run("INSERT OR REPLACE INTO by_trace (id, seq) VALUES (?,?)", params![packed(trace), seq])?;
+    }
+    if let Some(key) = &facets.idempotency_key {
+        run("INSERT OR REPLACE INTO by_key (id, seq) VALUES (?,?)", params![key.as_bytes(), seq])?;
+    }
+    Ok(())
+}
+
+/// Takes out what retention let go.
+fn forget(connection: &Connection, first: u64) -> rusqlite::Result<()> {
+    for table in ["record", "place", "by_call", "by_trace", "by_key"] {
+        connection.execute(&format!("DELETE FROM {table} WHERE seq < ?"), [signed(first)])?;
+    }
+    connection.execute("DELETE FROM block WHERE first + ? <= ?", [signed(BLOCK), signed(first)])?;
     Ok(())
 }
 

@@ -61,18 +61,21 @@ impl Snapshot {
     fn question(&self, filter: &Filter) -> Result<Option<Question>, LedgerError> {
         let (first, last) = self.narrowed(filter)?;
         let mut question = Question {
-            sql: "SELECT seq, segment, offset, length FROM record WHERE seq BETWEEN ? AND ?".into(),
+            // CROSS keeps SQLite from going through `place` first.
+            sql: "SELECT seq, segment, offset, length FROM record CROSS JOIN place USING (seq)
+                  WHERE seq BETWEEN ? AND ?"
+                .into(),
             values: vec![signed(first).into(), signed(last).into()],
         };
         let ids = [
-            ("call", filter.call_id.map(|call| packed(&call.to_string()).into())),
-            ("trace", filter.trace.as_ref().map(|trace| packed(trace).into())),
-            ("idempotency_key", filter.idempotency_key.clone().map(Value::from)),
+            ("by_call", filter.call_id.map(|call| packed(&call.to_string()))),
+            ("by_trace", filter.trace.as_ref().map(|trace| packed(trace))),
+            ("by_key", filter.idempotency_key.as_ref().map(|key| key.as_bytes().to_vec())),
         ];
         let mut looked_up = false;
-        for (column, id) in ids {
+        for (table, id) in ids {
             if let Some(id) = id {
-                question.is(column, looked_up, id);
+                question.and(&format!("seq IN (SELECT seq FROM {table} WHERE id = ?)"), id.into());
                 looked_up = true;
             }
         }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{all, assert_intact, copy, open, open_with, segments, verify};
-use crate::{Effect, Entry, Filter, MissingCause, Options, Record, Status, samples};
+use crate::{Effect, Entry, Filter, Options, Record, Status, entry::MissingCause, samples};
 
 #[tokio::test]
 async fn a_torn_end_is_taken_off_and_told() {

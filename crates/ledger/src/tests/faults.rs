@@ -11,13 +11,13 @@ use super::{
     faulty::{EAGAIN, EINTR, EIO, ENOSPC, Faulty, Write},
     kinds, open_with, segments,
 };
-use crate::{Effect, Entry, LedgerError, State, Status, samples};
+use crate::{Effect, Entry, LedgerError, Options, State, Status, samples};
 
 #[tokio::test]
 async fn short_and_interrupted_writes_leave_no_trace() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
     for count in 1..300 {
         let mut faults =
             vec![Write::Short(count), Write::Fails(EINTR), Write::Short(1), Write::Fails(EAGAIN)];
@@ -32,8 +32,8 @@ async fn short_and_interrupted_writes_leave_no_trace() {
 /// A failed write is taken back whole, refused, counted, and followed by a new segment that says why.
 async fn check_write_failure(faults: &[Write], reason: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
     let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
     let length = fs::metadata(&segments(folder.path())[0]).unwrap().len();
     // The retry that an async caller is given must fail as well, or it would not be refused.
@@ -81,8 +81,8 @@ async fn a_failing_disk() {
 #[tokio::test]
 async fn a_rest_that_cannot_be_taken_off_is_declared() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
     disk.failing_cuts.store(1, Ordering::SeqCst);
     disk.writes.lock().unwrap().extend([Write::Short(50), Write::Fails(ENOSPC)]);
     ledger.append(&samples::note("torn")).unwrap_err();
@@ -98,8 +98,8 @@ async fn a_rest_that_cannot_be_taken_off_is_declared() {
 #[tokio::test]
 async fn the_first_failed_sync_is_final_for_its_segment() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
     let mut states = ledger.watch();
     states.mark_unchanged();
     disk.failing_syncs.store(1, Ordering::SeqCst);
@@ -128,8 +128,8 @@ async fn the_first_failed_sync_is_final_for_its_segment() {
 #[tokio::test]
 async fn nothing_is_taken_while_no_segment_can_be_made_durable() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
     let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
     disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
     for _ in 0..5 {
@@ -162,13 +162,13 @@ async fn nothing_is_taken_while_no_segment_can_be_made_durable() {
 #[tokio::test]
 async fn a_halted_segment_is_not_written_after_a_restart_either() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
     disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
     ledger.append_durably(&samples::note("x")).await.unwrap_err();
     drop(ledger);
     disk.failing_syncs.store(0, Ordering::SeqCst);
-    let (ledger, recovery) = open_with(folder.path(), &options);
+    let (ledger, recovery) = disk.open(folder.path(), &Options::default());
     assert!(recovery.crashed, "it could not be closed in good order");
     assert_eq!(segments(folder.path()).len(), 2);
     drop(ledger);
@@ -178,7 +178,7 @@ async fn a_halted_segment_is_not_written_after_a_restart_either() {
 /// What somebody else does to the open segment is noticed before the next durable record is acknowledged.
 async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open_with(folder.path(), &crate::Options::default());
+    let (ledger, _) = open_with(folder.path(), &Options::default());
     for _ in 0..5 {
         ledger.append_durably(&samples::note("x")).await.unwrap();
     }
@@ -220,9 +220,9 @@ async fn tampering_with_the_open_segment_is_noticed() {
 #[tokio::test]
 async fn a_segment_that_cannot_be_followed_grows_on() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let options = crate::Options { segment_bytes: 4096, ..options };
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let options = Options { segment_bytes: 4096, ..Options::default() };
+    let (ledger, _) = disk.open(folder.path(), &options);
     disk.failing_creations.store(3, Ordering::SeqCst);
     for _ in 0..60 {
         ledger.append(&samples::note("x")).unwrap();
@@ -238,8 +238,8 @@ async fn a_segment_that_cannot_be_followed_grows_on() {
 async fn many_who_wait_share_few_syncs() {
     const CALLS: u64 = 400;
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = Faulty::options();
-    let (ledger, _) = open_with(folder.path(), &options);
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
     let (head, syncs) = (ledger.health().head, ledger.health().syncs);
     disk.hold_syncs();
     let calls: Vec<_> = (0..CALLS)

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    Options,
+    Ledger, Options, Recovery,
     disk::{Disk, Real},
 };
 
@@ -43,9 +43,9 @@ pub(super) struct Faulty {
 }
 
 impl Faulty {
-    pub(super) fn options() -> (Arc<Faulty>, Options) {
-        let disk = Arc::new(Faulty::default());
-        (Arc::clone(&disk), Options { disk, ..Options::default() })
+    /// A ledger on such a disk.
+    pub(super) fn open(self: &Arc<Faulty>, folder: &Path, options: &Options) -> (Arc<Ledger>, Recovery) {
+        Ledger::open_on(Arc::clone(self) as Arc<dyn Disk>, folder, options).unwrap()
     }
 
     pub(super) fn hold_syncs(&self) {
@@ -88,7 +88,7 @@ impl Disk for Faulty {
         Real.cut(file, length)
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        Real.sync_folder(path)
+    fn sync_folder(&self, folder: &File) -> io::Result<()> {
+        Real.sync_folder(folder)
     }
 }

@@ -86,8 +86,8 @@ fn a_thousand_at_once_leave_no_gap_and_no_double() {
 #[tokio::test]
 async fn a_call_given_up_or_forgotten_still_ends_once() {
     let folder = tempfile::tempdir().unwrap();
-    let (disk, options) = super::faulty::Faulty::options();
-    let (ledger, _) = super::open_with(folder.path(), &options);
+    let disk = std::sync::Arc::new(super::faulty::Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &crate::Options::default());
     disk.hold_syncs();
     let given_up = samples::decision("write_file", Effect::Changes);
     let recorded = samples::decision("write_file", Effect::Changes);

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tool::Mode;
 
-use crate::entry::Call;
+use super::Call;
 
 /// The state at the head of a segment: enough to start from this segment alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
