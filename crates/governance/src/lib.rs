@@ -8,6 +8,8 @@
 //! Nothing here runs a tool, asks a human, counts calls or changes the mode. A rule that nothing enforces yet is
 //! checked when it is read, and a call it would bind is refused rather than let past it.
 
+pub mod files;
+
 mod cleared;
 mod command_entry;
 mod command_words;
@@ -44,12 +46,3 @@ pub use problems::PolicyError;
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use surroundings::{FileNames, Protected, Surroundings, Variables};
 pub use verdict::{Denial, Permit, Question, Verdict};
-
-/// The policy files as they are written, for the parts whose reader is not the judge.
-pub mod files {
-    pub use crate::command_entry::*;
-    pub use crate::modes_file::*;
-    pub use crate::policy::Files;
-    pub use crate::safety_file::*;
-    pub use crate::tools_file::*;
-}

@@ -1,0 +1,241 @@
+//! What is judged before and besides paths: modes, categories, approvals, rates, what cannot be enforced.
+
+use serde_json::{Value, json};
+use tool::Mode;
+
+use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
+use crate::{Counts, Situation, Verdict, clear, judge};
+
+const WRITE_MODES: &str = "tools:
+  write_file:
+    allowed_in_modes: [NORMAL, LOCKDOWN]
+    requires_approval_in_modes: [ALERT, LOCKDOWN]
+    forbidden_in_modes: [LOCKDOWN, ALERT]
+";
+
+#[test]
+fn modes_forbidden_beats_approval_beats_allowed() {
+    let tools = "tools:
+  write_file:
+    allowed_in_modes: [NORMAL, ALERT]
+    requires_approval_in_modes: [ALERT, RECOVERY]
+    forbidden_in_modes: [LOCKDOWN]
+";
+    let free = "modes: {NORMAL: {}, ALERT: {}, DEGRADED: {}, LOCKDOWN: {}, RECOVERY: {}}\n";
+    let check = |mode: Mode, expect: &str| machine(tools).modes(free).mode(mode).write("a.txt", expect);
+    check(Mode::Normal, "permit");
+    check(Mode::Alert, "ask").by("tools.yaml", 4, "write_file.requires_approval_in_modes");
+    check(Mode::Recovery, "ask").by("tools.yaml", 4, "write_file.requires_approval_in_modes");
+    check(Mode::Degraded, "mode_denied not_listed").by("tools.yaml", 3, "write_file.allowed_in_modes");
+    check(Mode::Lockdown, "mode_denied forbidden")
+        .says("Permission denied: Tool not allowed in LOCKDOWN mode")
+        .by("tools.yaml", 5, "write_file.forbidden_in_modes")
+        .hints("it runs in NORMAL, ALERT, RECOVERY");
+    for mode in [Mode::Alert, Mode::Lockdown] {
+        machine(WRITE_MODES).modes(free).mode(mode).write("a.txt", "mode_denied forbidden");
+    }
+}
+
+#[test]
+fn a_tool_that_is_not_listed_has_its_definitions_modes() {
+    let call = |mode, expect: &str| {
+        machine(NOTHING_LISTED).mode(mode).expect("slow_read", &json!({"path": "a.txt"}), expect)
+    };
+    call(Mode::Normal, "permit").by("workspaces", 0, "workspaces");
+    call(Mode::Alert, "mode_denied not_listed").by("tool definition", 0, "slow_read.allowed_modes");
+    let silent = machine("tools: {slow_read: {rate_limit_per_hour: 9}}\n").mode(Mode::Alert);
+    silent.expect("slow_read", &json!({"path": "a.txt"}), "mode_denied not_listed");
+}
+
+#[test]
+fn a_mode_narrows_by_category_and_by_count() {
+    let modes = "modes:
+  NORMAL:
+    allowed_tool_categories: [read_only, self_check]
+  ALERT:
+    max_concurrent_tasks: 0
+";
+    let machine = machine(NOTHING_LISTED).modes(modes);
+    machine.read("a.txt", "permit");
+    machine
+        .write("a.txt", "mode_denied category")
+        .says("Permission denied: Tool not allowed in NORMAL mode")
+        .by("modes.yaml", 3, "NORMAL.allowed_tool_categories")
+        .hints("read_only, self_check");
+    let machine = machine.mode(Mode::Alert);
+    machine.read("a.txt", "mode_denied no_tasks").by("modes.yaml", 5, "ALERT.max_concurrent_tasks");
+    // A category of the file overrides the definition's.
+    let moved = "tools: {write_file: {category: read_only}}\n";
+    self::machine(moved).modes(modes).write("a.txt", "permit");
+}
+
+#[test]
+fn a_mode_that_is_not_listed_keeps_its_built_in_rules() {
+    let machine = machine(NOTHING_LISTED).mode(Mode::Lockdown);
+    machine
+        .write("a.txt", "mode_denied category")
+        .says("Permission denied: Tool not allowed in LOCKDOWN mode");
+    machine.read("a.txt", "permit");
+}
+
+#[test]
+fn every_rule_that_asks_is_heard_and_named() {
+    let approvals = |word: &str| format!("modes: {{NORMAL: {{require_approval_for: [{word}]}}}}\n");
+    let check = |word: &str, tool: &str, arguments: &Value, expect: &str| {
+        machine(NOTHING_LISTED).modes(&approvals(word)).expect(tool, arguments, expect);
+    };
+    let (read, write) = (json!({"path": "a.txt"}), json!({"path": "a.txt", "content": ""}));
+    let copy = json!({"from": "a.txt", "to": "c.txt"});
+    check("high_risk_tools", "read_file", &read, "permit");
+    check("high_risk_tools", "write_file", &write, "ask");
+    check("any_write_operation", "copy_file", &copy, "ask");
+    check("any_write_operation", "read_file", &read, "permit");
+    check("network", "search", &json!({"query": "x"}), "ask");
+    check("network", "read_file", &read, "permit");
+    check("all_actions", "read_file", &read, "ask");
+    check("read_only", "read_file", &read, "ask");
+    check("read_only", "copy_file", &copy, "permit");
+    check("copy_file", "copy_file", &copy, "ask");
+    machine(NOTHING_LISTED).expect("gated", &json!({}), "ask").by(
+        "tool definition",
+        0,
+        "gated.requires_approval",
+    );
+    machine("tools: {read_file: {requires_approval: true}}\n").read("a.txt", "ask").by(
+        "tools.yaml",
+        1,
+        "read_file.requires_approval",
+    );
+    machine("tools: {read_file: {requires_approval: false}}\n").read("a.txt", "permit");
+    machine("tool_categories:\n  read_only:\n    requires_approval_in_modes: [NORMAL]\ntools: {}\n")
+        .read("a.txt", "ask")
+        .by("tools.yaml", 3, "tool_categories.read_only.requires_approval_in_modes");
+    let safety = "human_approval:\n  rules:\n    - {risk_level: high, modes: [NORMAL]}\n";
+    machine(NOTHING_LISTED).safety(safety).read("a.txt", "permit");
+    machine(NOTHING_LISTED).safety(safety).write("a.txt", "ask").by("safety.yaml", 3, "human_approval.rules");
+    // A category's risk raises its tools' risk.
+    let raised = "tool_categories: {read_only: {risk_level: high}}\ntools: {}\n";
+    machine(raised).safety(safety).read("a.txt", "ask");
+    let all =
+        "tools:\n  write_file:\n    requires_approval: true\n    requires_approval_in_modes: [NORMAL]\n";
+    let outcome = machine(all).safety(safety).write("a.txt", "ask");
+    assert_eq!(outcome.rules.iter().map(|rule| rule.line).collect::<Vec<_>>(), [3, 4, 3]);
+}
+
+#[test]
+fn nobody_is_asked_about_a_call_that_would_be_denied() {
+    let tools = "tools:\n  write_file:\n    requires_approval: true\n    max_file_size_mb: 0\n";
+    machine(tools).write("/etc/x", "path_not_allowed outside_workspaces");
+    machine(tools).write("a.txt", "too_large max_file_size");
+    let modes = "modes: {NORMAL: {allowed_tool_categories: [network]}}\n";
+    machine(tools).modes(modes).write("a.txt", "mode_denied category");
+    let limited = format!("{tools}    rate_limit_per_hour: 1\n");
+    machine(&limited).counts(1, 0).write("a.txt", "rate_limited tool_per_hour");
+}
+
+#[test]
+fn an_unanswered_question_is_a_refusal_and_an_approved_one_a_permit() {
+    let verdict = machine(NOTHING_LISTED).verdict(valid("gated", json!({})));
+    let Verdict::Question(question) = verdict else { panic!("no question") };
+    let refusal = question.unanswered();
+    assert!(refusal.reason.starts_with("Permission denied: Approval"), "{}", refusal.reason);
+    assert_eq!(refusal.rule.unwrap().id, "gated.requires_approval");
+    let permit = question.approved();
+    assert_eq!(permit.rules().last().unwrap().id, "gated.requires_approval");
+}
+
+#[test]
+fn rates_compare_with_at_least_and_zero_is_none() {
+    let tools = "tools:\n  read_file:\n    rate_limit_per_hour: 3\n  write_file: {rate_limit_per_hour: 0}\n";
+    machine(tools).counts(2, 0).read("a.txt", "permit");
+    let over = machine(tools).counts(3, 0).read("a.txt", "rate_limited tool_per_hour");
+    over.says("Permission denied: Rate limit exceeded").by("tools.yaml", 3, "read_file.rate_limit_per_hour");
+    assert!(over.retryable);
+    let never = machine(tools).write("a.txt", "rate_limited tool_per_hour");
+    assert!(!never.retryable);
+    never.hints("is 0, which lets nothing run");
+    machine(NOTHING_LISTED).counts(u32::MAX, u32::MAX).read("a.txt", "permit");
+    let slow = |count, expect: &str| {
+        machine(NOTHING_LISTED).counts(count, 0).expect("slow_read", &json!({"path": "a.txt"}), expect);
+    };
+    slow(1, "permit");
+    slow(2, "rate_limited tool_per_hour");
+    let safety = "rate_limits:\n  NORMAL: {tool_calls_per_minute: 5}\n  ALERT: {tool_calls_per_minute: 0}\n";
+    let busy = |mode, count, expect: &str| {
+        machine(NOTHING_LISTED).safety(safety).mode(mode).counts(0, count).read("a.txt", expect)
+    };
+    busy(Mode::Normal, 4, "permit");
+    busy(Mode::Normal, 5, "rate_limited mode_per_minute").by(
+        "safety.yaml",
+        2,
+        "rate_limits.NORMAL.tool_calls_per_minute",
+    );
+    busy(Mode::Alert, 0, "rate_limited mode_per_minute");
+    busy(Mode::Degraded, 1000, "permit");
+}
+
+#[test]
+fn a_permit_is_asked_again_with_fresh_counts() {
+    let machine = machine("tools: {read_file: {rate_limit_per_hour: 3}}\n");
+    let Verdict::Permit(permit) = machine.verdict(valid("read_file", json!({"path": "a.txt"}))) else {
+        panic!("no permit")
+    };
+    let counts = |tool_last_hour| Counts { tool_last_hour, all_last_minute: 0 };
+    permit.within_rates(counts(2)).unwrap();
+    let denial = permit.within_rates(counts(3)).unwrap_err();
+    assert_eq!(denial.refusal().code, tool::RefusalCode::RateLimited);
+    assert_eq!(Value::Object(permit.remaining(counts(1))), json!({"tool_per_hour": 2}));
+}
+
+#[test]
+fn what_nothing_enforces_yet_is_refused() {
+    machine(NOTHING_LISTED).expect("confined", &json!({}), "sandbox_unavailable no_sandbox");
+    let check = |rule: &str, expect: &str| {
+        machine(&format!("tools:\n  read_file:\n    {rule}\n")).read("a.txt", expect);
+    };
+    check("requires_sandbox: true", "sandbox_unavailable no_sandbox");
+    check("min_isolation: full", "sandbox_unavailable no_sandbox");
+    check("requires_sandbox: false", "permit");
+    check("requires_sandbox: false\n    min_isolation: full", "permit");
+    check("allowed_commands: [ls]", "command_not_allowed not_enforced");
+    check("forbidden_commands: [sudo]", "command_not_allowed not_enforced");
+    check("allowed_domains: [\"*.example.org\"]", "domain_not_allowed not_enforced");
+}
+
+#[test]
+fn a_permit_carries_its_limits_and_facts() {
+    let tools = "tools: {write_file: {timeout_seconds: 3, max_file_size_mb: 2, max_output_bytes: 99}}\n";
+    let machine = machine(tools).counts(4, 5);
+    let write = valid("write_file", json!({"path": "sub/../a.txt", "content": "héllo"}));
+    let Verdict::Permit(permit) = machine.verdict(write) else { panic!("no permit") };
+    assert_eq!(
+        (permit.timeout().as_secs(), permit.max_file_bytes(), permit.max_output_bytes()),
+        (3, Some(2 << 20), 99)
+    );
+    assert_eq!(permit.path("path").unwrap().canonical(), machine.path("ws/a.txt"));
+    assert!(permit.path("other").is_none());
+    let facts = permit.facts();
+    assert_eq!(facts["counts"], json!({"tool_last_hour": 4, "all_last_minute": 5}));
+    assert_eq!(facts["paths"][0]["canonical"], json!(machine.path("ws/a.txt")));
+    assert_eq!((&facts["paths"][0]["size"], &facts["content_bytes"]), (&json!(5), &json!(6)));
+    assert!(!facts.to_string().contains("llo"), "content is not a fact: {facts}");
+    let read = valid("slow_read", json!({"path": "a.txt"}));
+    let Verdict::Permit(permit) = machine.counts(0, 0).verdict(read) else { panic!("no permit") };
+    assert_eq!(
+        (permit.timeout().as_secs(), permit.max_file_bytes(), permit.max_output_bytes()),
+        (7, None, 1 << 20)
+    );
+}
+
+#[test]
+fn a_call_that_was_cleared_is_judged_anew() {
+    let machine = machine("tools: {write_file: {forbidden_in_modes: [LOCKDOWN]}}\n");
+    let policy = machine.policy();
+    let mut situation =
+        Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: Counts::default() };
+    let cleared =
+        clear(&policy, &situation, valid("write_file", json!({"path": "a.txt", "content": ""}))).unwrap();
+    situation.mode = Mode::Lockdown;
+    let outcome = Outcome::of(judge(&policy, &situation, resources::open(cleared).unwrap()));
+    assert_eq!(outcome.word, "mode_denied forbidden");
+}

@@ -1,0 +1,224 @@
+//! A machine of its own for each test: a policy folder, a workspace, a call through the guardrail, the verdict in a word.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use guardrail::{InputSchema, ValidCall};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tool::{Category, Mode, RiskLevel, RuleRef, ToolDefinition, ToolSpec};
+
+use crate::{
+    Counts, FileNames, Policy, Protected, Situation, Surroundings, Variables, Verdict, Workspace,
+    WorkspaceAccess, Workspaces, clear, judge,
+};
+
+/// A machine of its own: `$ROOT/ws` is the workspace, `$ROOT/home` the home, `$ROOT/sinew` Sinew's own.
+pub(super) struct Machine {
+    pub(super) root: PathBuf,
+    pub(super) workspaces: Workspaces,
+    pub(super) files: [(&'static str, String); 3],
+    pub(super) names: FileNames,
+    pub(super) mode: Mode,
+    pub(super) counts: Counts,
+    _folder: TempDir,
+}
+
+pub(super) fn machine(tools: &str) -> Machine {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    for name in ["ws/sub", "ws-evil", "home/.ssh", "sinew/config", "policy", "other"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    for name in ["ws/a.txt", "ws/sub/b.txt", "ws-evil/x", "home/.ssh/id", "sinew/config/f", "other/o.txt"] {
+        fs::write(root.join(name), "12345").unwrap();
+    }
+    let files = [
+        ("modes.yaml", "modes: {NORMAL: {}}\n".to_owned()),
+        ("tools.yaml", tools.to_owned()),
+        ("safety.yaml", "rate_limits: {}\n".to_owned()),
+    ];
+    let workspace = Workspace::at(&root.join("ws"), WorkspaceAccess::ReadWrite).unwrap();
+    Machine {
+        root,
+        workspaces: Workspaces::new(vec![workspace]),
+        files,
+        names: FileNames::CaseSensitive,
+        mode: Mode::Normal,
+        counts: Counts::default(),
+        _folder: folder,
+    }
+}
+
+impl Machine {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Machine)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    pub(super) fn modes(self, text: &str) -> Self {
+        self.with(|m| m.files[0].1 = text.to_owned())
+    }
+
+    pub(super) fn safety(self, text: &str) -> Self {
+        self.with(|m| m.files[2].1 = text.to_owned())
+    }
+
+    pub(super) fn mode(self, mode: Mode) -> Self {
+        self.with(|m| m.mode = mode)
+    }
+
+    pub(super) fn counts(self, tool_last_hour: u32, all_last_minute: u32) -> Self {
+        self.with(|m| m.counts = Counts { tool_last_hour, all_last_minute })
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        let folder = self.path("policy");
+        for (name, text) in &self.files {
+            let text = text.replace("$ROOT", &self.root.display().to_string());
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let around = Surroundings {
+            variables: Variables::with_home(&self.path("home")),
+            protected: Protected { folders: vec![self.path("sinew")] },
+            names: self.names,
+        };
+        Policy::load(&folder, &around).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(super) fn verdict(&self, call: ValidCall) -> Verdict {
+        let policy = self.policy();
+        let situation = Situation { mode: self.mode, workspaces: &self.workspaces, counts: self.counts };
+        match clear(&policy, &situation, call) {
+            Ok(cleared) => judge(&policy, &situation, resources::open(cleared).unwrap()),
+            Err(denial) => Verdict::Denial(denial),
+        }
+    }
+
+    /// The verdict in a word: `permit`, `ask`, or the code and detail of a denial.
+    #[track_caller]
+    pub(super) fn expect(&self, tool: &str, arguments: &Value, expect: &str) -> Outcome {
+        let arguments = arguments.to_string().replace("$ROOT", &self.root.display().to_string());
+        let arguments: Value = serde_json::from_str(&arguments).unwrap();
+        let shown = format!("{tool} {arguments} in {}", self.mode);
+        let outcome = Outcome::of(self.verdict(valid(tool, arguments)));
+        assert_eq!(outcome.word, expect, "{shown}\n{outcome:#?}");
+        outcome
+    }
+
+    #[track_caller]
+    pub(super) fn read(&self, path: &str, expect: &str) -> Outcome {
+        self.expect("read_file", &json!({"path": path}), expect)
+    }
+
+    #[track_caller]
+    pub(super) fn write(&self, path: &str, expect: &str) -> Outcome {
+        self.expect("write_file", &json!({"path": path, "content": "x"}), expect)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) word: String,
+    pub(super) reason: String,
+    pub(super) hint: String,
+    pub(super) rules: Vec<RuleRef>,
+    pub(super) retryable: bool,
+}
+
+impl Outcome {
+    pub(super) fn of(verdict: Verdict) -> Self {
+        let plain = |word: &str, rules: Vec<RuleRef>| Outcome {
+            word: word.to_owned(),
+            reason: String::new(),
+            hint: String::new(),
+            rules,
+            retryable: false,
+        };
+        match verdict {
+            Verdict::Permit(permit) => plain("permit", permit.rules().to_vec()),
+            Verdict::Question(question) => plain("ask", question.asked_by().to_vec()),
+            Verdict::Denial(denial) => {
+                let refusal = denial.refusal();
+                assert_eq!(
+                    denial.rules().last(),
+                    refusal.rule.as_ref(),
+                    "the last rule is the one that denied"
+                );
+                Outcome {
+                    word: format!("{} {}", refusal.code, refusal.detail.as_deref().unwrap_or_default()),
+                    reason: refusal.reason.clone(),
+                    hint: refusal.hint.clone().unwrap_or_default(),
+                    rules: denial.rules().to_vec(),
+                    retryable: refusal.retryable,
+                }
+            }
+        }
+    }
+
+    /// The deciding rule: its file, line and id.
+    #[track_caller]
+    pub(super) fn by(&self, file: &str, line: u64, id: &str) -> &Self {
+        let rule = self.rules.last().unwrap();
+        assert!(rule.file.ends_with(file), "{rule:?}");
+        assert_eq!((rule.line, rule.id.as_str()), (line, id), "{rule:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(super) fn says(&self, reason: &str) -> &Self {
+        assert_eq!(self.reason, reason);
+        self
+    }
+
+    #[track_caller]
+    pub(super) fn hints(&self, words: &str) -> &Self {
+        assert!(self.hint.contains(words), "{}", self.hint);
+        self
+    }
+}
+
+/// The tools of these tests, by name.
+pub(super) fn definition(name: &str) -> ToolDefinition {
+    let path = json!({"type": "string", "format": "path"});
+    let (category, risk, properties) = match name {
+        "read_file" | "slow_read" => (Category::READ_ONLY, RiskLevel::Low, json!({"path": path})),
+        "write_file" => {
+            (Category::SYSTEM_WRITE, RiskLevel::High, json!({"path": path, "content": {"type": "string"}}))
+        }
+        "copy_file" => {
+            let source = json!({"type": "string", "format": "path", "x-sinew-access": "read"});
+            (Category::SYSTEM_WRITE, RiskLevel::Medium, json!({"from": source, "to": path}))
+        }
+        "read_many" => {
+            (Category::READ_ONLY, RiskLevel::Low, json!({"paths": {"type": "array", "items": path}}))
+        }
+        "search" => (Category::NETWORK, RiskLevel::Medium, json!({"query": {"type": "string"}})),
+        "confined" | "gated" => (Category::READ_ONLY, RiskLevel::Low, json!({})),
+        other => panic!("no test tool {other}"),
+    };
+    let mut spec = ToolSpec::new(name, "a test tool", category, risk);
+    spec.input_schema = Some(json!({"type": "object", "properties": properties}));
+    spec.requires_sandbox = name == "confined";
+    spec.requires_approval = name == "gated";
+    if name == "slow_read" {
+        spec.allowed_modes = vec![Mode::Normal];
+        spec.rate_limit_per_hour = Some(2);
+        spec.timeout_seconds = 7;
+    }
+    spec.check().unwrap()
+}
+
+pub(super) fn valid(name: &str, arguments: Value) -> ValidCall {
+    let definition = Arc::new(definition(name));
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    guardrail::check(&definition, &schema, arguments).unwrap()
+}
+
+/// A policy that says nothing of any tool.
+pub(super) const NOTHING_LISTED: &str = "tools: {}\n";

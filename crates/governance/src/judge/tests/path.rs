@@ -1,0 +1,324 @@
+//! Where a call may go: workspaces, patterns, links, the floor, second names, sizes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tool::Mode;
+
+use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
+use crate::{Counts, FileNames, Situation, Workspace, WorkspaceAccess, Workspaces, clear};
+
+#[test]
+fn absent_paths_mean_the_workspaces_and_empty_ones_mean_none() {
+    let machine = machine(NOTHING_LISTED);
+    for inside in [
+        "a.txt",
+        "$ROOT/ws/a.txt",
+        "./a.txt",
+        "sub/../a.txt",
+        ".",
+        "$ROOT/ws",
+        "$ROOT/ws//sub/./b.txt",
+        "new",
+    ] {
+        machine.read(inside, "permit").by("workspaces", 0, "workspaces");
+    }
+    for outside in
+        ["$ROOT/ws-evil/x", "$ROOT/other/o.txt", "../other/o.txt", "/", "$ROOT", "sub/../../ws-evil/x"]
+    {
+        machine.read(outside, "path_not_allowed outside_workspaces").hints("sinew workspace add");
+    }
+    machine
+        .read("/nowhere/x", "path_not_allowed outside_workspaces")
+        .says("Permission denied: Path /nowhere/x not in allowed paths");
+    let none = self::machine("tools:\n  read_file:\n    allowed_paths: []\n");
+    none.read("a.txt", "path_not_allowed not_listed").by("tools.yaml", 3, "read_file.allowed_paths");
+    let listed = self::machine("tools: {read_file: {allowed_paths: [\"$ROOT/other/**\"]}}\n");
+    listed.read("a.txt", "path_not_allowed not_listed");
+    listed.read("$ROOT/other/o.txt", "permit").by("tools.yaml", 1, "read_file.allowed_paths");
+}
+
+#[test]
+fn sibling_prefixes_and_stars_stay_in_their_place() {
+    for pattern in ["$ROOT/ws", "$ROOT/ws/", "$ROOT/ws/**"] {
+        let machine = machine(&format!("tools: {{read_file: {{allowed_paths: [\"{pattern}\"]}}}}\n"));
+        machine.read("$ROOT/ws-evil/x", "path_not_allowed not_listed");
+        machine.read("$ROOT/ws", "permit");
+    }
+    let star = machine("tools: {read_file: {allowed_paths: [\"$ROOT/ws/*.txt\"]}}\n");
+    star.read("a.txt", "permit");
+    star.read("sub/b.txt", "path_not_allowed not_listed");
+    let bare = machine("tools: {read_file: {allowed_paths: [\"$ROOT/ws\"]}}\n");
+    bare.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would cover what is in it");
+}
+
+#[test]
+fn a_read_only_workspace_is_read() {
+    let machine = machine(NOTHING_LISTED).with(|m| {
+        let read_only = Workspace::at(&m.path("other"), WorkspaceAccess::ReadOnly).unwrap();
+        m.workspaces = Workspaces::new(vec![
+            read_only,
+            Workspace::at(&m.path("ws"), WorkspaceAccess::ReadWrite).unwrap(),
+        ]);
+    });
+    machine.read("o.txt", "permit");
+    machine
+        .write("o.txt", "path_not_allowed read_only_workspace")
+        .says("Permission denied: Path o.txt not in allowed paths")
+        .hints("read-only");
+    machine.write("new.txt", "path_not_allowed read_only_workspace");
+    machine.write("$ROOT/ws/a.txt", "permit");
+    machine.expect("copy_file", &json!({"from": "o.txt", "to": "$ROOT/ws/o.txt"}), "permit");
+    machine.expect(
+        "copy_file",
+        &json!({"from": "$ROOT/ws/a.txt", "to": "a.txt"}),
+        "path_not_allowed read_only_workspace",
+    );
+}
+
+#[test]
+fn without_a_workspace_nothing_relative_starts() {
+    let machine = machine("tools: {read_file: {allowed_paths: [\"$ROOT/other/**\"]}}\n")
+        .with(|m| m.workspaces = Workspaces::default());
+    machine.read("o.txt", "path_not_allowed no_workspace").hints("sinew workspace add");
+    machine.read("$ROOT/other/o.txt", "permit");
+    machine.write("$ROOT/other/o.txt", "path_not_allowed outside_workspaces");
+}
+
+#[test]
+fn a_callers_folder_selects_and_never_widens() {
+    let machine = machine(NOTHING_LISTED);
+    let base = |cwd: Option<PathBuf>| machine.workspaces.based_at(cwd.as_deref()).base().unwrap().to_owned();
+    assert_eq!(base(None), machine.path("ws"));
+    assert_eq!(base(Some(machine.path("ws/sub"))), machine.path("ws/sub"));
+    assert_eq!(base(Some(PathBuf::from("sub"))), machine.path("ws"), "a relative folder is nowhere");
+    for outside in ["/", "other", "ws-evil", "ws/../other", "."] {
+        let cwd = machine.root.join(outside);
+        let mut machine = self::machine(NOTHING_LISTED);
+        machine.workspaces = machine.workspaces.based_at(Some(&cwd));
+        machine.read("o.txt", "path_not_allowed outside_workspaces");
+        machine.read("$ROOT/ws/a.txt", "permit");
+    }
+}
+
+#[test]
+fn forbidden_beats_allowed_in_every_spelling() {
+    let tools = "tools:
+  read_file:
+    allowed_paths: [\"/**\"]
+    forbidden_paths:
+      - \"$ROOT/other\"
+      - \"**/sub/**\"
+      - ~/.ssh
+";
+    let machine = machine(tools);
+    machine
+        .read("$ROOT/other/o.txt", "path_forbidden forbidden_path")
+        .says(&format!("Permission denied: Path {}/other/o.txt is forbidden", machine.root.display()))
+        .by("tools.yaml", 5, "read_file.forbidden_paths");
+    for spelling in
+        ["$ROOT/other", "$ROOT/other/", "$ROOT//other/./", "$ROOT/ws/../other/o.txt", "../other/new"]
+    {
+        machine.read(spelling, "path_forbidden forbidden_path").by(
+            "tools.yaml",
+            5,
+            "read_file.forbidden_paths",
+        );
+    }
+    for spelling in ["sub", "sub/b.txt", "sub/deep/er", "$ROOT/ws/sub/.", "nothing/sub/x"] {
+        machine.read(spelling, "path_forbidden forbidden_path").by(
+            "tools.yaml",
+            6,
+            "read_file.forbidden_paths",
+        );
+    }
+    machine.read("$ROOT/home/.ssh/id", "path_forbidden forbidden_path");
+    machine.read("$ROOT/others", "permit");
+    machine.read("subject", "permit");
+    machine.read("~/.ssh", "permit"); // taken literally: a name in the workspace
+}
+
+#[test]
+fn nothing_is_opened_for_a_name_that_is_forbidden() {
+    let machine = machine(
+        "tools: {write_file: {forbidden_paths: [\"$ROOT/other\"], forbidden_in_modes: [LOCKDOWN]}}\n",
+    );
+    let policy = machine.policy();
+    let cleared = |path: &str, mode| {
+        let situation = Situation { mode, workspaces: &machine.workspaces, counts: Counts::default() };
+        clear(&policy, &situation, valid("write_file", json!({"path": path, "content": ""}))).map(|_| ())
+    };
+    let code = |path: &str, mode| cleared(path, mode).unwrap_err().refusal().code;
+    assert_eq!(code("../other/o.txt", Mode::Normal), tool::RefusalCode::PathForbidden);
+    assert_eq!(code(".git/config", Mode::Normal), tool::RefusalCode::PathForbidden);
+    assert_eq!(code("../sinew/x", Mode::Normal), tool::RefusalCode::ControlPlane);
+    assert_eq!(code("a.txt", Mode::Lockdown), tool::RefusalCode::ModeDenied);
+    // Whether it is allowed is for the canonical name to say.
+    cleared("/etc/hosts", Mode::Normal).unwrap();
+}
+
+#[test]
+fn existing_and_missing_are_refused_alike() {
+    let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/ws/sub\"]}}\n");
+    let same = |a: &str, b: &str| {
+        let texts = [a, b].map(|path| {
+            let outcome = Outcome::of(machine.verdict(valid("read_file", json!({"path": path}))));
+            (outcome.word, outcome.reason.replace(path, "…"), outcome.hint, outcome.rules)
+        });
+        assert_eq!(texts[0], texts[1]);
+    };
+    same("sub/b.txt", "sub/missing.txt");
+    same("/etc/passwd", "/etc/missing-entirely");
+    same("/etc/passwd", "/missing-entirely/passwd");
+    same("/etc/passwd", "/etc/passwd/below-a-file");
+    machine.read("missing.txt", "permit");
+    machine.read("a.txt/below", "permit");
+}
+
+#[test]
+fn links_are_judged_by_both_names() {
+    let tools = "tools:\n  read_file:\n    forbidden_paths: [\"$ROOT/ws/link\", \"$ROOT/ws/target2\"]\n";
+    let machine = machine(tools);
+    fs::write(machine.path("ws/target"), "x").unwrap();
+    fs::write(machine.path("ws/target2"), "x").unwrap();
+    symlink("target", machine.path("ws/link")).unwrap();
+    symlink("target2", machine.path("ws/link2")).unwrap();
+    symlink(machine.path("other"), machine.path("ws/out")).unwrap();
+    symlink(machine.path("other/new"), machine.path("ws/dangling")).unwrap();
+    machine.read("link", "path_forbidden forbidden_path"); // the rule names the link, and so does the call
+    machine.read("target", "path_forbidden forbidden_path"); // the rule names the link, the call its target
+    machine.read("link2", "path_forbidden forbidden_path"); // the rule names the target, the call a link
+    machine.read("target2", "path_forbidden forbidden_path");
+    machine.read("out/o.txt", "path_not_allowed outside_workspaces");
+    machine.read("out", "path_not_allowed outside_workspaces");
+    machine.write("out/new.txt", "path_not_allowed outside_workspaces");
+    machine.write("dangling", "path_not_allowed outside_workspaces");
+    // What a link leads to is not told.
+    let told = machine.read("out/o.txt", "path_not_allowed outside_workspaces");
+    assert!(!format!("{told:?}").contains("other"), "{told:?}");
+}
+
+#[test]
+fn a_link_of_the_agents_own_does_not_widen_what_is_allowed() {
+    let tools = "tools: {read_file: {allowed_paths: [\"$ROOT/ws/out/**\"]}}\n";
+    let machine = machine(tools);
+    symlink(machine.path("other"), machine.path("ws/out")).unwrap();
+    let owner = |uid| std::os::unix::fs::lchown(machine.path("ws/out"), Some(uid), None);
+    if owner(12345).is_err() {
+        return; // only root can give a link away
+    }
+    machine.read("$ROOT/other/o.txt", "path_not_allowed not_listed");
+    let warning = machine.policy().warnings()[0].to_string();
+    assert!(warning.contains("passes a symbolic link") && warning.contains("/other"), "{warning}");
+    owner(0).unwrap();
+    machine.read("$ROOT/other/o.txt", "permit");
+    assert!(machine.policy().warnings().is_empty());
+}
+
+#[test]
+fn the_floor_beats_every_file() {
+    let tools = "tools: {read_file: {allowed_paths: [\"/**\"]}, write_file: {allowed_paths: [\"/**\"]}}\n";
+    let machine = machine(tools);
+    for own in
+        ["$ROOT/sinew/config/f", "$ROOT/sinew", "$ROOT/sinew/state/not/there", "../sinew/x", "$ROOT/SINEW/x"]
+    {
+        machine.read(own, "control_plane floor").by("built-in floor", 0, "floor.sinew");
+        machine.write(own, "control_plane floor").hints("no policy can allow this");
+    }
+    for path in [
+        ".git/hooks/pre-commit",
+        ".git/config",
+        "deep/er/.git/config",
+        ".bashrc",
+        ".ZSHRC",
+        ".mcp.json",
+        ".vscode/settings.json",
+    ] {
+        machine.write(path, "path_forbidden floor");
+        machine.read(path, "permit");
+    }
+    symlink(machine.path("sinew/config"), machine.path("ws/conf")).unwrap();
+    symlink(machine.path("home/.ssh"), machine.path("ws/keys")).unwrap();
+    machine.read("conf/f", "control_plane floor");
+    machine.write("keys/authorized_keys", "path_forbidden floor");
+    for secret in [
+        "/proc/self/environ",
+        "/proc/1/mem",
+        "/proc/self/root/etc/passwd",
+        "/proc/self/cwd",
+        "/proc/self/fd/0",
+        "/dev/fd/0",
+    ] {
+        machine.read(secret, "path_forbidden floor").by("built-in floor", 0, "floor.processes");
+    }
+    machine.read("/proc/loadavg", "permit");
+}
+
+#[test]
+fn case_is_no_way_around_where_the_system_ignores_it() {
+    let tools = "tools: {read_file: {forbidden_paths: [\"**/.env\"]}}\n";
+    let strict = machine(tools);
+    strict.read(".ENV", "permit");
+    strict.read(".env", "path_forbidden forbidden_path");
+    let folding = machine(tools).with(|m| m.names = FileNames::CaseInsensitive);
+    folding.read(".ENV", "path_forbidden forbidden_path");
+    folding.read("sub/.Env/x", "path_forbidden forbidden_path");
+    folding.read(".envy", "permit");
+    let folding = machine("tools: {read_file: {forbidden_paths: [\"**/.ssh\"]}}\n")
+        .with(|m| m.names = FileNames::CaseInsensitive);
+    folding.read(".\u{df}h/id", "path_forbidden forbidden_path");
+    folding.write(".\u{df}h/id", "path_forbidden floor");
+}
+
+#[test]
+fn a_second_name_is_refused() {
+    let machine = machine(NOTHING_LISTED);
+    fs::hard_link(machine.path("home/.ssh/id"), machine.path("ws/innocent")).unwrap();
+    machine
+        .read("innocent", "path_forbidden hardlink")
+        .says("Permission denied: Path innocent is forbidden")
+        .hints("hard_links: allow");
+    machine.write("innocent", "path_forbidden hardlink");
+    machine.read("sub", "permit"); // a directory's links are its own
+    let allowed = self::machine("tools: {read_file: {hard_links: allow}}\n");
+    fs::hard_link(allowed.path("home/.ssh/id"), allowed.path("ws/innocent")).unwrap();
+    allowed.read("innocent", "permit");
+}
+
+#[test]
+fn sizes_are_limits_from_both_sides() {
+    let tools = "tools:\n  read_file: {max_file_size_mb: 1}\n  write_file:\n    max_file_size_mb: 1\n";
+    let machine = machine(tools);
+    let file = fs::File::create(machine.path("ws/big")).unwrap();
+    file.set_len(1024 * 1024).unwrap();
+    machine.read("big", "permit");
+    file.set_len(1024 * 1024 + 1).unwrap();
+    machine.read("big", "too_large max_file_size").by("tools.yaml", 2, "read_file.max_file_size_mb");
+    let write = |bytes: usize, expect: &str| {
+        machine.expect("write_file", &json!({"path": "w", "content": "x".repeat(bytes)}), expect)
+    };
+    write(1024 * 1024, "permit");
+    write(1024 * 1024 + 1, "too_large max_file_size").by("tools.yaml", 4, "write_file.max_file_size_mb");
+    machine.write("big", "permit"); // what is replaced may be of any size
+}
+
+#[test]
+fn every_path_of_a_call_is_judged() {
+    let machine = machine(NOTHING_LISTED);
+    let many = |paths: Value, expect: &str| machine.expect("read_many", &json!({"paths": paths}), expect);
+    many(json!(["a.txt", "sub/b.txt"]), "permit");
+    many(json!([]), "permit");
+    many(json!(["a.txt", "$ROOT/ws-evil/x", "sub/b.txt"]), "path_not_allowed outside_workspaces");
+    machine.expect("copy_file", &json!({"from": "a.txt", "to": "/x"}), "path_not_allowed outside_workspaces");
+    machine.expect("copy_file", &json!({"from": "a.txt", "to": ".git/config"}), "path_forbidden floor");
+    machine.expect("copy_file", &json!({"from": ".git/config", "to": "a.txt"}), "permit");
+}
+
+#[test]
+fn long_names_are_not_repeated_whole() {
+    let machine = machine(NOTHING_LISTED).with(|m| m.workspaces = Workspaces::default());
+    let outcome = machine.read(&"x".repeat(100_000), "path_not_allowed no_workspace");
+    assert!(outcome.reason.len() < 400);
+}
