@@ -19,10 +19,25 @@ pub struct Client {
 impl Client {
     /// Connects to a socket.
     pub fn connect(socket: &Path) -> Client {
-        let stream = UnixStream::connect(socket).unwrap_or_else(|e| panic!("{}: {e}", socket.display()));
+        Client::over(UnixStream::connect(socket).unwrap_or_else(|e| panic!("{}: {e}", socket.display())))
+    }
+
+    /// Talks over a connection that is there.
+    pub fn over(stream: UnixStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a write timeout");
         Client { reader: BufReader::new(stream), next_id: 1 }
+    }
+
+    /// `sinew/execute` on a daemon that may go away: the response, or nothing if it did.
+    pub fn try_execute(&mut self, tool: &str, arguments: &Value) -> Option<Value> {
+        let params = json!({"tool_name": tool, "arguments": arguments});
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "sinew/execute", "params": params});
+        self.send(format!("{message}\n").as_bytes());
+        let mut line = String::new();
+        let read = self.reader.read_line(&mut line).unwrap_or(0);
+        // A line without its end was cut off by the daemon's death: nobody was answered.
+        (read > 0 && line.ends_with('\n')).then(|| serde_json::from_str(&line).expect("a response is JSON"))
     }
 
     /// Sends bytes as they are. A peer that hung up is for the reader to notice.

@@ -37,6 +37,11 @@ impl Daemon {
 
     /// A daemon in this home. Returns once it answers.
     pub fn start_in(home: Home) -> Daemon {
+        Daemon::start_with(home, &[])
+    }
+
+    /// A daemon in this home, with these variables in its environment.
+    pub fn start_with(home: Home, variables: &[(&str, &str)]) -> Daemon {
         let log = File::create(home.workspace().with_file_name("serve.log")).expect("a log file");
         let mut command = sinew();
         command
@@ -45,6 +50,7 @@ impl Daemon {
             .env("HOME", home.user())
             .current_dir("/")
             .stdin(Stdio::null());
+        command.envs(variables.iter().copied());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let process = Process(command.spawn().expect("start the daemon"));
         let mut daemon = Daemon { process, home };

@@ -23,13 +23,43 @@ impl Home {
         Home { folder }
     }
 
+    /// A home whose configuration, state and sockets are on a disk of this size, or nothing where this process may
+    /// not make one: only root can, before it gives up root. The disk goes with the process.
+    #[cfg(target_os = "linux")]
+    pub fn on_small_disk(bytes: u64) -> Option<Home> {
+        use nix::mount::{MsFlags, mount};
+        if !nix::unistd::geteuid().is_root() {
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir().expect("a temporary folder");
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .expect("chmod");
+        let disk = folder.path().join("home");
+        std::fs::create_dir(&disk).expect("a mount point");
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+        let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+        mount(none, "/", none, private, none).expect("private mounts");
+        let options = format!("size={bytes},mode=0700,uid=65534,gid=65534");
+        mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
+            .expect("a small disk");
+        let _ = sinew();
+        std::fs::create_dir(folder.path().join("work")).expect("a workspace");
+        let home = Home { folder };
+        home.prepare();
+        Some(home)
+    }
+
     /// A home that was initialised, with its workspace added.
     pub fn initialised() -> Home {
         let home = Home::new();
-        home.run(&["init"]).must_exit(0);
-        let workspace = home.workspace().display().to_string();
-        home.run(&["workspace", "add", &workspace]).must_exit(0);
+        home.prepare();
         home
+    }
+
+    fn prepare(&self) {
+        self.run(&["init"]).must_exit(0);
+        let workspace = self.workspace().display().to_string();
+        self.run(&["workspace", "add", &workspace]).must_exit(0);
     }
 
     /// The user's own folder, above all the others.
@@ -78,6 +108,15 @@ impl Home {
 
     /// All records in the ledger, oldest first, straight from its files.
     pub fn records(&self) -> Vec<Value> {
+        self.lines().iter().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+    }
+
+    /// The same after a crash, which may have cut the last line short.
+    pub fn records_so_far(&self) -> Vec<Value> {
+        self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
         let folder = self.root().join("state/ledger");
         let mut segments: Vec<PathBuf> = std::fs::read_dir(&folder)
             .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -87,7 +126,7 @@ impl Home {
         segments.sort();
         let text: String =
             segments.iter().map(|path| std::fs::read_to_string(path).expect("read a segment")).collect();
-        text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+        text.lines().map(str::to_owned).collect()
     }
 }
 

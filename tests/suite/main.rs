@@ -8,3 +8,6 @@ mod doors;
 mod hostile_input;
 mod life;
 mod mcp;
+mod records;
+mod secrets;
+mod telemetry;

@@ -1,0 +1,257 @@
+//! What happened is on record, stays there, and shows when it was touched.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+fn verify(home: &Home) -> Value {
+    home.run(&["ledger", "verify", "--json"]).json()
+}
+
+fn home_with_records() -> Home {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let mut agent = daemon.agent();
+    for _ in 0..5 {
+        agent.execute("read_file", &json!({"path": "a.txt"}));
+    }
+    agent.execute("write_file", &json!({"path": "b.txt", "content": "y"}));
+    agent.execute("read_file", &json!({"path": "/etc/hostname"}));
+    daemon.stop()
+}
+
+fn segment(home: &Home) -> std::path::PathBuf {
+    let folder = std::fs::read_dir(home.root().join("state/ledger")).unwrap();
+    let mut files = folder.map(|entry| entry.unwrap().path());
+    files.find(|path| path.extension().is_some_and(|extension| extension == "ndjson")).unwrap()
+}
+
+#[test]
+fn a_ledger_is_read_in_every_way_it_can_be_asked() {
+    let home = home_with_records();
+    let lines = |words: &[&str]| home.run(words).must_exit(0).stdout().lines().count();
+    assert_eq!(lines(&["ledger", "query", "--tool", "read_file", "--outcome", "done", "--json"]), 5);
+    assert_eq!(lines(&["ledger", "query", "--kind", "refusal", "--json"]), 1);
+    assert_eq!(
+        lines(&["ledger", "query", "--tool", "read_file", "--since", "1h", "--limit", "3", "--json"]),
+        3
+    );
+    assert_eq!(lines(&["ledger", "query", "--since", "0s", "--json"]), 0);
+    assert_eq!(lines(&["ledger", "tail", "-n", "2", "--json"]), 2);
+    let exported = home.run(&["ledger", "export"]).must_exit(0).stdout();
+    assert_eq!(exported.lines().count(), home.records().len());
+    let csv = home.run(&["ledger", "export", "--format", "csv", "--kind", "outcome"]).must_exit(0).stdout();
+    assert_eq!(csv.lines().count(), 1 + 6, "{csv}");
+    let file = home.workspace().join("out.ndjson").display().to_string();
+    home.run(&["ledger", "export", "--output", &file]).must_exit(0);
+    home.run(&["ledger", "export", "--output", &file]).must_exit(2);
+    let wrong = home.run(&["ledger", "query", "--since", "yesterday"]).must_exit(2);
+    assert!(wrong.stderr().contains("10m"), "{wrong}");
+    home.run(&["ledger", "show", "nonsense"]).must_exit(2);
+}
+
+#[test]
+fn one_call_is_shown_with_the_time_of_its_stages() {
+    let home = home_with_records();
+    let call = home.records().into_iter().find(|record| record["kind"] == "outcome").unwrap();
+    let id = call["call_id"].as_str().unwrap();
+    let shown = home.run(&["ledger", "show", id, "--json"]).must_exit(0).stdout();
+    assert_eq!(shown.lines().count(), 2, "the decision and the outcome: {shown}");
+    let tree = home.run(&["trace", id]).must_exit(0).stdout();
+    for stage in ["read_file", "done", "check", "judge", "open", "record", "run", "█"] {
+        assert!(tree.contains(stage), "{stage} is missing: {tree}");
+    }
+    let trace = call["trace"]["trace_id"].as_str().unwrap();
+    assert_eq!(home.run(&["trace", trace]).must_exit(0).stdout(), tree, "by trace and by call");
+    let absent = home.run(&["trace", "00000000000000000000000000000001"]).must_exit(1);
+    assert!(absent.stderr().contains("metadata.trace_id"), "{absent}");
+}
+
+#[test]
+fn whatever_is_done_to_the_record_is_found_with_its_place() {
+    let home = home_with_records();
+    assert_eq!(verify(&home)["intact"], true);
+    let file = segment(&home);
+    let good = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = good.lines().collect();
+    let joined = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let mut swapped = lines.clone();
+    swapped.swap(3, 4);
+    let forged = lines[3].replace("read_file", "read_fime");
+    let mut changed = lines.clone();
+    changed[3] = &forged;
+    let mut doubled = lines.clone();
+    doubled.insert(4, lines[3]);
+    let mut removed = lines.clone();
+    removed.remove(3);
+    for (what, text) in [
+        ("swapped", joined(&swapped)),
+        ("changed", joined(&changed)),
+        ("doubled", joined(&doubled)),
+        ("removed", joined(&removed)),
+        ("tail cut", joined(&lines[..lines.len() - 1])),
+        ("half a line cut", good[..good.len() - 7].to_owned()),
+        ("appended", format!("{good}{}\n", lines[3])),
+        ("emptied", String::new()),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let report = verify(&home);
+        assert_eq!(report["intact"], false, "{what}");
+        let problem = &report["problems"][0];
+        assert!(problem["what"].is_string() && problem["file"].is_string(), "{what}: {report}");
+    }
+    std::fs::write(&file, good).unwrap();
+    assert_eq!(verify(&home)["intact"], true, "put back, it is whole again");
+}
+
+/// How many crashes: a few in the ordinary run, many in `cargo xtask soak`.
+fn crashes() -> u32 {
+    std::env::var("SINEW_SOAK_CRASHES").map_or(12, |count| count.parse().expect("a number"))
+}
+
+/// Sends calls until the daemon goes away; returns the ids of those it answered.
+fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool) -> Vec<String> {
+    let mut answered = Vec::new();
+    let Ok(stream) = std::os::unix::net::UnixStream::connect(socket) else { return answered };
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut client = Client::over(stream);
+    for round in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (tool, arguments) = match round % 3 {
+            0 => ("write_file", json!({"path": format!("{name}.txt"), "content": format!("{round}")})),
+            1 => ("read_file", json!({"path": "seed.txt"})),
+            _ => ("read_file", json!({"path": "/etc/hostname"})),
+        };
+        let Some(response) = client.try_execute(tool, &arguments) else { break };
+        answered.push(response["result"]["metadata"]["call_id"].as_str().expect("a call id").to_owned());
+    }
+    answered
+}
+
+#[test]
+fn soak_every_answer_has_its_record_however_often_the_daemon_is_killed() {
+    let mut home = Home::initialised();
+    home.file("seed.txt", "x");
+    // A different moment each time, spread over the whole life of a call.
+    let mut pause = 7_u64;
+    for _ in 0..crashes() {
+        let daemon = Daemon::start_in(home);
+        let (socket, stop) = (daemon.home().socket("agent.sock"), AtomicBool::new(false));
+        let answered: Vec<String> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|n| {
+                    let (socket, stop) = (&socket, &stop);
+                    scope.spawn(move || load(socket, &format!("w{n}"), stop))
+                })
+                .collect();
+            pause = pause * 31 % 97;
+            std::thread::sleep(Duration::from_millis(20 + pause));
+            daemon.signal(nix::sys::signal::Signal::SIGKILL);
+            stop.store(true, Ordering::Relaxed);
+            workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
+        });
+        home = daemon.crash();
+        let records = home.records_so_far();
+        let ended = |id: &str| {
+            records.iter().any(|r| r["call_id"] == id && (r["kind"] == "outcome" || r["kind"] == "refusal"))
+        };
+        for id in &answered {
+            assert!(ended(id), "an answer without its record: {id}");
+        }
+    }
+    let started = Instant::now();
+    let daemon = Daemon::start_in(home);
+    let start_up = started.elapsed();
+    let home = daemon.stop();
+    let records = home.records();
+    let count = |kind: &str| records.iter().filter(|record| record["kind"] == kind).count();
+    assert_eq!(
+        count("decision"),
+        count("outcome"),
+        "every intent has its end, `unknown` where nobody can say"
+    );
+    let report = verify(&home);
+    assert_eq!(report["intact"], true, "{report}");
+    println!("{} crashes, {} records, start-up after them {start_up:?}", crashes(), records.len());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
+    let Some(home) = Home::on_small_disk(4 << 20) else {
+        eprintln!("skipped: only root can make a small disk");
+        return;
+    };
+    home.file("a.txt", "x");
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let write = json!({"path": "b.txt", "content": "y"});
+    assert_eq!(agent.execute("write_file", &write)["success"], true);
+
+    let filler = daemon.home().root().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    std::fs::remove_file(daemon.home().workspace().join("b.txt")).unwrap();
+    // The reserve takes some last words; after them nothing more fits.
+    let refused =
+        (0..2000).map(|_| agent.execute("write_file", &write)).find(|result| result["success"] == false);
+    let refused = refused.expect("a full disk must refuse");
+    assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
+    let status = agent.request("sinew/status", &json!({}));
+    assert_eq!(status["result"]["ledger"]["state"], "unavailable", "the state is visible: {status}");
+    std::fs::remove_file(daemon.home().workspace().join("b.txt")).unwrap();
+    assert_eq!(agent.execute("write_file", &write)["success"], false);
+    assert!(!daemon.home().workspace().join("b.txt").exists(), "nothing runs unrecorded");
+
+    drop(file);
+    std::fs::remove_file(filler).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while agent.execute("write_file", &write)["success"] != true {
+        assert!(Instant::now() < deadline, "no recovery although there is room again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let home = daemon.stop();
+    let report = verify(&home);
+    assert_eq!(report["intact"], true, "{report}");
+}
+
+#[test]
+fn two_commands_at_once_share_one_ledger() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    std::thread::scope(|scope| {
+        let home = &home;
+        let runs: Vec<_> =
+            (0..6).map(|_| scope.spawn(move || home.run(&["call", "read_file", "path=a.txt"]))).collect();
+        for run in runs {
+            run.join().expect("a run").must_exit(0);
+        }
+    });
+    let seqs: Vec<u64> = home.records().iter().map(|record| record["seq"].as_u64().unwrap()).collect();
+    assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seqs:?}");
+    assert_eq!(verify(&home)["intact"], true);
+}
+
+#[test]
+fn the_log_is_one_object_a_line_whatever_is_said() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    for path in ["a\nb", "\u{1b}[2J", "\"},{\"event\":\"forged\"", "\u{2028}x"] {
+        agent.execute("read_file", &json!({"path": path}));
+    }
+    let home = daemon.stop();
+    let lines = home.run(&["logs", "--json"]).must_exit(0).stdout();
+    let events: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+    assert!(!events.iter().any(|event| event["event"] == "forged"));
+    let started = events.iter().filter(|event| event["event"] == "tool_call_started").count();
+    assert_eq!(started, 4, "{lines}");
+    let warnings = home.run(&["logs", "--level", "warn", "--json"]).must_exit(0).stdout();
+    assert!(warnings.lines().all(|line| !line.contains("tool_call_started")), "{warnings}");
+    assert!(!home.run(&["logs"]).must_exit(0).stdout().contains('\u{1b}'));
+}
