@@ -32,8 +32,7 @@ impl Home {
             return None;
         }
         let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir().expect("a temporary folder");
-        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
-            .expect("chmod");
+        std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("hand the folder over");
         let disk = folder.path().join("home");
         std::fs::create_dir(&disk).expect("a mount point");
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a mount namespace");

@@ -20,8 +20,8 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 pub(crate) enum Reach {
     /// A daemon.
     Daemon,
-    /// This process, alone.
-    Nobody,
+    /// This process alone, which owns the state meanwhile.
+    Nobody(StateLock),
 }
 
 /// The home and the folder of a command.
@@ -64,12 +64,28 @@ impl Setting {
         StateLock::acquire(&self.home).map_err(|error| explain(&error))
     }
 
-    /// Whether a daemon can be asked. One that holds the state but does not answer is an error: going on alone would
-    /// mean two owners of one ledger.
-    pub(crate) fn reach(&self) -> Result<Reach, Problem> {
+    /// A daemon that can be asked, else the right to go on alone. Whoever holds the state and does not answer is
+    /// waited for, and in the end an error: going on would mean two owners of one ledger.
+    pub(crate) fn reach_or_state(&self) -> Result<Reach, Problem> {
+        let deadline = Instant::now() + PATIENCE;
+        self.home.prepare().map_err(|error| explain(&error))?;
+        loop {
+            if self.is_reachable()? {
+                return Ok(Reach::Daemon);
+            }
+            // Another command may have taken the state since we looked.
+            match StateLock::acquire(&self.home) {
+                Err(ServeError::AlreadyRunning { .. }) if Instant::now() < deadline => {}
+                acquired => return acquired.map(Reach::Nobody).map_err(|error| explain(&error)),
+            }
+        }
+    }
+
+    /// Whether a daemon answers. One that holds the state and does not is an error.
+    fn is_reachable(&self) -> Result<bool, Problem> {
         match self.runtime()?.block_on(self.connect(Socket::Agent)) {
-            Ok(_) => Ok(Reach::Daemon),
-            Err(ClientError::Unreachable { holder: Holder::Nobody, .. }) => Ok(Reach::Nobody),
+            Ok(_) => Ok(true),
+            Err(ClientError::Unreachable { holder: Holder::Nobody, .. }) => Ok(false),
             Err(error) => Err(unreachable(&error)),
         }
     }
@@ -83,22 +99,16 @@ impl Setting {
 
     /// The tools, from the daemon if one runs, else from the configuration.
     pub(crate) fn definitions(&self, filter: &ToolFilter) -> Result<Vec<ToolDefinition>, Problem> {
-        match self.reach()? {
-            Reach::Nobody => {
-                let world = compose::world(self, &self.settings()?, Folders::Configured)?;
-                Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect())
-            }
-            Reach::Daemon => {
-                let mut params = Arguments::new();
-                params.extend(filter.mode.map(|mode| ("mode".to_owned(), json!(mode))));
-                params.extend(
-                    filter.category.as_ref().map(|category| ("category".to_owned(), json!(category))),
-                );
-                let reply = self.ask_agent("sinew/tools", Value::Object(params))?;
-                let tools = reply.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-                tools.into_iter().map(read_back).collect()
-            }
+        if !self.is_reachable()? {
+            let world = compose::world(self, &self.settings()?, Folders::Configured)?;
+            return Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect());
         }
+        let mut params = Arguments::new();
+        params.extend(filter.mode.map(|mode| ("mode".to_owned(), json!(mode))));
+        params.extend(filter.category.as_ref().map(|category| ("category".to_owned(), json!(category))));
+        let reply = self.ask_agent("sinew/tools", Value::Object(params))?;
+        let tools = reply.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+        tools.into_iter().map(read_back).collect()
     }
 
     /// One question at the agents' door.

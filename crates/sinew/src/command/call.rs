@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use execution::{Request, ToolFilter};
 use serde_json::{Value, json};
+use server::StateLock;
 use tool::{Arguments, Caller, Door, ToolDefinition, ToolResult, TraceContext};
 
 use crate::arguments::Spoken;
@@ -17,11 +18,10 @@ use crate::terminal::{QUIET, paint, say, tell};
 pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
     let spoken = Spoken::new(args.words, args.json.as_deref())?;
     let setting = Setting::find()?;
-    let result = match setting.reach()? {
-        Reach::Daemon => through_daemon(&setting, spoken, args.deadline_ms),
-        Reach::Nobody => in_this_process(&setting, spoken, args.deadline_ms),
+    let (result, wants_json) = match setting.reach_or_state()? {
+        Reach::Daemon => through_daemon(&setting, spoken, args.deadline_ms)?,
+        Reach::Nobody(state) => in_this_process(&setting, &state, spoken, args.deadline_ms)?,
     };
-    let (result, wants_json) = result?;
     if wants_json {
         say(render::versioned(serde_json::to_value(&result).unwrap_or_default()));
     } else {
@@ -52,6 +52,7 @@ fn through_daemon(
 
 fn in_this_process(
     setting: &Setting,
+    _state: &StateLock,
     spoken: Spoken,
     deadline_ms: Option<u64>,
 ) -> Result<(ToolResult, bool), Problem> {
@@ -59,7 +60,6 @@ fn in_this_process(
         QUIET,
         "note: no daemon is running; this call ran in this process (`sinew serve` starts one)",
     ));
-    let _state = setting.take_state()?;
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;
     let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);

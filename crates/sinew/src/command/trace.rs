@@ -34,20 +34,22 @@ pub(crate) fn run(args: &TraceArgs) -> Result<Exit, Problem> {
 
 /// All records of the trace, oldest first. A call's id stands for the trace it belongs to.
 fn records_of(reader: &Reader, id: &str) -> Result<Vec<Record>, Problem> {
-    let trace = match id.parse::<CallId>() {
-        Ok(call) => {
-            let records = reader.call(call).map_err(unreadable)?;
-            records.first().map(|record| text(&record.json(), "/trace/trace_id"))
-        }
-        Err(_) => Some(id.to_ascii_lowercase()),
-    };
-    let mut records = reader.query(&Filter { trace, ..Filter::default() }).map_err(unreadable)?;
-    records.reverse();
-    if records.is_empty() {
+    let unknown = || {
         let problem = Problem::new(Exit::Failed, format!("no record of trace or call `{id}`"));
-        return Err(problem.hint("`metadata.trace_id` and `metadata.call_id` of every result name one"));
-    }
-    Ok(records)
+        problem.hint("`metadata.trace_id` and `metadata.call_id` of every result name one")
+    };
+    // A trace id is 32 digits; only a call id has hyphens.
+    let trace = match id.parse::<CallId>().ok().filter(|_| id.contains('-')) {
+        Some(call) => {
+            let records = reader.call(call).map_err(unreadable)?;
+            text(&records.first().ok_or_else(unknown)?.json(), "/trace/trace_id")
+        }
+        None => id.to_ascii_lowercase(),
+    };
+    let filter = Filter { trace: Some(trace), ..Filter::default() };
+    let mut records = reader.query(&filter).map_err(unreadable)?;
+    records.reverse();
+    if records.is_empty() { Err(unknown()) } else { Ok(records) }
 }
 
 /// One call, as its last record tells it.
