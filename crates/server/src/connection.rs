@@ -268,3 +268,24 @@ async fn answer_later(
 fn speaks_http(line: &str) -> bool {
     line.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_id_is_free_before_its_answer_is_out() {
+        let (server, _client) = tokio::io::duplex(16);
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600));
+        // Nobody reads, and this fills the queue: the answer below cannot be sent.
+        outbox.send(vec![b'x'; 8 * 1024 * 1024]).await;
+        let (open, id) = (InFlight::default(), Id::read(json!(1)).unwrap());
+        let ticket = open.open(&id).unwrap();
+        let answer = answer_later(ticket, async { rpc::answer(&json!({})) }, outbox, 1000, ());
+        tokio::pin!(answer);
+        assert!(timeout(Duration::from_millis(50), &mut answer).await.is_err(), "it was sent");
+        assert!(open.open(&id).is_some(), "the id is taken while its answer waits");
+    }
+}

@@ -309,14 +309,15 @@ mod tests {
                 _ => panic!("another frame"),
             }
         };
-        let one = read(&budget).await.unwrap();
-        let half = budget.take(limit).await;
+        let held = (read(&budget).await.unwrap(), read(&budget).await.unwrap());
+        let half =
+            timeout(SHORT.share, budget.take(limit)).await.expect("what they do not need was given back");
         assert_eq!(read(&budget).await.unwrap_err(), Unusable::Starved, "less than a line may need is left");
         let short = frames(&b"short\n"[..], limit).await;
         assert_eq!(short, ["short"], "a short line needs no share");
         drop(half);
         read(&budget).await.expect("what was given back is enough");
-        drop(one);
+        drop(held);
     }
 
     #[tokio::test]

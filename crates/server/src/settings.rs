@@ -156,6 +156,9 @@ fn check_workspace(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn read(text: &str) -> Result<Settings, DocumentError> {
@@ -174,6 +177,9 @@ mod tests {
         std::fs::remove_file(home.settings_file()).unwrap();
         std::fs::write(home.settings_file(), "log: {level: debug}\n").unwrap();
         assert_eq!(Settings::load(&home).unwrap().telemetry.log.level, "debug");
+        std::fs::set_permissions(home.settings_file(), Permissions::from_mode(0o666)).unwrap();
+        let message = Settings::load(&home).unwrap_err().to_string();
+        assert!(message.contains("chmod go-w"), "whoever may write it sets the workspaces: {message}");
         let template = Settings::parse(&home, SETTINGS_TEMPLATE).unwrap();
         assert_eq!(template, Settings::default(), "the template states the defaults");
     }

@@ -159,7 +159,6 @@ fn a_line_over_the_limit_ends_its_connection_only() {
         client.send(line(length));
         let error = client.hear()["error"].take();
         assert_eq!(error["data"], json!({"code": "frame_too_large", "limit_bytes": limit}));
-        client.stream.shutdown(Shutdown::Write).unwrap();
         client.expect_end();
     }
     other.expect_alive();
@@ -193,7 +192,6 @@ fn other_protocols_are_turned_away() {
         let mut client = daemon.client();
         client.send(hello);
         assert_eq!(client.hear_error(), "bad_request");
-        client.stream.shutdown(Shutdown::Write).unwrap();
         client.expect_end();
     }
     let mut client = daemon.client();
@@ -201,7 +199,6 @@ fn other_protocols_are_turned_away() {
     for _ in 0..16 {
         assert_eq!(client.hear_error(), "syntax");
     }
-    client.stream.shutdown(Shutdown::Write).unwrap();
     client.expect_end();
 }
 
