@@ -14,7 +14,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use crate::{LedgerError, line, lines::Lines, private_file, segment::Segment};
+use crate::{LedgerError, hash::Hash, line, lines::Lines, private_file, segment::Segment};
 
 /// Changes whenever the tables do; an index of another version is rebuilt.
 const VERSION: i64 = 1;
@@ -22,22 +22,22 @@ const VERSION: i64 = 1;
 /// Rows per entry of `block`, which narrows a time down to a range of numbers whatever the clock did.
 const BLOCK: u64 = 4096;
 
-/// `record` is narrow on purpose: a question whose words are all common is answered by going through it.
+/// Records of one kind, tool, outcome, mode and caller are of one sort. There are few sorts and many records, so a
+/// question is put to the sorts first and then only to records that match; words that never meet cost nothing.
 const SCHEMA: &str = "
-    CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+    CREATE TABLE sort (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL, tool TEXT NOT NULL, outcome TEXT NOT NULL, mode TEXT NOT NULL, caller TEXT NOT NULL,
+        UNIQUE (kind, tool, outcome, mode, caller)
+    );
+    CREATE TABLE session (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
     CREATE TABLE record (
         seq INTEGER PRIMARY KEY,
-        time INTEGER NOT NULL,
-        kind INTEGER NOT NULL,
-        tool INTEGER, outcome INTEGER, mode INTEGER, caller INTEGER, session INTEGER
+        time INTEGER NOT NULL, sort INTEGER NOT NULL, session INTEGER,
+        segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
     );
-    CREATE INDEX record_kind ON record (kind);
-    CREATE INDEX record_tool ON record (tool) WHERE tool IS NOT NULL;
-    CREATE INDEX record_outcome ON record (outcome) WHERE outcome IS NOT NULL;
+    CREATE INDEX record_sort ON record (sort);
     CREATE INDEX record_session ON record (session) WHERE session IS NOT NULL;
-    CREATE TABLE place (
-        seq INTEGER PRIMARY KEY, segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
-    );
     CREATE TABLE by_call (id BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id, seq)) WITHOUT ROWID;
     CREATE TABLE by_trace (id BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id, seq)) WITHOUT ROWID;
     CREATE TABLE by_key (id BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id, seq)) WITHOUT ROWID;
@@ -60,7 +60,7 @@ pub(crate) struct Reached {
     pub(crate) segment: u64,
     pub(crate) offset: u64,
     pub(crate) end: u64,
-    pub(crate) hash: String,
+    pub(crate) hash: Hash,
 }
 
 /// Opens for filling; creates the tables in a new file.
@@ -102,7 +102,7 @@ fn reached(connection: &Connection) -> rusqlite::Result<Option<Reached>> {
             segment: unsigned(row.get(1)?),
             offset: unsigned(row.get(2)?),
             end: unsigned(row.get(3)?),
-            hash: row.get(4)?,
+            hash: Hash::parse(row.get::<_, String>(4)?.as_bytes()).unwrap_or(Hash::NONE),
         })
     };
     statement.query_row([], read).optional()
@@ -113,8 +113,7 @@ fn fits(folder: &Path, reached: &Reached) -> bool {
     let segment = Segment::new(folder, reached.segment);
     let Ok(mut lines) = Lines::open_at(&segment, reached.offset) else { return false };
     let Ok(Some(line)) = lines.next_line() else { return false };
-    let hash = line.whole().and_then(line::parts).map(|parts| parts.hash.to_string());
-    hash.as_ref() == Some(&reached.hash)
+    line.whole().and_then(line::parts).is_some_and(|parts| parts.hash == reached.hash)
 }
 
 /// SQLite knows signed numbers only. A record number past their end would take centuries.

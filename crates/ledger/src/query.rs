@@ -46,7 +46,7 @@ impl Filter {
         (first, last)
     }
 
-    /// The words a record must carry, by the name of their column.
+    /// The words that make up the sort of a record, by the name of their column.
     pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
         let words = [
             ("kind", self.kind.clone()),
@@ -54,7 +54,6 @@ impl Filter {
             ("outcome", self.outcome.clone()),
             ("mode", self.mode.map(|mode| mode.as_str().to_owned())),
             ("caller", self.caller.clone()),
-            ("session", self.session.clone()),
         ];
         words.into_iter().filter_map(|(name, word)| Some((name, word?))).collect()
     }

@@ -4,10 +4,14 @@ use std::{
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering, mpsc::Receiver},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::Receiver,
+    },
 };
 
-use rusqlite::{Connection, ToSql, params};
+use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
 use super::{BLOCK, Reached, fits, open_to_fill, packed, reached, signed};
 use crate::{
@@ -20,13 +24,13 @@ use crate::{
     shared::Shared,
 };
 
-/// Rows per transaction: large enough to be quick, small enough to stop soon.
-const BATCH: usize = 2000;
+/// Rows per transaction. Traces are random, so a small one would write most of their table anew each time.
+const BATCH: u64 = 50_000;
 
 /// Fills the index whenever the writer rings, until it hangs up.
 pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
     let mut filler: Option<Filler> = None;
-    while rings.recv().is_ok() {
+    while rings.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
         // What room is left on a full disk is for the record.
         if *shared.state.borrow() != State::Ready {
             continue;
@@ -35,10 +39,10 @@ pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
             filler = start(&shared.folder);
         }
         while let Some(current) = &mut filler {
-            match current.fill_batch() {
-                Ok(Batch { reached, more }) => {
-                    shared.indexed.store(reached, Ordering::Relaxed);
-                    if !more || shared.closing.load(Ordering::Relaxed) {
+            match current.fill_batch(&shared.closing) {
+                Ok(count) => {
+                    shared.indexed.store(current.seq(), Ordering::Relaxed);
+                    if count < BATCH {
                         break;
                     }
                 }
@@ -47,9 +51,6 @@ pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
                     give_up(&shared.folder, &error);
                 }
             }
-        }
-        if shared.closing.load(Ordering::Relaxed) {
-            return;
         }
     }
 }
@@ -102,167 +103,185 @@ fn discard(folder: &Path) {
 struct Filler {
     folder: PathBuf,
     connection: Connection,
-    words: HashMap<String, i64>,
+    words: Words,
     reached: Option<Reached>,
-}
-
-struct Batch {
-    reached: u64,
-    more: bool,
-}
-
-/// A line that is to be indexed.
-struct Row {
-    facets: Facets,
-    hash: String,
-    segment: u64,
-    offset: u64,
-    length: u64,
 }
 
 impl Filler {
     fn open(folder: &Path) -> Result<Filler, LedgerError> {
         let connection = open_to_fill(folder)?;
         let reached = reached(&connection)?;
-        let filler = Filler { folder: folder.to_owned(), connection, words: HashMap::new(), reached };
+        let filler = Filler { folder: folder.to_owned(), connection, words: Words::default(), reached };
         match &filler.reached {
             Some(reached) if !fits(folder, reached) => Err(LedgerError::Index(rusqlite::Error::InvalidQuery)),
             _ => Ok(filler),
         }
     }
 
-    fn fill_batch(&mut self) -> Result<Batch, LedgerError> {
-        let rows = self.next_rows()?;
-        let more = rows.len() == BATCH;
-        if let Some(last) = rows.last() {
-            self.insert(&rows)?;
-            self.reached = Some(Reached {
-                seq: last.facets.seq,
-                segment: last.segment,
-                offset: last.offset,
-                end: last.offset + last.length,
-                hash: last.hash.clone(),
-            });
-        }
-        Ok(Batch { reached: self.reached.as_ref().map_or(0, |reached| reached.seq), more })
+    fn seq(&self) -> u64 {
+        self.reached.as_ref().map_or(0, |reached| reached.seq)
     }
 
-    fn next_rows(&self) -> Result<Vec<Row>, LedgerError> {
-        let mut rows = Vec::new();
-        for segment in segment::list(&self.folder)? {
+    /// Takes in what is new, up to one batch, and returns how many records that was.
+    fn fill_batch(&mut self, closing: &AtomicBool) -> Result<u64, LedgerError> {
+        let segments = segment::list(&self.folder)?;
+        let mut batch = Batch {
+            transaction: self.connection.transaction()?,
+            words: &mut self.words,
+            count: 0,
+            last: None,
+            times: HashMap::new(),
+        };
+        for segment in segments {
             let offset = match &self.reached {
                 Some(reached) if segment.first < reached.segment => continue,
                 Some(reached) if segment.first == reached.segment => reached.end,
                 _ => 0,
             };
-            match read_rows(&segment, offset, &mut rows) {
-                // Let go between listing and opening.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                read => read.map_err(LedgerError::io("read", &segment.path))?,
-            }
-            if rows.len() == BATCH {
+            batch.take_in(&segment, offset, closing)?;
+            if batch.count >= BATCH || closing.load(Ordering::Relaxed) {
                 break;
             }
         }
-        Ok(rows)
+        let (count, last) = batch.commit()?;
+        self.reached = last.or(self.reached.take());
+        Ok(count)
+    }
+}
+
+/// The ids of what was written to the index before.
+#[derive(Default)]
+struct Words {
+    sorts: HashMap<[String; 5], i64>,
+    sessions: HashMap<String, i64>,
+}
+
+/// One transaction.
+struct Batch<'a> {
+    transaction: Transaction<'a>,
+    words: &'a mut Words,
+    count: u64,
+    last: Option<Reached>,
+    /// The earliest and latest time of each block.
+    times: HashMap<u64, (i64, i64)>,
+}
+
+impl Batch<'_> {
+    fn take_in(&mut self, segment: &Segment, offset: u64, closing: &AtomicBool) -> Result<(), LedgerError> {
+        let failed = |error| LedgerError::io("read", &segment.path)(error);
+        let mut lines = match Lines::open_at(segment, offset) {
+            // Let go between listing and opening.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(failed)?,
+        };
+        while self.count < BATCH
+            && !closing.load(Ordering::Relaxed)
+            && let Some(line) = lines.next_line().map_err(failed)?
+        {
+            // An unfinished line is taken up when it is whole; one that is no record is for `verify` to report.
+            let Some(text) = line.whole() else { return Ok(()) };
+            let Some((parts, facets)) = line::parts(text).zip(Facets::parse(text)) else { continue };
+            let length = u64::try_from(line.bytes.len()).unwrap_or_default();
+            let (seq, offset) = (facets.seq, line.offset);
+            self.insert(&facets, [segment.first, offset, length])?;
+            self.count += 1;
+            let end = offset + length;
+            self.last = Some(Reached { seq, segment: segment.first, offset, end, hash: parts.hash });
+        }
+        Ok(())
     }
 
-    fn insert(&mut self, rows: &[Row]) -> rusqlite::Result<()> {
-        let transaction = self.connection.transaction()?;
-        for row in rows {
-            insert_row(&transaction, &mut self.words, row)?;
-            if let Some(first) = row.facets.kept_from {
-                forget(&transaction, first)?;
-            }
+    fn insert(&mut self, facets: &Facets, place: [u64; 3]) -> rusqlite::Result<()> {
+        let (sort, session) = (self.sort(facets)?, self.session(facets)?);
+        let seq = signed(facets.seq);
+        let [segment, offset, length] = place.map(signed);
+        let run = |sql: &str, values: &[&dyn ToSql]| self.transaction.prepare_cached(sql)?.execute(values);
+        run(
+            "INSERT INTO record (seq, time, sort, session, segment, offset, length) VALUES (?,?,?,?,?,?,?)",
+            params![seq, facets.time, sort, session, segment, offset, length],
+        )?;
+        if let Some(call) = &facets.call {
+            run("INSERT INTO by_call (id, seq) VALUES (?,?)", params![packed(call), seq])?;
         }
-        if let Some(Row { facets, hash, segment, offset, length }) = rows.last() {
-            let end = offset + length;
-            transaction.execute(
+        if let Some(trace) = &facets.trace {
+            run("INSERT INTO by_trace (id, seq) VALUES (?,?)", params![packed(trace), seq])?;
+        }
+        if let Some(key) = &facets.idempotency_key {
+            run("INSERT INTO by_key (id, seq) VALUES (?,?)", params![key.as_bytes(), seq])?;
+        }
+        let times = self.times.entry(facets.seq / BLOCK * BLOCK).or_insert((facets.time, facets.time));
+        *times = (times.0.min(facets.time), times.1.max(facets.time));
+        match facets.kept_from {
+            Some(first) => self.forget(first),
+            None => Ok(()),
+        }
+    }
+
+    fn sort(&mut self, facets: &Facets) -> rusqlite::Result<i64> {
+        let text = |word: &Option<String>| word.clone().unwrap_or_default();
+        let Facets { tool, outcome, mode, caller, .. } = facets;
+        let words = [facets.kind.clone(), text(tool), text(outcome), text(mode), text(caller)];
+        if let Some(id) = self.words.sorts.get(&words) {
+            return Ok(*id);
+        }
+        let insert = "INSERT OR IGNORE INTO sort (kind, tool, outcome, mode, caller) VALUES (?,?,?,?,?)";
+        self.transaction.prepare_cached(insert)?.execute(params_from_iter(&words))?;
+        let select =
+            "SELECT id FROM sort WHERE kind = ? AND tool = ? AND outcome = ? AND mode = ? AND caller = ?";
+        let id =
+            self.transaction.prepare_cached(select)?.query_row(params_from_iter(&words), |row| row.get(0))?;
+        remember(&mut self.words.sorts, words, id);
+        Ok(id)
+    }
+
+    fn session(&mut self, facets: &Facets) -> rusqlite::Result<Option<i64>> {
+        let Some(text) = &facets.session else { return Ok(None) };
+        if let Some(id) = self.words.sessions.get(text) {
+            return Ok(Some(*id));
+        }
+        self.transaction
+            .prepare_cached("INSERT OR IGNORE INTO session (text) VALUES (?)")?
+            .execute([text])?;
+        let select = "SELECT id FROM session WHERE text = ?";
+        let id = self.transaction.prepare_cached(select)?.query_row([text], |row| row.get(0))?;
+        remember(&mut self.words.sessions, text.clone(), id);
+        Ok(Some(id))
+    }
+
+    /// Takes out what retention let go.
+    fn forget(&self, first: u64) -> rusqlite::Result<()> {
+        for table in ["record", "by_call", "by_trace", "by_key"] {
+            self.transaction.execute(&format!("DELETE FROM {table} WHERE seq < ?"), [signed(first)])?;
+        }
+        self.transaction.execute("DELETE FROM block WHERE first + ? <= ?", [signed(BLOCK), signed(first)])?;
+        Ok(())
+    }
+
+    fn commit(self) -> rusqlite::Result<(u64, Option<Reached>)> {
+        for (first, (earliest, latest)) in &self.times {
+            self.transaction
+                .prepare_cached(
+                    "INSERT INTO block (first, earliest, latest) VALUES (?1, ?2, ?3) ON CONFLICT (first) DO UPDATE
+                     SET earliest = min(earliest, ?2), latest = max(latest, ?3)",
+                )?
+                .execute(params![signed(*first), earliest, latest])?;
+        }
+        if let Some(Reached { seq, segment, offset, end, hash }) = &self.last {
+            let [seq, segment, offset, end] = [seq, segment, offset, end].map(|number| signed(*number));
+            self.transaction.execute(
                 "INSERT OR REPLACE INTO reached (one, seq, segment, offset, line_end, hash) VALUES (1,?,?,?,?,?)",
-                params![signed(facets.seq), signed(*segment), signed(*offset), signed(end), hash],
+                params![seq, segment, offset, end, hash.to_string()],
             )?;
         }
-        transaction.commit()
+        self.transaction.commit()?;
+        Ok((self.count, self.last))
     }
 }
 
-fn insert_row(connection: &Connection, words: &mut HashMap<String, i64>, row: &Row) -> rusqlite::Result<()> {
-    let facets = &row.facets;
-    let seq = signed(facets.seq);
-    let mut word = |text: Option<&str>| text.map(|text| word_id(words, connection, text)).transpose();
-    let values = params![
-        seq,
-        facets.time,
-        word(Some(&facets.kind))?,
-        word(facets.tool.as_deref())?,
-        word(facets.outcome.as_deref())?,
-        word(facets.mode.as_deref())?,
-        word(facets.caller.as_deref())?,
-        word(facets.session.as_deref())?,
-    ];
-    let run = |sql: &str, values: &[&dyn ToSql]| connection.prepare_cached(sql)?.execute(values);
-    run(
-        "INSERT OR REPLACE INTO record (seq, time, kind, tool, outcome, mode, caller, session)
-         VALUES (?,?,?,?,?,?,?,?)",
-        values,
-    )?;
-    run(
-        "INSERT OR REPLACE INTO place (seq, segment, offset, length) VALUES (?,?,?,?)",
-        params![seq, signed(row.segment), signed(row.offset), signed(row.length)],
-    )?;
-    run(
-        "INSERT INTO block (first, earliest, latest) VALUES (?1, ?2, ?2) ON CONFLICT (first) DO UPDATE
-         SET earliest = min(earliest, ?2), latest = max(latest, ?2)",
-        params![signed(facets.seq / BLOCK * BLOCK), facets.time],
-    )?;
-    if let Some(call) = &facets.call {
-        run("INSERT OR REPLACE INTO by_call (id, seq) VALUES (?,?)", params![packed(call), seq])?;
-    }
-    if let Some(trace) = &facets.trace {
-        run("INSERT OR REPLACE INTO by_trace (id, seq) VALUES (?,?)", params![packed(trace), seq])?;
-    }
-    if let Some(key) = &facets.idempotency_key {
-        run("INSERT OR REPLACE INTO by_key (id, seq) VALUES (?,?)", params![key.as_bytes(), seq])?;
-    }
-    Ok(())
-}
-
-/// Takes out what retention let go.
-fn forget(connection: &Connection, first: u64) -> rusqlite::Result<()> {
-    for table in ["record", "place", "by_call", "by_trace", "by_key"] {
-        connection.execute(&format!("DELETE FROM {table} WHERE seq < ?"), [signed(first)])?;
-    }
-    connection.execute("DELETE FROM block WHERE first + ? <= ?", [signed(BLOCK), signed(first)])?;
-    Ok(())
-}
-
-fn word_id(words: &mut HashMap<String, i64>, connection: &Connection, text: &str) -> rusqlite::Result<i64> {
-    if let Some(id) = words.get(text) {
-        return Ok(*id);
-    }
-    connection.prepare_cached("INSERT OR IGNORE INTO word (text) VALUES (?)")?.execute([text])?;
-    let id = connection
-        .prepare_cached("SELECT id FROM word WHERE text = ?")?
-        .query_row([text], |row| row.get(0))?;
-    // Words come from callers too; the table on disk has them all.
-    if words.len() > 10_000 {
+/// Some words are chosen by callers; the table on disk has them all, the memory has a bound.
+fn remember<K: std::hash::Hash + Eq>(words: &mut HashMap<K, i64>, word: K, id: i64) {
+    if words.len() >= 10_000 {
         words.clear();
     }
-    words.insert(text.to_owned(), id);
-    Ok(id)
-}
-
-fn read_rows(segment: &Segment, offset: u64, rows: &mut Vec<Row>) -> io::Result<()> {
-    let mut lines = Lines::open_at(segment, offset)?;
-    while rows.len() < BATCH
-        && let Some(line) = lines.next_line()?
-    {
-        // An unfinished line is taken up when it is whole; a line that is no record is for `verify` to report.
-        let Some(text) = line.whole() else { return Ok(()) };
-        let Some((parts, facets)) = line::parts(text).zip(Facets::parse(text)) else { continue };
-        let length = u64::try_from(line.bytes.len()).unwrap_or_default();
-        let hash = parts.hash.to_string();
-        rows.push(Row { facets, hash, segment: segment.first, offset: line.offset, length });
-    }
-    Ok(())
+    words.insert(word, id);
 }

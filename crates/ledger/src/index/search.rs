@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, params_from_iter, types::Value};
+use rusqlite::{Connection, params_from_iter, types::Value};
 
 use super::{BLOCK, fits, open_to_read, packed, reached, signed, unsigned};
 use crate::{Filter, LedgerError};
@@ -22,8 +22,8 @@ pub(crate) struct Snapshot {
     reached: u64,
 }
 
-/// A word that at most this many records carry is looked up; more common ones are checked on the way.
-const RARE: i64 = 20_000;
+/// More sorts than this are not asked one by one.
+const MANY_SORTS: usize = 200;
 
 impl Snapshot {
     /// Nothing where there is no usable index.
@@ -41,11 +41,45 @@ impl Snapshot {
 
     /// Matching records, newest first.
     pub(crate) fn search(&self, filter: &Filter, limit: usize) -> Result<Vec<Place>, LedgerError> {
-        let Some(question) = self.question(filter)? else { return Ok(Vec::new()) };
+        let (first, last) = self.narrowed(filter)?;
+        let mut question = Question {
+            sql: "SELECT seq, segment, offset, length FROM record WHERE seq BETWEEN ? AND ?".into(),
+            values: vec![signed(first).into(), signed(last).into()],
+        };
+        for (condition, time) in [("+time >= ?", filter.since), ("+time < ?", filter.until)] {
+            if let Some(time) = time {
+                question.and(condition, [time.as_millisecond().into()]);
+            }
+        }
+        let found_by_id = question.add_ids(filter);
+        let words = filter.words();
+        if words.is_empty() {
+            return self.ask(question, limit);
+        }
+        let sorts = self.sorts(&words)?;
+        if found_by_id || sorts.len() > MANY_SORTS {
+            let names: Vec<String> = words.iter().map(|(name, _)| format!("{name} = ?")).collect();
+            // A plus before a column keeps SQLite from choosing its index.
+            let sort = format!("+sort IN (SELECT id FROM sort WHERE {})", names.join(" AND "));
+            question.and(&sort, words.into_iter().map(|(_, word)| Value::from(word)));
+            return self.ask(question, limit);
+        }
+        let mut places = Vec::new();
+        for sort in sorts {
+            let mut one = question.clone();
+            one.and("sort = ?", [sort.into()]);
+            places.extend(self.ask(one, limit)?);
+        }
+        places.sort_unstable_by_key(|place| std::cmp::Reverse(place.seq));
+        places.truncate(limit);
+        Ok(places)
+    }
+
+    fn ask(&self, question: Question, limit: usize) -> Result<Vec<Place>, LedgerError> {
         let Question { mut sql, mut values } = question;
         sql.push_str(" ORDER BY seq DESC LIMIT ?");
         values.push(Value::from(i64::try_from(limit).unwrap_or(i64::MAX)));
-        let mut statement = self.connection.prepare(&sql)?;
+        let mut statement = self.connection.prepare_cached(&sql)?;
         let rows = statement.query_map(params_from_iter(values), |row| {
             Ok(Place {
                 seq: unsigned(row.get(0)?),
@@ -57,45 +91,14 @@ impl Snapshot {
         Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
     }
 
-    /// The question in SQL; nothing where a wanted word occurs nowhere.
-    fn question(&self, filter: &Filter) -> Result<Option<Question>, LedgerError> {
-        let (first, last) = self.narrowed(filter)?;
-        let mut question = Question {
-            // CROSS keeps SQLite from going through `place` first.
-            sql: "SELECT seq, segment, offset, length FROM record CROSS JOIN place USING (seq)
-                  WHERE seq BETWEEN ? AND ?"
-                .into(),
-            values: vec![signed(first).into(), signed(last).into()],
-        };
-        let ids = [
-            ("by_call", filter.call_id.map(|call| packed(&call.to_string()))),
-            ("by_trace", filter.trace.as_ref().map(|trace| packed(trace))),
-            ("by_key", filter.idempotency_key.as_ref().map(|key| key.as_bytes().to_vec())),
-        ];
-        let mut looked_up = false;
-        for (table, id) in ids {
-            if let Some(id) = id {
-                question.and(&format!("seq IN (SELECT seq FROM {table} WHERE id = ?)"), id.into());
-                looked_up = true;
-            }
-        }
-        let mut words = Vec::new();
-        for (column, word) in filter.words() {
-            let Some(id) = self.word(&word)? else { return Ok(None) };
-            words.push((self.commonness(column, id)?, column, id));
-        }
-        words.sort_unstable();
-        for (count, column, id) in words {
-            question.is(column, looked_up || count >= RARE, id.into());
-            looked_up = true;
-        }
-        let times = [("time >= ?", filter.since), ("time < ?", filter.until)];
-        for (condition, time) in times {
-            if let Some(time) = time {
-                question.and(condition, time.as_millisecond().into());
-            }
-        }
-        Ok(Some(question))
+    /// The sorts of records that carry all these words.
+    fn sorts(&self, words: &[(&'static str, String)]) -> rusqlite::Result<Vec<i64>> {
+        let names: Vec<String> = words.iter().map(|(name, _)| format!("{name} = ?")).collect();
+        let sql = format!("SELECT id FROM sort WHERE {} LIMIT {}", names.join(" AND "), MANY_SORTS + 1);
+        let mut statement = self.connection.prepare(&sql)?;
+        let ids =
+            statement.query_map(params_from_iter(words.iter().map(|(_, word)| word)), |row| row.get(0))?;
+        ids.collect()
     }
 
     /// The range of numbers in which the wanted times can be.
@@ -119,36 +122,42 @@ impl Snapshot {
         let first: Option<i64> = self.connection.query_row(sql, [time], |row| row.get(0))?;
         Ok(first.map(unsigned))
     }
-
-    fn word(&self, text: &str) -> rusqlite::Result<Option<i64>> {
-        self.connection.query_row("SELECT id FROM word WHERE text = ?", [text], |row| row.get(0)).optional()
-    }
-
-    /// How many records carry a word, counted as far as it matters.
-    fn commonness(&self, column: &str, word: i64) -> rusqlite::Result<i64> {
-        if matches!(column, "mode" | "caller") {
-            return Ok(RARE);
-        }
-        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM record WHERE {column} = ? LIMIT {RARE})");
-        self.connection.query_row(&sql, [word], |row| row.get(0))
-    }
 }
 
+/// A question in SQL.
+#[derive(Clone)]
 struct Question {
     sql: String,
     values: Vec<Value>,
 }
 
 impl Question {
-    /// A plus before a column keeps SQLite from choosing its index.
-    fn is(&mut self, column: &str, check_only: bool, value: Value) {
-        let plus = if check_only { "+" } else { "" };
-        self.and(&format!("{plus}{column} = ?"), value);
-    }
-
-    fn and(&mut self, condition: &str, value: Value) {
+    fn and(&mut self, condition: &str, values: impl IntoIterator<Item = Value>) {
         self.sql.push_str(" AND ");
         self.sql.push_str(condition);
-        self.values.push(value);
+        self.values.extend(values);
+    }
+
+    /// Adds what few records have in common, and says whether there was anything.
+    fn add_ids(&mut self, filter: &Filter) -> bool {
+        let ids = [
+            ("by_call", filter.call_id.map(|call| packed(&call.to_string()))),
+            ("by_trace", filter.trace.as_ref().map(|trace| packed(trace))),
+            ("by_key", filter.idempotency_key.as_ref().map(|key| key.as_bytes().to_vec())),
+        ];
+        let mut added = false;
+        for (table, id) in ids {
+            if let Some(id) = id {
+                self.and(&format!("seq IN (SELECT seq FROM {table} WHERE id = ?)"), [id.into()]);
+                added = true;
+            }
+        }
+        if let Some(session) = &filter.session {
+            let plus = if added { "+" } else { "" };
+            let session = Value::from(session.clone());
+            self.and(&format!("{plus}session = (SELECT id FROM session WHERE text = ?)"), [session]);
+            added = true;
+        }
+        added
     }
 }

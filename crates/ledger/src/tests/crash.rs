@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{all, assert_intact, copy, open, open_with, segments, verify};
+use super::{all, assert_intact, copy, faulty::Faulty, open, open_with, segments, verify};
 use crate::{Effect, Entry, Filter, Options, Record, Status, entry::MissingCause, samples};
 
 #[tokio::test]
@@ -49,12 +49,15 @@ async fn a_torn_end_is_taken_off_and_told() {
 /// A copy of an open ledger of five notes, changed before it is opened again.
 fn reopened(change: impl FnOnce(&Path)) -> (tempfile::TempDir, crate::Recovery) {
     let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open(folder.path());
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    disk.hold_syncs();
     for n in 0..5 {
         ledger.append(&samples::note(&n.to_string())).unwrap();
     }
     let crashed = tempfile::tempdir().unwrap();
     copy(folder.path(), crashed.path());
+    disk.release_syncs();
     change(crashed.path());
     let (again, recovery) = open(crashed.path());
     again.append(&samples::note("after")).unwrap();
