@@ -27,7 +27,7 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
         // Reading the ledger is reading files: not on a thread that serves connections.
         match tokio::task::spawn_blocking(move || layer.ledger_tail(count)).await {
             Ok(Ok(records)) => rpc::answer(&json!({"records": records})),
-            Ok(Err(message)) => Err(RpcError::server("ledger_unavailable", message)),
+            Ok(Err(error)) => Err(RpcError::server("ledger_unavailable", error.to_string())),
             Err(_) => Err(RpcError::internal()),
         }
     }))
