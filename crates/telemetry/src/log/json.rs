@@ -6,22 +6,21 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 use super::record::Record;
 
 /// The record and its newline, ready to be written at once.
 pub(super) fn line(record: &Record) -> Vec<u8> {
-    let mut line = compact(&Value::Object(record.as_map()));
+    let mut line = compact(record);
     line.push(b'\n');
     line
 }
 
 /// The value on one line, safe to show.
-pub(crate) fn compact(value: &Value) -> Vec<u8> {
+pub(super) fn compact(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    // Writing to memory, and a `Value` has no key that is not a string: nothing here can fail.
+    // Writing to memory, and all keys are strings: nothing here can fail.
     let _ = value.serialize(&mut Serializer::with_formatter(&mut out, Escaping));
     out
 }

@@ -1,9 +1,11 @@
 //! One log record: what a `tracing` event says, bounded and redacted.
 
+use std::borrow::Cow;
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
@@ -25,13 +27,13 @@ const RESERVED: [&str; 7] = ["time", "level", "event", "message", "target", "tra
 pub(crate) struct Record {
     pub(crate) time: Timestamp,
     pub(crate) level: Level,
-    pub(crate) target: String,
+    pub(crate) target: &'static str,
     /// The stable name, for the events of this crate.
     pub(crate) event: Option<&'static str>,
     pub(crate) message: Option<String>,
     pub(crate) trace_id: Option<String>,
     pub(crate) span_id: Option<String>,
-    pub(crate) fields: Vec<(String, Value)>,
+    pub(crate) fields: Vec<(Cow<'static, str>, Value)>,
 }
 
 impl Record {
@@ -51,7 +53,7 @@ impl Record {
         Record {
             time: Timestamp::now(),
             level: *metadata.level(),
-            target: metadata.target().to_owned(),
+            target: metadata.target(),
             event: ours.then(|| metadata.name()),
             message: collector.message,
             trace_id: collector.trace_id,
@@ -68,21 +70,38 @@ impl Record {
         }
     }
 
-    /// The line's object, in the order it is written.
-    pub(crate) fn as_map(&self) -> Map<String, Value> {
-        let mut map = Map::with_capacity(self.fields.len() + RESERVED.len());
-        map.insert("time".to_owned(), json!(format!("{:.3}", self.time)));
-        map.insert("level".to_owned(), json!(self.level.as_str()));
-        let named = [
-            ("event", self.event),
-            ("message", self.message.as_deref()),
-            ("target", Some(self.target.as_str())),
-            ("trace_id", self.trace_id.as_deref()),
-            ("span_id", self.span_id.as_deref()),
+    /// The members every line has, in the order they are written.
+    fn head(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+        let members = [
+            ("time", Some(Cow::Owned(format!("{:.3}", self.time)))),
+            ("level", Some(Cow::Borrowed(self.level.as_str()))),
+            ("event", self.event.map(Cow::Borrowed)),
+            ("message", self.message.as_deref().map(Cow::Borrowed)),
+            ("target", Some(Cow::Borrowed(self.target))),
+            ("trace_id", self.trace_id.as_deref().map(Cow::Borrowed)),
+            ("span_id", self.span_id.as_deref().map(Cow::Borrowed)),
         ];
-        map.extend(named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value?)))));
-        map.extend(self.fields.iter().cloned());
-        map
+        members.into_iter().filter_map(|(key, value)| Some((key, value?)))
+    }
+
+    /// The line's object.
+    pub(crate) fn as_map(&self) -> Map<String, Value> {
+        let head = self.head().map(|(key, value)| (key.to_owned(), Value::String(value.into_owned())));
+        let fields = self.fields.iter().map(|(key, value)| (key.clone().into_owned(), value.clone()));
+        head.chain(fields).collect()
+    }
+}
+
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in self.head() {
+            map.serialize_entry(key, &value)?;
+        }
+        for (key, value) in &self.fields {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
     }
 }
 
@@ -120,13 +139,14 @@ struct Collector {
     message: Option<String>,
     trace_id: Option<String>,
     span_id: Option<String>,
-    fields: Vec<(String, Value)>,
+    fields: Vec<(Cow<'static, str>, Value)>,
 }
 
 impl Collector {
     fn put(&mut self, field: &Field, value: Value) {
         let name = field.name();
-        let name = if RESERVED.contains(&name) { format!("field.{name}") } else { name.to_owned() };
+        let name =
+            if RESERVED.contains(&name) { Cow::Owned(format!("field.{name}")) } else { Cow::Borrowed(name) };
         self.fields.push((name, value));
     }
 

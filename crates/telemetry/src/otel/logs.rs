@@ -1,5 +1,6 @@
 //! Log records over OTLP, as they were redacted for the log.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Logs {
         out.set_severity_number(severity);
         out.set_severity_text(text);
         out.set_timestamp(record.time.into());
-        out.set_target(record.target.clone());
+        out.set_target(record.target);
         if let Some(event) = record.event {
             out.set_event_name(event);
         }
@@ -75,7 +76,7 @@ impl Logs {
         {
             out.set_trace_context(trace, span, Some(TraceFlags::SAMPLED));
         }
-        out.add_attributes(record.fields.iter().map(|(key, value)| (Key::from(key.clone()), any(value))));
+        out.add_attributes(record.fields.iter().map(|(key, value)| (key_of(key.clone()), any(value))));
         self.logger.emit(out);
     }
 
@@ -118,6 +119,13 @@ fn severity(level: Level) -> (Severity, &'static str) {
         Level::INFO => (Severity::Info, "INFO"),
         Level::DEBUG => (Severity::Debug, "DEBUG"),
         Level::TRACE => (Severity::Trace, "TRACE"),
+    }
+}
+
+fn key_of(name: Cow<'static, str>) -> Key {
+    match name {
+        Cow::Borrowed(name) => Key::from(name),
+        Cow::Owned(name) => Key::from(name),
     }
 }
 

@@ -1,5 +1,9 @@
 //! Which names say that their value is a secret. Judges names only; finding them is done elsewhere.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
 /// How sure a name makes us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sensitivity {
@@ -48,10 +52,20 @@ const HARMLESS: [&str; 14] = [
     "tokenkind",
 ];
 
+/// One of these is in every name that matters. Most names have none, and are done with cheaply.
+static STEMS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let stems = ["pass", "pwd", "secret", "key", "credential", "authorization", "cookie", "token", "bearer"];
+    AhoCorasick::builder().ascii_case_insensitive(true).build(stems).ok()
+});
+
+fn has_stem(name: &str) -> bool {
+    STEMS.as_ref().is_none_or(|stems| stems.is_match(name))
+}
+
 /// What a name says of its value. Case and the separators `_ - . space` do not matter.
 pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
     // No name is this long, and what redaction wrote holds a detector's name, not a secret's.
-    if name.len() > 128 || name.contains("[redacted:") {
+    if name.len() > 128 || !has_stem(name) || name.contains("[redacted:") {
         return None;
     }
     let folded: String = name

@@ -509,7 +509,7 @@ fn cost_of_clean_text() {
     let redactor = Redactor::built_in();
     let prose =
         "The call read_file on /home/ada/projects/notes/today.md took 12 ms and returned 4096 bytes. "
-            .repeat(11);
+            .repeat(12);
     let clean = &prose[..1024];
     let short = "tool=read_file path=/tmp/a latency_ms=12";
     for (name, text) in [("1 KiB", clean), ("40 bytes", short)] {
