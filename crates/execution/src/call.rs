@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use governance::{Counts, Situation, Workspaces};
 use ledger::Ledger;
 use serde_json::Value;
-use telemetry::{CallSpan, Stage, Subject};
-use tool::{CallId, Caller, Mode, TraceContext, canonical};
+use telemetry::{CallSpan, Stage, Subject, redact};
+use tool::{CallId, Caller, Mode, Refusal, RefusalCode, TraceContext, canonical};
 
 use crate::World;
 
@@ -46,6 +47,7 @@ pub(crate) struct Call {
     pub(crate) mode: Mode,
     pub(crate) workspaces: Workspaces,
     pub(crate) span: CallSpan,
+    intended: AtomicBool,
 }
 
 impl Call {
@@ -63,6 +65,7 @@ impl Call {
         let call = Call {
             id,
             span,
+            intended: AtomicBool::new(false),
             tool_name: request.tool_name,
             caller: request.caller,
             trace: request.trace,
@@ -76,6 +79,31 @@ impl Call {
         (call, request.arguments)
     }
 
+    /// The same call under the mode and the rules of now.
+    pub(crate) fn renewed(self, world: Arc<World>, mode: Mode) -> Call {
+        Call { workspaces: world.workspaces.based_at(self.workspaces.base()), world, mode, ..self }
+    }
+
+    /// Waits for a part of the road, but not past the caller's deadline.
+    pub(crate) async fn in_time<T>(&self, part: impl Future<Output = T>) -> Result<T, Box<Refusal>> {
+        let Some(deadline) = self.deadline else { return Ok(part.await) };
+        tokio::time::timeout_at(deadline.into(), part).await.map_err(|_| {
+            let reason = "the deadline passed before the tool was started";
+            let refusal = Refusal::new(&self.tool_name, RefusalCode::Busy, reason).detail("deadline_passed");
+            Box::new(refusal.hint("nothing was run; allow more time"))
+        })
+    }
+
+    /// Its decision is on record: from here on the call needs an outcome.
+    pub(crate) fn mark_intended(&self) {
+        self.intended.store(true, Ordering::Release);
+    }
+
+    /// Whether its decision is on record.
+    pub(crate) fn is_intended(&self) -> bool {
+        self.intended.load(Ordering::Acquire)
+    }
+
     /// Does a part of the road and notes how long it took.
     pub(crate) fn timed<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let _timing = self.span.stage(stage);
@@ -86,7 +114,7 @@ impl Call {
     pub(crate) fn on_record(&self, tool: &str) -> Arc<ledger::Call> {
         Arc::new(ledger::Call {
             call_id: self.id,
-            tool: tool.to_owned(),
+            tool: recordable(tool),
             mode: self.mode,
             caller: self.caller.clone(),
             trace: self.trace.clone(),
@@ -109,3 +137,10 @@ impl Call {
         self.started.elapsed().as_secs_f64() * 1000.0
     }
 }
+
+/// A name nobody registered can be anything a caller wrote: it is redacted and cut like every other text.
+fn recordable(tool: &str) -> String {
+    redact::shared().redact_text(tool).chars().take(LONGEST_NAME).collect()
+}
+
+const LONGEST_NAME: usize = 128;

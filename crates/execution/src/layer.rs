@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
-use ledger::{Ledger, LedgerError, Recovery};
+use ledger::{Ledger, LedgerError, Record, Recovery};
 use serde_json::Value;
+use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
 use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::call::{Call, Request};
+use crate::content;
 use crate::limits::Limits;
 use crate::mode::{ModeCell, ModeError};
-use crate::pipeline;
+use crate::pipeline::{self, Halt};
 use crate::recorder;
+use crate::slots::Slots;
 use crate::status::{LedgerStatus, Status, Tally};
 use crate::world::{ToolFilter, World};
 
@@ -37,6 +40,8 @@ pub struct ToolExecutionLayer {
     pub(crate) tally: Tally,
     pub(crate) world: ArcSwap<World>,
     mode: ModeCell,
+    pub(crate) openings: Slots,
+    mode_turn: tokio::sync::Mutex<()>,
     calls: TaskTracker,
     draining: AtomicBool,
     started: Instant,
@@ -44,20 +49,23 @@ pub struct ToolExecutionLayer {
 
 impl ToolExecutionLayer {
     /// A layer that goes on where the ledger left off: same mode, same rate windows.
-    pub fn new(parts: Parts) -> Arc<Self> {
+    pub fn new(parts: Parts) -> Result<Arc<Self>, TelemetryError> {
         let Parts { world, ledger, recovery } = parts;
+        content::share_patterns(&world.policy)?;
         let mode = recovery.mode.unwrap_or(Mode::Normal);
-        let limits = Limits::restore(slots(&world, mode), recorder::executed(&recovery));
-        Arc::new(ToolExecutionLayer {
+        let limits = Limits::restore(places(&world, mode), &recovery);
+        Ok(Arc::new(ToolExecutionLayer {
             ledger,
             limits,
             tally: Tally::default(),
             world: ArcSwap::from_pointee(world),
             mode: ModeCell::new(mode),
+            openings: Slots::new(MOST_OPENING),
+            mode_turn: tokio::sync::Mutex::new(()),
             calls: TaskTracker::new(),
             draining: AtomicBool::new(false),
             started: Instant::now(),
-        })
+        }))
     }
 
     /// Runs one call to its end. The work is a task of its own: a caller that goes away takes neither the tool nor
@@ -67,24 +75,39 @@ impl ToolExecutionLayer {
         let crashed = recorder::crashed_result(&call);
         let layer = Arc::clone(self);
         let conducted = self.calls.spawn(async move {
-            let result = layer.conduct(&call, arguments).await;
+            let (call, result) = layer.conduct(call, arguments).await;
             recorder::export(call, &result);
             result
         });
         conducted.await.unwrap_or(crashed)
     }
 
-    async fn conduct(&self, call: &Call, arguments: Value) -> ToolResult {
-        if self.draining.load(Ordering::Acquire) {
-            let refusal = Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
-            return recorder::refused(self, call, refusal.hint("try again when it is back"));
+    async fn conduct(&self, mut call: Call, mut arguments: Value) -> (Call, ToolResult) {
+        loop {
+            if self.draining.load(Ordering::Acquire) {
+                let refusal =
+                    Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
+                let result = recorder::refused(self, &call, refusal.hint("try again when it is back"));
+                return (call, result);
+            }
+            // A panic in a stage is ours, not the caller's, and must not cost the record.
+            let result = match AssertUnwindSafe(pipeline::walk(self, &call, arguments)).catch_unwind().await {
+                Ok(Ok(ran)) => recorder::ended(self, &call, ran),
+                Ok(Err(Halt::Refused(refusal))) => recorder::refused(self, &call, *refusal),
+                Ok(Err(Halt::Again(same))) => {
+                    arguments = Value::Object(same);
+                    call = call.renewed(self.world.load_full(), self.mode.get());
+                    continue;
+                }
+                Err(_) => recorder::crashed(self, &call),
+            };
+            return (call, result);
         }
-        // A panic in a stage is ours, not the caller's, and must not cost the record.
-        match AssertUnwindSafe(pipeline::walk(self, call, arguments)).catch_unwind().await {
-            Ok(Ok(ran)) => recorder::ended(self, call, ran),
-            Ok(Err(refusal)) => recorder::refused(self, call, *refusal),
-            Err(_) => recorder::crashed(self, call),
-        }
+    }
+
+    /// Whether a call was judged by a mode or rules that hold no more.
+    pub(crate) fn has_changed_since(&self, call: &Call) -> bool {
+        self.mode.get() != call.mode || !Arc::ptr_eq(&self.world.load(), &call.world)
     }
 
     /// The definitions that pass the filter, by name.
@@ -112,19 +135,27 @@ impl ToolExecutionLayer {
         self.mode.get()
     }
 
-    /// Changes the mode. The change is on disk before it takes effect; staying in a mode writes nothing.
-    pub async fn set_mode(&self, to: Mode, reason: &str, by: &Caller) -> Result<Mode, ModeError> {
-        let from = self.mode.get();
-        if from != to {
-            recorder::mode_change(self, from, to, reason, by).await?;
-            self.mode.set(to);
-        }
-        Ok(from)
+    /// Changes the mode. The change is on disk before it takes effect, and both happen even if whoever asked goes
+    /// away; staying in a mode writes nothing. Returns the mode that was left.
+    pub async fn set_mode(self: &Arc<Self>, to: Mode, reason: &str, by: &Caller) -> Result<Mode, ModeError> {
+        let (layer, reason, by) = (Arc::clone(self), reason.to_owned(), by.clone());
+        let changing = tokio::spawn(async move {
+            // One change at a time: what is on record last is what holds.
+            let _turn = layer.mode_turn.lock().await;
+            let from = layer.mode.get();
+            if from != to {
+                recorder::mode_change(&layer, from, to, &reason, &by).await?;
+                layer.mode.set(to);
+                layer.limits.set_places(places(&layer.world.load(), to));
+            }
+            Ok(from)
+        });
+        changing.await.unwrap_or_else(|_| Err(ModeError::NotRecorded("a fault inside Sinew".to_owned())))
     }
 
     /// The newest records, oldest first.
-    pub fn ledger_tail(&self, count: usize) -> Result<Vec<Value>, String> {
-        recorder::tail(&self.ledger, count)
+    pub fn ledger_tail(&self, count: usize) -> Result<Vec<Value>, LedgerError> {
+        Ok(self.ledger.tail(count)?.iter().map(Record::json).collect())
     }
 
     /// Puts a start on record: from here on this process answers for what the ledger says.
@@ -148,10 +179,12 @@ impl ToolExecutionLayer {
 }
 
 /// Policy may set no limit; the machine always has one.
-fn slots(world: &World, mode: Mode) -> usize {
+fn places(world: &World, mode: Mode) -> usize {
     let allowed = world.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
     allowed.unwrap_or(MOST_RUNNING).min(MOST_RUNNING)
 }
 
 /// Tools of this process share one pool of threads that may block; beyond its size more would only wait inside.
 const MOST_RUNNING: usize = 256;
+/// Paths that are being opened at a time. Opening takes microseconds unless something is stuck.
+const MOST_OPENING: usize = 64;

@@ -5,12 +5,14 @@
 //! `pipeline.rs` is their order, top to bottom.
 
 mod call;
+mod content;
 mod layer;
 mod limits;
 mod mode;
 mod pipeline;
 mod recorder;
 mod run;
+mod slots;
 mod status;
 mod world;
 

@@ -1,25 +1,25 @@
-//! Rate windows and running slots. Counting and reserving happen under one lock, so that a burst cannot overshoot.
+//! Rate windows and running places. Counting and reserving happen under one lock, so that a burst cannot overshoot.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use governance::{Counts, Permit};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use ledger::Recovery;
 use tool::{Refusal, RefusalCode, ToolName};
 
 use crate::call::Call;
+use crate::slots::{Slot, Slots};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long a call waits for a running slot when the caller set no deadline.
+/// How long a call waits for a running place when the caller set no deadline.
 const LONGEST_QUEUE: Duration = Duration::from_secs(30);
 
 /// What has been run lately, and what is running.
 pub(crate) struct Limits {
     windows: Mutex<Windows>,
-    slots: Arc<Semaphore>,
-    most_running: usize,
+    slots: Slots,
 }
 
 #[derive(Default)]
@@ -28,26 +28,18 @@ struct Windows {
     all: VecDeque<Instant>,
 }
 
-/// A place among the running calls; given back when dropped.
-pub(crate) struct Slot {
-    _place: OwnedSemaphorePermit,
-}
-
 impl Limits {
-    /// Limits with the given number of slots, and the executions a previous life left in the windows.
-    pub(crate) fn restore(
-        most_running: usize,
-        executed: impl IntoIterator<Item = (ToolName, Duration)>,
-    ) -> Self {
+    /// Limits with this many places, and in the windows what a previous life ran.
+    pub(crate) fn restore(places: usize, recovery: &Recovery) -> Self {
         let mut windows = Windows::default();
         let now = Instant::now();
         let mut times: Vec<(Instant, ToolName)> =
-            executed.into_iter().filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool))).collect();
+            executed(recovery).filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool))).collect();
         times.sort_unstable();
         for (at, tool) in times {
             windows.note(&tool, at);
         }
-        Limits { windows: Mutex::new(windows), slots: Arc::new(Semaphore::new(most_running)), most_running }
+        Limits { windows: Mutex::new(windows), slots: Slots::new(places) }
     }
 
     /// How often this tool ran in the last hour, and anything ran in the last minute.
@@ -57,28 +49,41 @@ impl Limits {
 
     /// How many calls are running.
     pub(crate) fn running(&self) -> usize {
-        self.most_running.saturating_sub(self.slots.available_permits())
+        self.slots.taken()
     }
 
-    /// Waits for a running slot, in order of arrival, then counts the call against its rates; the permit is asked
-    /// again with the counts of this very moment.
-    pub(crate) async fn reserve(&self, call: &Call, permit: &Permit) -> Result<Slot, Box<Refusal>> {
-        let waiting = Arc::clone(&self.slots).acquire_owned();
-        let place = tokio::time::timeout(call.time_left(LONGEST_QUEUE), waiting).await;
-        let Ok(Ok(place)) = place else {
-            let reason = format!("all {} running slots are taken", self.most_running);
+    /// Changes how many may run at once.
+    pub(crate) fn set_places(&self, places: usize) {
+        self.slots.set_most(places);
+    }
+
+    /// Waits for a running place, in order of arrival.
+    pub(crate) async fn place(&self, call: &Call) -> Result<Slot, Box<Refusal>> {
+        tokio::time::timeout(LONGEST_QUEUE, self.slots.take()).await.map_err(|_| {
+            let reason = format!("all {} running places are taken", self.slots.most());
             let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason);
-            return Err(Box::new(refusal.hint("try again when other calls have ended")));
-        };
+            Box::new(refusal.hint("try again when other calls have ended"))
+        })
+    }
+
+    /// Counts a call against its rates, after asking its permit again with the counts of this very moment.
+    pub(crate) fn count(&self, permit: &Permit) -> Result<(), Box<Refusal>> {
         let tool = permit.call().definition().name();
         let mut windows = self.windows();
         let now = Instant::now();
         permit.within_rates(windows.counts(tool, now)).map_err(Box::<Refusal>::from)?;
         windows.note(tool, now);
-        Ok(Slot { _place: place })
+        Ok(())
     }
 
-    fn windows(&self) -> std::sync::MutexGuard<'_, Windows> {
+    /// Takes back the count of a call that was not run after all: refused calls use nothing up.
+    pub(crate) fn uncount(&self, tool: &ToolName) {
+        let mut windows = self.windows();
+        windows.all.pop_back();
+        windows.by_tool.get_mut(tool).and_then(VecDeque::pop_back);
+    }
+
+    fn windows(&self) -> MutexGuard<'_, Windows> {
         // The windows are whole after every statement, so a panic elsewhere cannot have broken them.
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,18 +109,17 @@ fn slide(window: &mut VecDeque<Instant>, now: Instant, width: Duration) -> u32 {
     u32::try_from(window.len()).unwrap_or(u32::MAX)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_slides_and_survives_a_restart() {
-        let tool = ToolName::new("t").unwrap();
-        let minutes = |n: u64| Duration::from_secs(60 * n);
-        let executed = [0, 59, 61].map(|ago| (tool.clone(), minutes(ago)));
-        let limits = Limits::restore(4, executed);
-        assert_eq!(limits.counts(&tool), Counts { tool_last_hour: 2, all_last_minute: 1 });
-        let other = ToolName::new("other").unwrap();
-        assert_eq!(limits.counts(&other), Counts { tool_last_hour: 0, all_last_minute: 1 });
-    }
+/// What a previous life ran within the last hour, and how long ago.
+fn executed(recovery: &Recovery) -> impl Iterator<Item = (ToolName, Duration)> {
+    let now = SystemTime::now();
+    recovery.executed.iter().flat_map(move |executed| {
+        let tool = ToolName::new(&executed.tool).ok();
+        executed.slots.iter().flat_map(move |(end, count)| {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(*end).unwrap_or(0));
+            // A clock that was set back must not refill a window: the future counts as now.
+            let ago = now.duration_since(at).unwrap_or(Duration::ZERO);
+            let calls = usize::try_from(*count).unwrap_or(usize::MAX);
+            tool.clone().into_iter().flat_map(move |tool| std::iter::repeat_n((tool, ago), calls))
+        })
+    })
 }

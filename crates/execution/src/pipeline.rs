@@ -7,12 +7,14 @@ use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Failure, Output, Refusal, RefusalCode};
+use tool::{Arguments, Failure, Output, Refusal, RefusalCode};
 
 use crate::call::Call;
+use crate::content;
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
 use crate::run;
+use crate::slots::Slot;
 
 /// A call that was started, and how it ended.
 pub(crate) struct Ran {
@@ -20,36 +22,38 @@ pub(crate) struct Ran {
     pub(crate) end: Result<Output, Failure>,
 }
 
-/// Walks one call along the road.
-pub(crate) async fn walk(
-    layer: &ToolExecutionLayer,
-    call: &Call,
-    arguments: Value,
-) -> Result<Ran, Box<Refusal>> {
-    let world = &call.world;
-    let tool = look_up(call)?;
-    let valid = call.timed(Stage::Check, || guardrail::check(tool.definition(), tool.schema(), arguments))?;
-    let counts = layer.limits.counts(tool.definition().name());
-    let situation = call.situation(counts);
-    let cleared = call.timed(Stage::Judge, || governance::clear(&world.policy, &situation, valid))?;
-    let opened = open(call, cleared).await?;
-    let permit = match call.timed(Stage::Judge, || governance::judge(&world.policy, &situation, opened)) {
-        Verdict::Permit(permit) => permit,
-        Verdict::Question(question) => return Err(Box::new(question.unanswered())),
-        Verdict::Denial(denial) => return Err(denial.into()),
-    };
-    let slot = layer.limits.reserve(call, &permit).await?;
-    let order = Arc::new(intend(layer, call, permit).await?);
-    let end = run::run(call, tool, &order).await;
-    drop(slot);
-    Ok(Ran { order, end })
+/// Why a call did not get to the end of the road.
+pub(crate) enum Halt {
+    /// It is not run.
+    Refused(Box<Refusal>),
+    /// The mode or the rules changed while it waited: it walks again, under the new ones.
+    Again(Arguments),
 }
 
-/// The decision is on record, as durably as its risk asks, before anything happens.
-async fn intend(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<Order, Box<Refusal>> {
-    let _timing = call.span.stage(Stage::Record);
-    let intent = layer.ledger.intend(recorder::decision(call, &permit), permit).await;
-    intent.map_err(|error| recorder::unavailable(&call.tool_name, &error))
+impl<R: Into<Box<Refusal>>> From<R> for Halt {
+    fn from(refusal: R) -> Self {
+        Halt::Refused(refusal.into())
+    }
+}
+
+/// Walks one call along the road.
+pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Value) -> Result<Ran, Halt> {
+    let policy = &call.world.policy;
+    let tool = look_up(call)?;
+    let valid = call.timed(Stage::Check, || guardrail::check(tool.definition(), tool.schema(), arguments))?;
+    content::refuse_blocked(policy, &valid)?;
+    let situation = call.situation(layer.limits.counts(tool.definition().name()));
+    let cleared = call.timed(Stage::Judge, || governance::clear(policy, &situation, valid))?;
+    let opened = call.in_time(open(layer, call, cleared)).await??;
+    let permit = match call.timed(Stage::Judge, || governance::judge(policy, &situation, opened)) {
+        Verdict::Permit(permit) => permit,
+        Verdict::Question(question) => return Err(Box::new(question.unanswered()).into()),
+        Verdict::Denial(denial) => return Err(denial.into()),
+    };
+    let (permit, slot) = reserve(layer, call, permit).await?;
+    let order = Arc::new(intend(layer, call, permit).await?);
+    let end = run::run(call, tool, &order, slot).await;
+    Ok(Ran { order, end })
 }
 
 fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
@@ -66,14 +70,26 @@ fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
 }
 
 /// Opening can block for ever on a dead mount or a permission dialog, so it happens on a thread that can be left
-/// behind, within the call's own deadline.
-async fn open(call: &Call, cleared: Cleared) -> Result<Opened<Cleared>, Box<Refusal>> {
+/// behind. Such threads are few: when all of them are stuck, further calls are refused rather than piled up.
+async fn open(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    cleared: Cleared,
+) -> Result<Opened<Cleared>, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Open);
-    let limit = call.time_left(cleared.timeout());
-    let name = call.tool_name.clone();
-    let opening = tokio::task::spawn_blocking(move || resources::open(cleared));
-    let refuse =
-        |code, detail: &str, reason: String| Box::new(Refusal::new(&name, code, reason).detail(detail));
+    let limit = cleared.timeout();
+    let refuse = |code, detail: &str, reason: String| {
+        Box::new(Refusal::new(&call.tool_name, code, reason).detail(detail))
+    };
+    let opening = async {
+        let place = layer.openings.take().await;
+        tokio::task::spawn_blocking(move || {
+            let opened = resources::open(cleared);
+            drop(place);
+            opened
+        })
+        .await
+    };
     match tokio::time::timeout(limit, opening).await {
         Ok(Ok(Ok(opened))) => Ok(opened),
         Ok(Ok(Err(error))) => Err(refuse(error.refusal_code(), error.detail(), error.to_string())),
@@ -81,13 +97,36 @@ async fn open(call: &Call, cleared: Cleared) -> Result<Opened<Cleared>, Box<Refu
             let reason = "Sinew failed while opening a path".to_owned();
             Err(refuse(RefusalCode::ResourceExhausted, "open_crashed", reason))
         }
-        Err(_) => Err(refuse(
-            RefusalCode::ResourceExhausted,
-            "path_unresponsive",
-            format!(
-                "opening a path took longer than {} s: a dead mount or a permission dialog?",
-                limit.as_secs()
-            ),
-        )),
+        Err(_) => {
+            let seconds = limit.as_secs();
+            let reason =
+                format!("opening a path took longer than {seconds} s: a dead mount or a permission dialog?");
+            Err(refuse(RefusalCode::ResourceExhausted, "path_unresponsive", reason))
+        }
     }
+}
+
+/// Waits for a place to run in. What changed meanwhile decides anew: a permit is only as good as its moment.
+async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<(Permit, Slot), Halt> {
+    let slot = call.in_time(layer.limits.place(call)).await??;
+    if layer.has_changed_since(call) {
+        return Err(Halt::Again(permit.call().arguments().clone()));
+    }
+    layer.limits.count(&permit)?;
+    Ok((permit, slot))
+}
+
+/// The decision is on record, as durably as its risk asks, before anything happens.
+async fn intend(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<Order, Box<Refusal>> {
+    let _timing = call.span.stage(Stage::Record);
+    let decision = recorder::decision(call, &permit);
+    let name = permit.call().definition().name().clone();
+    let recorded = call.in_time(layer.ledger.intend(decision, permit)).await;
+    let order =
+        recorded.and_then(|intent| intent.map_err(|error| recorder::unavailable(&call.tool_name, &error)));
+    match &order {
+        Ok(_) => call.mark_intended(),
+        Err(_) => layer.limits.uncount(&name),
+    }
+    order
 }

@@ -4,16 +4,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
 
 use governance::Permit;
 use ledger::entry::{Concluded, ModeChange, Refused, Start, Stop};
-use ledger::{Decision, Effect, Entry, Ledger, LedgerError, Outcome, Recovery, Status};
+use ledger::{Decision, Effect, Entry, LedgerError, Outcome, Status};
 use registry::Order;
 use serde_json::{Value, json};
 use telemetry::{Event, Note, Subject, emit, metrics, redact};
 use tool::{
-    Caller, Category, Failure, FailureKind, Metadata, Mode, Output, Refusal, RefusalCode, ToolName,
+    Caller, Category, Failure, FailureKind, Metadata, Mode, Output, Refusal, RefusalCode, ToolDefinition,
     ToolResult, canonical,
 };
 
@@ -25,12 +24,10 @@ use crate::pipeline::Ran;
 /// The decision that lets a call run, as the ledger keeps it.
 pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
     let definition = permit.call().definition();
-    let reads =
-        *definition.category() == Category::READ_ONLY || *definition.category() == Category::SELF_CHECK;
     Decision {
         call: call.on_record(definition.name().as_str()),
         risk: definition.risk_level(),
-        effect: if reads { Effect::Reads } else { Effect::Changes },
+        effect: effect(definition),
         definition_hash: definition.hash().to_owned(),
         policy_hash: call.world.policy.hash().to_owned(),
         arguments_digest: call.arguments_digest.clone(),
@@ -39,6 +36,12 @@ pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
         rules: permit.rules().to_vec(),
         facts: redact::shared().redact_value(permit.facts()),
     }
+}
+
+/// Only a tool of a category that promises to look is taken to change nothing.
+fn effect(definition: &ToolDefinition) -> Effect {
+    let looks = [Category::READ_ONLY, Category::SELF_CHECK].contains(definition.category());
+    if looks { Effect::Reads } else { Effect::Changes }
 }
 
 /// Announces that a permitted, recorded call begins.
@@ -56,7 +59,8 @@ pub(crate) fn announce_start(call: &Call, order: &Order) {
 pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolResult {
     let Ran { order, end } = ran;
     let definition = Arc::clone(order.value().call().definition());
-    let outcome = outcome(layer, call, &end);
+    let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
+    let outcome = outcome(layer, call, effect(&definition), &end, output.as_deref());
     let end = match layer.ledger.conclude(&order, outcome) {
         Ok(_) => end,
         Err(error) => Err(unrecorded(&end, &error)),
@@ -69,28 +73,45 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
     };
     let latency_ms = call.latency_ms();
     match end {
-        Ok(output) => {
+        Ok(done) => {
             layer.tally.done.fetch_add(1, Ordering::Relaxed);
-            let output_bytes = output.usage.read_bytes;
+            let output_bytes = output.map_or(0, |bytes| bytes.len() as u64);
             emit(Event::ToolCallCompleted { call: subject(call, name), latency_ms, output_bytes });
-            ToolResult::done(name, output, metadata, latency_ms)
+            if let Some(cut) = &done.truncated {
+                metrics::truncated(definition.name(), cut.total.saturating_sub(cut.returned));
+            }
+            ToolResult::done(name, done, metadata, latency_ms)
         }
-        Err(failure) => {
-            layer.tally.failed.fetch_add(1, Ordering::Relaxed);
-            let (kind, error) = (failure.kind, failure.message.as_str());
-            emit(Event::ToolCallFailed { call: subject(call, name), kind, error, latency_ms });
-            ToolResult::failed(name, failure, metadata, latency_ms)
-        }
+        Err(failure) => failed(layer, call, name, failure, metadata),
     }
 }
 
-fn outcome(layer: &ToolExecutionLayer, call: &Call, end: &Result<Output, Failure>) -> Outcome {
+fn failed(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    name: &str,
+    failure: Failure,
+    metadata: Metadata,
+) -> ToolResult {
+    layer.tally.failed.fetch_add(1, Ordering::Relaxed);
+    let (kind, error, latency_ms) = (failure.kind, failure.message.as_str(), call.latency_ms());
+    emit(Event::ToolCallFailed { call: subject(call, name), kind, error, latency_ms });
+    ToolResult::failed(name, failure, metadata, latency_ms)
+}
+
+fn outcome(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    effect: Effect,
+    end: &Result<Output, Failure>,
+    output: Option<&[u8]>,
+) -> Outcome {
     match end {
-        Ok(output) => Outcome {
-            output_digest: Some(layer.ledger.keyed_digest(&canonical::bytes(&output.value))),
-            files_touched: output.files_touched.clone(),
-            truncated: output.truncated.clone(),
-            usage: output.usage,
+        Ok(done) => Outcome {
+            output_digest: output.map(|bytes| layer.ledger.keyed_digest(bytes)),
+            files_touched: done.files_touched.clone(),
+            truncated: done.truncated.clone(),
+            usage: done.usage,
             facts: stages(call),
             ..Outcome::new(Status::Done, call.started.elapsed())
         },
@@ -98,8 +119,16 @@ fn outcome(layer: &ToolExecutionLayer, call: &Call, end: &Result<Output, Failure
             failure: Some(failure.kind),
             message: Some(redact::shared().redact_text(&failure.message).into_owned()),
             facts: stages(call),
-            ..Outcome::new(Status::Failed, call.started.elapsed())
+            ..Outcome::new(status_of(failure, effect), call.started.elapsed())
         },
+    }
+}
+
+/// A change that ran out of time may still happen, or be half done: nobody can say.
+fn status_of(failure: &Failure, effect: Effect) -> Status {
+    match (failure.kind, effect) {
+        (FailureKind::TimedOut, Effect::Changes) => Status::Unknown,
+        _ => Status::Failed,
     }
 }
 
@@ -126,6 +155,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
     });
     if let Err(error) = layer.ledger.append(&entry) {
         refusal = *unavailable(&call.tool_name, &error);
+        refusal.trace_id = Some(call.trace.trace_id.clone());
     }
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
     announce_refusal(call, &refusal);
@@ -144,20 +174,27 @@ fn announce_refusal(call: &Call, refusal: &Refusal) {
     }
 }
 
-/// A stage of ours panicked. Whether the tool had started is what the ledger's open intent says.
+/// A stage of ours panicked: before its decision was on record the call is refused, after it the call has failed.
 pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
-    layer.tally.failed.fetch_add(1, Ordering::Relaxed);
     let failure = internal_fault();
+    if !call.is_intended() {
+        let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, failure.message);
+        return refused(
+            layer,
+            call,
+            refusal.detail("internal_fault").hint("nothing was run; the log has the place"),
+        );
+    }
     let outcome = Outcome {
         failure: Some(failure.kind),
         message: Some(failure.message.clone()),
-        ..Outcome::new(Status::Failed, call.started.elapsed())
+        ..Outcome::new(Status::Unknown, call.started.elapsed())
     };
     let concluded = Concluded { call: call.on_record(&call.tool_name), outcome };
     let recorded = layer.ledger.append(&Entry::Outcome(concluded));
     let failure =
         recorded.map_or_else(|error| unrecorded(&Err(failure.clone()), &error), |_| failure.clone());
-    ToolResult::failed(&call.tool_name, failure, metadata(call), call.latency_ms())
+    failed(layer, call, &call.tool_name, failure, metadata(call))
 }
 
 /// The last resort: the recording itself panicked.
@@ -207,48 +244,51 @@ pub(crate) async fn mode_change(
     Ok(())
 }
 
-/// What a previous life ran within the last hour, and how long ago.
-pub(crate) fn executed(recovery: &Recovery) -> impl Iterator<Item = (ToolName, Duration)> {
-    let now = SystemTime::now();
-    recovery.executed.iter().flat_map(move |executed| {
-        let tool = ToolName::new(&executed.tool).ok();
-        executed.slots.iter().flat_map(move |(end, count)| {
-            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(*end).unwrap_or(0));
-            // A clock that was set back must not refill a window: the future counts as now.
-            let ago = now.duration_since(at).unwrap_or(Duration::ZERO);
-            let calls = usize::try_from(*count).unwrap_or(usize::MAX);
-            tool.clone().into_iter().flat_map(move |tool| std::iter::repeat_n((tool, ago), calls))
-        })
-    })
-}
-
-/// The newest records as JSON.
-pub(crate) fn tail(ledger: &Ledger, count: usize) -> Result<Vec<Value>, String> {
-    let records = ledger.tail(count).map_err(|error| error.to_string())?;
-    Ok(records.iter().map(ledger::Record::json).collect())
-}
-
 /// Hands the call's span and measurements to whoever collects them. It can neither delay nor fail the call.
 pub(crate) fn export(call: Call, result: &ToolResult) {
-    let outcome =
-        match (&result.metadata.refusal, result.metadata.failure.as_ref().map(|failure| failure.kind)) {
-            (Some(refusal), _) => {
-                call.span.note(Note::Decision("deny"));
-                metrics::decision(call.mode, "deny");
-                if let Some(rule) = &refusal.rule {
-                    call.span.note(Note::Rule(rule));
-                }
-                telemetry::Outcome::Refused(refusal.code)
-            }
-            (None, Some(kind)) => telemetry::Outcome::Failed(kind),
-            (None, None) => telemetry::Outcome::Done,
-        };
-    if result.metadata.refusal.is_none() {
-        call.span.note(Note::Decision("permit"));
-        call.span.note(Note::Result(&result.output));
-        metrics::decision(call.mode, "permit");
+    if let Some(word) = policy_word(result) {
+        call.span.note(Note::Decision(word));
+        metrics::decision(call.mode, word);
     }
-    call.span.end(outcome);
+    if let Some(rule) = result.metadata.refusal.as_ref().and_then(|refusal| refusal.rule.as_ref()) {
+        call.span.note(Note::Rule(rule));
+    }
+    call.span.note(Note::Result(&result.output));
+    call.span.end(match (&result.metadata.refusal, &result.metadata.failure) {
+        (Some(refusal), _) => telemetry::Outcome::Refused(refusal.code),
+        (None, Some(failure)) => telemetry::Outcome::Failed(failure.kind),
+        (None, None) => telemetry::Outcome::Done,
+    });
+}
+
+/// What the policy said, where it was asked: `permit`, `ask` or `deny`.
+fn policy_word(result: &ToolResult) -> Option<&'static str> {
+    let Some(refusal) = &result.metadata.refusal else { return Some("permit") };
+    match refusal.code {
+        RefusalCode::ApprovalDenied | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalPending => {
+            Some("ask")
+        }
+        RefusalCode::ModeDenied
+        | RefusalCode::RateLimited
+        | RefusalCode::PathForbidden
+        | RefusalCode::PathNotAllowed
+        | RefusalCode::CommandNotAllowed
+        | RefusalCode::DomainNotAllowed
+        | RefusalCode::TooLarge
+        | RefusalCode::SandboxUnavailable
+        | RefusalCode::ControlPlane => Some("deny"),
+        RefusalCode::UnknownTool
+        | RefusalCode::NotInAllowlist
+        | RefusalCode::InvalidArguments
+        | RefusalCode::ValidatorRejected
+        | RefusalCode::Busy
+        | RefusalCode::HopBudgetExhausted
+        | RefusalCode::CostCapExceeded
+        | RefusalCode::LedgerUnavailable
+        | RefusalCode::ResourceExhausted
+        | RefusalCode::ShuttingDown
+        | RefusalCode::Conflict => None,
+    }
 }
 
 /// The time of each stage, for `sinew trace`.

@@ -1,31 +1,55 @@
-//! Running an order: within its deadline, and never taking the daemon down.
+//! Running an order: within its deadline and its bounds, and never taking the daemon down.
 
 use std::sync::Arc;
 
 use registry::{Order, Tool};
 use telemetry::Stage;
 use telemetry::metrics::Level;
-use tool::{Failure, FailureKind, Output};
+use tool::{Failure, FailureKind, Output, canonical};
 
 use crate::call::Call;
+use crate::content;
 use crate::recorder;
+use crate::slots::Slot;
 
-/// Runs the tool in a task of its own, so that a panic is a failed call and a stuck thread can be left behind.
-pub(crate) async fn run(call: &Call, tool: &Tool, order: &Arc<Order>) -> Result<Output, Failure> {
+/// Runs the tool in a task of its own, so that a panic is a failed call. Past its deadline the task is left to itself:
+/// a thread in a system call cannot be stopped, and until it ends it keeps its place among the running.
+pub(crate) async fn run(call: &Call, tool: &Tool, order: &Arc<Order>, slot: Slot) -> Result<Output, Failure> {
+    let limit = call.time_left(order.value().timeout());
+    if limit.is_zero() {
+        return Err(Failure::new(FailureKind::TimedOut, "the deadline passed before the tool was started"));
+    }
     recorder::announce_start(call, order);
     let _timing = call.span.stage(Stage::Run);
-    let _counted = Level::ToolsRunning.hold();
-    let limit = call.time_left(order.value().timeout());
-    let mut work = tokio::spawn(tool.executor().run(Arc::clone(order)));
-    match tokio::time::timeout(limit, &mut work).await {
-        Ok(Ok(end)) => end,
+    let running = tool.executor().run(Arc::clone(order));
+    let work = tokio::spawn(async move {
+        let (_place, _counted) = (slot, Level::ToolsRunning.hold());
+        running.await
+    });
+    match tokio::time::timeout(limit, work).await {
+        Ok(Ok(end)) => end.and_then(|output| within_bounds(order, output)),
         Ok(Err(crash)) => Err(crashed(&crash)),
         Err(_) => {
-            work.abort();
             let message = format!("{} timed out after {:.1} s", call.tool_name, limit.as_secs_f64());
-            Err(Failure::new(FailureKind::TimedOut, message))
+            Err(Failure::new(FailureKind::TimedOut, message)
+                .hint("its effect may still happen: look before trying again"))
         }
     }
+}
+
+/// An answer larger than policy allows is not cut blindly: only the tool knows where that makes sense.
+fn within_bounds(order: &Order, output: Output) -> Result<Output, Failure> {
+    if let Some(failure) = content::withheld(&output.value) {
+        return Err(failure);
+    }
+    let (bytes, most) = (canonical::bytes(&output.value).len() as u64, order.value().max_output_bytes());
+    if bytes > most {
+        let message = format!("the answer has {bytes} bytes; policy allows {most}");
+        return Err(
+            Failure::new(FailureKind::TooLarge, message).hint("ask for less, or raise max_output_bytes")
+        );
+    }
+    Ok(output)
 }
 
 /// The panic's own words may hold arguments, so they stay in the log of the process, not in the reply.

@@ -41,6 +41,7 @@ mod verdict;
 
 pub use cleared::Cleared;
 pub use judge::{clear, judge};
+pub use offer::SecretRule;
 pub use policy::{EMBEDDED, Policy};
 pub use problems::PolicyError;
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};

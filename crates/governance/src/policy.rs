@@ -48,7 +48,7 @@ pub struct Files {
 pub(crate) struct Documents {
     pub(crate) modes: Document,
     pub(crate) tools: Document,
-    safety: Document,
+    pub(crate) safety: Document,
 }
 
 /// The files that ship with Sinew, by name, for whoever writes them out to be edited.

@@ -1,6 +1,6 @@
 //! Puts the parts together: the same world, ledger and layer for the daemon and for a call without one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use execution::{Parts, ToolExecutionLayer, World};
@@ -60,7 +60,7 @@ fn policy(setting: &Setting, registry: &ToolRegistry) -> Result<Policy, Problem>
         names: FileNames::of_this_system(),
     };
     let folder = setting.home().config().join("governance");
-    let written_out = folder.exists() || setting.home().settings_file().exists();
+    let written_out = is_there(&folder)? || is_there(&setting.home().settings_file())?;
     let loaded =
         if written_out { Policy::load(&folder, &surroundings) } else { Policy::embedded(&surroundings) };
     let policy = loaded.map_err(Problem::configuration)?;
@@ -70,6 +70,16 @@ fn policy(setting: &Setting, registry: &ToolRegistry) -> Result<Policy, Problem>
         tell(paint(NOTE, format!("warning: {warning}")));
     }
     Ok(policy)
+}
+
+/// Whether something has that name. A link that leads nowhere is there, and what cannot be looked at is an error:
+/// neither may pass for a policy that was never written.
+fn is_there(path: &Path) -> Result<bool, Problem> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Problem::configuration(format!("{} cannot be looked at: {error}", path.display()))),
+    }
 }
 
 /// Variables that are not Unicode cannot appear in a YAML file either.
@@ -108,5 +118,5 @@ pub(crate) fn ledger_options(setting: &Setting) -> Options {
 fn layer(setting: &Setting, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let opened = Ledger::open(&ledger_folder(setting), &ledger_options(setting));
     let (ledger, recovery) = opened.map_err(Problem::configuration)?;
-    Ok(ToolExecutionLayer::new(Parts { world, ledger, recovery }))
+    ToolExecutionLayer::new(Parts { world, ledger, recovery }).map_err(Problem::configuration)
 }
