@@ -3,14 +3,17 @@
 //! What an event may carry is fixed here: no argument value and no file content has a field, except the
 //! arguments of `tool_call_started`, which are written only while content capture is on and redacted first.
 
+mod emit;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::{Value, json};
-use tool::{CallId, FailureKind, Fault, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
-use tracing::Level;
+use serde_json::Value;
+use tool::{CallId, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
 
-use crate::redact;
 use crate::settings::TelemetrySettings;
+
+pub use emit::emit;
+pub(crate) use emit::rule_place;
 
 /// The `target` of every event made here; filter with `SINEW_LOG=sinew::event=debug`.
 pub(crate) const TARGET: &str = "sinew::event";
@@ -238,94 +241,4 @@ impl Event<'_> {
             Event::ApprovalDecided { .. } => "approval_decided",
         }
     }
-}
-
-/// One `tracing` event with the fields every call's event has.
-macro_rules! about_call {
-    ($level:expr, $name:literal, $call:expr, $($field:tt)+) => {
-        tracing::event!(
-            name: $name, target: TARGET, $level,
-            trace_id = $call.trace.trace_id.as_str(), span_id = $call.trace.span_id.as_str(),
-            call_id = %$call.call_id, tool = $call.tool, mode = $call.mode.as_str(), session = $call.session,
-            $($field)+
-        )
-    };
-}
-
-/// Writes an event to every configured place: the log, standard error, OTLP.
-pub fn emit(event: Event<'_>) {
-    match event {
-        Event::ToolCallStarted { call, arguments_digest, arguments } => {
-            let captured = captured(arguments);
-            let arguments = captured.as_deref();
-            about_call!(Level::INFO, "tool_call_started", call, arguments_digest, arguments);
-        }
-        Event::ToolCallCompleted { call, latency_ms, output_bytes } => {
-            about_call!(Level::INFO, "tool_call_completed", call, latency_ms, output_bytes);
-        }
-        Event::ToolCallFailed { call, kind, error, latency_ms } => {
-            let (kind, fault, retryable) = (kind.as_str(), fault_word(kind.fault()), kind.retryable());
-            about_call!(Level::WARN, "tool_call_failed", call, kind, fault, retryable, error, latency_ms);
-        }
-        Event::ToolCallBlocked { call, code, reason, rule, latency_ms } => {
-            let (code, place) = (code.as_str(), rule.map(rule_place));
-            let rule = place.as_deref();
-            about_call!(Level::WARN, "tool_call_blocked", call, code, reason, rule, latency_ms);
-        }
-        Event::WorkerInnerCall { call, hop, hop_budget } => {
-            about_call!(Level::INFO, "worker_inner_call", call, hop, hop_budget);
-        }
-        Event::ToolValidationFailed { call, code, missing, reason } => {
-            let (code, missing) = (code.as_str(), json!(missing).to_string());
-            about_call!(Level::WARN, "tool_validation_failed", call, code, missing, reason);
-        }
-        Event::ToolValidationNudge { call, error } => {
-            let error = opening(error);
-            about_call!(Level::INFO, "tool_validation_nudge", call, error);
-        }
-        Event::WorkerInnerValidationFail { call, code, missing, reason } => {
-            let (code, missing) = (code.as_str(), json!(missing).to_string());
-            about_call!(Level::WARN, "worker_inner_validation_fail", call, code, missing, reason);
-        }
-        Event::WorkerToolCostWarning { call, cost, cap } => {
-            about_call!(Level::WARN, "worker_tool_cost_warning", call, cost, cap);
-        }
-        Event::ModeTransition { from, to, reason, by, sensors } => {
-            let (from, to, sensors) = (from.as_str(), to.as_str(), sensors.map(Value::to_string));
-            let sensors = sensors.as_deref();
-            tracing::event!(name: "mode_transition", target: TARGET, Level::WARN, from, to, reason, by, sensors);
-        }
-        Event::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
-            let risk = risk.as_str();
-            about_call!(Level::INFO, "approval_requested", call, approval_id, risk, timeout_ms);
-        }
-        Event::ApprovalDecided { call, approval_id, decision, by, wait_ms } => {
-            let decision = decision.as_str();
-            about_call!(Level::INFO, "approval_decided", call, approval_id, decision, by, wait_ms);
-        }
-    }
-}
-
-fn captured(arguments: &Value) -> Option<String> {
-    match content_capture() {
-        ContentCapture::Off => None,
-        ContentCapture::On => Some(redact::shared().redact_value(arguments).to_string()),
-    }
-}
-
-/// The first 200 characters, redacted before the cut: half a secret is no longer recognised as one.
-fn opening(error: &str) -> String {
-    redact::shared().redact_text(error).chars().take(200).collect()
-}
-
-fn fault_word(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Caller => "caller",
-        Fault::Tool => "tool",
-        Fault::Machine => "machine",
-    }
-}
-
-pub(crate) fn rule_place(rule: &RuleRef) -> String {
-    if rule.line == 0 { rule.id.clone() } else { format!("{}:{} {}", rule.file, rule.line, rule.id) }
 }
