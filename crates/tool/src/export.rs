@@ -28,12 +28,12 @@ impl Format {
             Format::Native => serde_json::to_value(definition).unwrap_or_default(),
             Format::Mcp => mcp(definition),
             Format::Openai => json!({"type": "function", "function": {
-                "name": function_name(definition),
+                "name": definition.dotless(),
                 "description": definition.description(),
                 "parameters": definition.input_schema(),
             }}),
             Format::Anthropic => json!({
-                "name": function_name(definition),
+                "name": definition.dotless(),
                 "description": definition.description(),
                 "input_schema": definition.input_schema(),
             }),
@@ -57,11 +57,6 @@ fn mcp(definition: &ToolDefinition) -> Value {
         tool.insert("outputSchema".into(), schema.clone());
     }
     tool
-}
-
-/// Function-calling dialects allow no dot in a name; `__` reads as one and comes back through an alias.
-fn function_name(definition: &ToolDefinition) -> String {
-    definition.name().as_str().replace('.', "__")
 }
 
 #[cfg(test)]

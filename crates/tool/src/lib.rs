@@ -6,6 +6,7 @@
 mod caller;
 mod category;
 mod definition;
+mod definition_error;
 mod export;
 mod failure;
 mod id;
@@ -14,11 +15,16 @@ mod name;
 mod nearest;
 mod parameter;
 mod path_argument;
+mod path_places;
+mod problem;
 mod refusal;
 mod result;
 mod risk;
+mod shorten;
 mod spec;
+mod spelling;
 mod trace;
+mod workspace_access;
 
 pub mod canonical;
 pub mod strict_json;
@@ -26,6 +32,7 @@ pub mod strict_json;
 pub use caller::{Caller, Door};
 pub use category::Category;
 pub use definition::{Annotations, ToolDefinition};
+pub use definition_error::DefinitionError;
 pub use export::Format;
 pub use failure::{Failure, FailureKind, Fault};
 pub use id::CallId;
@@ -34,11 +41,16 @@ pub use name::ToolName;
 pub use nearest::nearest;
 pub use parameter::{ParameterType, ToolParameter};
 pub use path_argument::{PathAccess, PathArgument};
-pub use refusal::{Problem, Refusal, RefusalCode, Repair, RuleRef};
-pub use result::{FailureReport, Metadata, Output, SandboxReport, ToolResult, Truncation, Usage};
+pub use problem::Problem;
+pub use refusal::{Refusal, RefusalCode, Repair, RuleRef};
+pub use result::{
+    FailureReport, Metadata, Output, SandboxReport, SandboxTier, ToolResult, Truncation, Usage,
+};
 pub use risk::RiskLevel;
-pub use spec::{DefinitionError, ToolSpec};
+pub use shorten::{LONGEST_WORD, shorten};
+pub use spec::ToolSpec;
 pub use trace::TraceContext;
+pub use workspace_access::WorkspaceAccess;
 
 /// The arguments of a call: a JSON object in the order it was written.
 pub type Arguments = serde_json::Map<String, serde_json::Value>;

@@ -1,15 +1,27 @@
 //! The nearest known word to a misspelt one, for every "did you mean" of the project.
 
+use crate::LONGEST_WORD;
+
 /// The one known word closest to `wanted`, if it is close enough to be a slip of the keyboard.
 ///
-/// Two words equally close are no answer: a suggestion that may be wrong is worse than none.
+/// Two words equally close are no answer: a suggestion that may be wrong is worse than none. A word longer than
+/// [`LONGEST_WORD`] is near nothing, so that what a caller sends cannot make the comparison dear.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if wanted.chars().nth(LONGEST_WORD).is_some() {
+        return None;
+    }
     let wanted = fold(wanted);
-    let limit = (wanted.chars().count() / 3).clamp(1, 3);
+    let length = wanted.chars().count();
+    let limit = (length / 3).clamp(1, 3);
     let mut best: Option<(usize, &str)> = None;
     let mut tied = false;
     for word in known {
-        let distance = strsim::osa_distance(&wanted, &fold(word));
+        let folded = fold(word);
+        // Words are at least as far apart as their lengths; a huge known word is never compared.
+        if folded.chars().count().abs_diff(length) > limit {
+            continue;
+        }
+        let distance = strsim::osa_distance(&wanted, &folded);
         if distance > limit {
             continue;
         }
@@ -40,5 +52,17 @@ mod tests {
         check("list_dir", None);
         check("delete_everything", None);
         assert_eq!(nearest("ab", ["ac", "ad"]), None, "a tie is no answer");
+    }
+
+    #[test]
+    fn a_long_word_is_near_nothing_and_costs_nothing() {
+        let longest = "a".repeat(LONGEST_WORD);
+        assert_eq!(nearest(&longest, [longest.as_str()]), Some(longest.as_str()));
+        let longer = "é".repeat(LONGEST_WORD + 1);
+        assert_eq!(nearest(&longer, [longer.as_str()]), None);
+        // Compared letter by letter, these would be 10^13 steps.
+        let huge = "a".repeat(4_000_000);
+        assert_eq!(nearest(&huge, [huge.as_str()]), None);
+        assert_eq!(nearest("path", [huge.as_str(), "paht"]), Some("paht"));
     }
 }

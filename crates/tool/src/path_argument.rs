@@ -1,10 +1,12 @@
-//! Which arguments of a tool are paths. Found once, from the schema, when a definition is made.
+//! Which arguments of a tool are paths. Found once, from the schema, when a definition is made; that no path hides
+//! anywhere else in the schema is for [`path_places`](crate::path_places) to say.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Arguments, Category};
+use crate::path_places::{self, ACCESS, is_path};
+use crate::{Arguments, Category, DefinitionError};
 
 /// What a tool will do with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -30,21 +32,20 @@ pub struct PathArgument {
 }
 
 impl PathArgument {
-    /// All path arguments of an object schema.
-    pub(crate) fn find(schema: &Value, category: &Category) -> Vec<PathArgument> {
+    /// All path arguments of an object schema, which has no path anywhere else.
+    pub(crate) fn find(schema: &Value, category: &Category) -> Result<Vec<PathArgument>, DefinitionError> {
+        path_places::check(schema)?;
         let properties = schema["properties"].as_object().into_iter().flatten();
-        properties.filter_map(|(key, property)| Self::from_property(key, property, category)).collect()
+        Ok(properties.filter_map(|(key, property)| Self::from_property(key, property, category)).collect())
     }
 
     fn from_property(key: &str, property: &Value, category: &Category) -> Option<PathArgument> {
-        let is_path = |schema: &Value| schema["format"] == "path";
-        let many = is_path(&property["items"]);
-        if !many && !is_path(property) {
-            return None;
-        }
-        let declared = if many { &property["items"] } else { property };
-        let access = serde_json::from_value(declared["x-sinew-access"].clone());
-        let access = access.unwrap_or_else(|_| default_access(category));
+        let items = &property["items"];
+        let many = is_path(items);
+        let mut declared = [property, items].into_iter().filter(|schema| is_path(schema)).peekable();
+        declared.peek()?;
+        let writes = declared.any(|schema| access(schema, category) == PathAccess::Write);
+        let access = if writes { PathAccess::Write } else { PathAccess::Read };
         Some(PathArgument { key: key.to_owned(), many, access })
     }
 
@@ -57,6 +58,38 @@ impl PathArgument {
 }
 
 /// Only a tool that promises to change nothing is trusted to read.
-fn default_access(category: &Category) -> PathAccess {
-    if *category == Category::READ_ONLY { PathAccess::Read } else { PathAccess::Write }
+fn access(schema: &Value, category: &Category) -> PathAccess {
+    match schema[ACCESS].as_str() {
+        Some("read") => PathAccess::Read,
+        None if *category == Category::READ_ONLY => PathAccess::Read,
+        _ => PathAccess::Write,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_and_items_are_found_with_the_stricter_access() {
+        let find = |property: Value, category: &Category| {
+            let schema = json!({"type": "object", "properties": {"p": property}});
+            PathArgument::find(&schema, category).unwrap().into_iter().map(|p| (p.many, p.access)).next()
+        };
+        let path = json!({"type": "string", "format": "path"});
+        let stated =
+            |word: &str| json!({"type": ["string", "null"], "format": "path", "x-sinew-access": word});
+        assert_eq!(find(json!({"type": "string"}), &Category::READ_ONLY), None);
+        assert_eq!(find(path.clone(), &Category::READ_ONLY), Some((false, PathAccess::Read)));
+        assert_eq!(find(path.clone(), &Category::NETWORK), Some((false, PathAccess::Write)));
+        assert_eq!(find(stated("read"), &Category::NETWORK), Some((false, PathAccess::Read)));
+        assert_eq!(find(stated("write"), &Category::READ_ONLY), Some((false, PathAccess::Write)));
+        let list = json!({"type": "array", "items": path});
+        assert_eq!(find(list, &Category::READ_ONLY), Some((true, PathAccess::Read)));
+        let either = json!({"type": ["string", "array"], "format": "path", "x-sinew-access": "write",
+            "items": stated("read")});
+        assert_eq!(find(either, &Category::READ_ONLY), Some((true, PathAccess::Write)));
+    }
 }

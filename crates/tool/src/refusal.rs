@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Arguments;
+use crate::{Arguments, Problem};
 
 /// Why a call was refused, in one stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -100,19 +100,6 @@ impl std::fmt::Display for RefusalCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// One thing that is wrong with the arguments.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Problem {
-    /// JSON pointer to the value, or to where it should be.
-    pub pointer: String,
-    /// What was wanted.
-    pub expected: String,
-    /// What came: a type or a count, never the value itself.
-    pub got: String,
-    /// Both, in a sentence.
-    pub message: String,
 }
 
 /// The rule that decided: a line a person can open and change.

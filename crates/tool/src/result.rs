@@ -40,10 +40,34 @@ pub struct Usage {
 }
 
 /// How confined the tool was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
-    /// `none`, `reduced` or `full`.
-    pub tier: String,
+    /// How much of it held.
+    pub tier: SandboxTier,
+}
+
+/// How much confinement a call had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxTier {
+    /// It ran in Sinew's own process.
+    #[default]
+    None,
+    /// A process of its own, with less than this platform can give.
+    Reduced,
+    /// All that this platform can give.
+    Full,
+}
+
+impl SandboxTier {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SandboxTier::None => "none",
+            SandboxTier::Reduced => "reduced",
+            SandboxTier::Full => "full",
+        }
+    }
 }
 
 /// The facts around a result.
@@ -108,7 +132,7 @@ impl Metadata {
             definition_hash: None,
             policy_hash: policy_hash.to_owned(),
             files_touched: Vec::new(),
-            sandbox: SandboxReport { tier: "none".to_owned() },
+            sandbox: SandboxReport::default(),
             usage: Usage::default(),
             truncated: None,
             cached: false,
@@ -166,5 +190,21 @@ impl ToolResult {
             latency_ms,
             metadata,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tier_is_its_word_on_the_wire() {
+        for tier in [SandboxTier::None, SandboxTier::Reduced, SandboxTier::Full] {
+            let wire = json!({"tier": tier.as_str()});
+            assert_eq!(serde_json::to_value(SandboxReport { tier }).unwrap(), wire);
+            assert_eq!(serde_json::from_value::<SandboxReport>(wire).unwrap().tier, tier);
+        }
+        assert_eq!(json!(SandboxReport::default()), json!({"tier": "none"}));
+        assert!(serde_json::from_value::<SandboxReport>(json!({"tier": "Full"})).is_err());
     }
 }

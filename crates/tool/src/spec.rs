@@ -6,10 +6,13 @@ use serde_json::{Value, json};
 
 use crate::definition::Annotations;
 use crate::parameter::object_schema;
-use crate::{Category, Mode, PathArgument, RiskLevel, ToolDefinition, ToolName, ToolParameter};
+use crate::{
+    Category, DefinitionError, LONGEST_WORD, Mode, PathArgument, RiskLevel, ToolDefinition, ToolName,
+    ToolParameter, shorten,
+};
 
-const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
-const LONGEST_DESCRIPTION: usize = 4096;
+pub(crate) const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
+pub(crate) const LONGEST_DESCRIPTION: usize = 4096;
 
 /// What a tool says of itself. [`ToolSpec::check`] turns it into a [`ToolDefinition`] or says what is wrong.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -126,7 +129,8 @@ impl ToolSpec {
             Some(_) => ToolParameter::from_schema(&input_schema),
             None => self.parameters,
         };
-        let paths = PathArgument::find(&input_schema, &self.category);
+        parameters.iter().try_for_each(|parameter| check_parameter_name(&parameter.name))?;
+        let paths = PathArgument::find(&input_schema, &self.category)?;
         Ok(ToolDefinition {
             name,
             major,
@@ -176,9 +180,6 @@ impl ToolSpec {
 fn check_parameters(parameters: &[ToolParameter]) -> Result<(), DefinitionError> {
     for (index, parameter) in parameters.iter().enumerate() {
         let name = &parameter.name;
-        if name.is_empty() || name.len() > 128 {
-            return Err(DefinitionError::ParameterName(name.clone()));
-        }
         if parameters.iter().take(index).any(|earlier| earlier.name == *name) {
             return Err(DefinitionError::TwiceNamed(name.clone()));
         }
@@ -189,15 +190,33 @@ fn check_parameters(parameters: &[ToolParameter]) -> Result<(), DefinitionError>
     Ok(())
 }
 
-/// The first number of a three-part version without leading zeros; what follows `-` or `+` is not ours to judge.
+/// A refusal repeats the names of parameters, so they are bounded however they were stated.
+fn check_parameter_name(name: &str) -> Result<(), DefinitionError> {
+    if (1..=128).contains(&name.len()) {
+        Ok(())
+    } else {
+        Err(DefinitionError::ParameterName(shorten(name, LONGEST_WORD).into_owned()))
+    }
+}
+
+/// The first number of a semantic version: three numbers, then perhaps `-` and `+` with dotted words.
 fn major_of(version: &str) -> Option<u64> {
-    let core = version.split(['-', '+']).next()?;
-    let numbers: Vec<&str> = core.split('.').collect();
-    let plain = |n: &&str| *n == "0" || (!n.starts_with('0') && n.bytes().all(|b| b.is_ascii_digit()));
-    if numbers.len() != 3 || !numbers.iter().all(plain) {
+    let (version, build) = apart(version, '+');
+    let (numbers, prerelease) = apart(version, '-');
+    let word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if !build.into_iter().chain(prerelease).all(|words| words.split('.').all(word)) {
         return None;
     }
-    numbers.first()?.parse().ok()
+    let plain =
+        |n: &&str| *n == "0" || (word(n) && !n.starts_with('0') && n.bytes().all(|b| b.is_ascii_digit()));
+    match numbers.split('.').collect::<Vec<_>>().as_slice() {
+        numbers @ [major, _, _] if numbers.iter().all(plain) => major.parse().ok(),
+        _ => None,
+    }
+}
+
+fn apart(text: &str, mark: char) -> (&str, Option<&str>) {
+    text.split_once(mark).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
 /// The schema of a Rust type, without the keywords that only clutter a tool list.
@@ -212,28 +231,57 @@ fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Why a definition was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
-pub enum DefinitionError {
-    #[error(transparent)]
-    Name(#[from] crate::name::BadName),
-    #[error("version `{0}` is not semantic: write three numbers, such as 1.0.0")]
-    Version(String),
-    #[error("the description is empty")]
-    NoDescription,
-    #[error("the description has {0} bytes; the limit is {LONGEST_DESCRIPTION}")]
-    LongDescription(usize),
-    #[error("timeout_seconds is {0}: it must be between 1 and {LONGEST_TIMEOUT}")]
-    Timeout(u64),
-    #[error("state either `parameters` or `input_schema`, not both")]
-    TwoInputs,
-    #[error("the input schema must have `type: object`")]
-    NotAnObject,
-    #[error("parameter name `{0}` must have 1 to 128 bytes")]
-    ParameterName(String),
-    #[error("parameter `{0}` is stated twice")]
-    TwiceNamed(String),
-    #[error("the default of parameter `{name}` is not of type {kind}")]
-    Default { name: String, kind: &'static str },
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_three_numbers_and_no_empty_part() {
+        let check = |version, expect| assert_eq!(major_of(version), expect, "{version:?}");
+        check("1.0.0", Some(1));
+        check("10.2.33", Some(10));
+        check("0.0.0", Some(0));
+        check("2.0.0-rc.1+linux-x86.64", Some(2));
+        check("2.0.0+build-7", Some(2));
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "1",
+            "1.",
+            "1..",
+            "..1",
+            "1..0",
+            "1.0",
+            "1.0.",
+            "1.0.0.0",
+            "1.x.0.0",
+            "01.0.0",
+            "1.0.-1",
+            "1.0.0-",
+            "1.0.0+",
+            "1.0.0-a..b",
+            "1.0.0-+b",
+            "1.0.0+a+b",
+            "1.0.0-é",
+            " 1.0.0",
+            "+1.0.0",
+            "18446744073709551616.0.0",
+        ] {
+            check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn the_names_of_a_schema_are_bounded_like_those_of_a_list() {
+        for name in [String::new(), "n".repeat(129), "n".repeat(1 << 20)] {
+            let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+            let mut properties = serde_json::Map::new();
+            properties.insert(name.clone(), json!({"type": "string"}));
+            spec.input_schema = Some(json!({"type": "object", "properties": properties}));
+            let error = spec.check().unwrap_err();
+            assert!(matches!(error, DefinitionError::ParameterName(_)), "{error}");
+            assert!(error.to_string().len() < 256, "{} bytes", error.to_string().len());
+        }
+    }
 }

@@ -1,0 +1,48 @@
+//! Why a definition was refused, in words for the tool's author.
+
+use crate::spec::{LONGEST_DESCRIPTION, LONGEST_TIMEOUT};
+
+/// Why a definition was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum DefinitionError {
+    #[error(transparent)]
+    Name(#[from] crate::name::BadName),
+    #[error("version `{0}` is not semantic: write three numbers, such as 1.0.0")]
+    Version(String),
+    #[error("the description is empty")]
+    NoDescription,
+    #[error("the description has {0} bytes; the limit is {LONGEST_DESCRIPTION}")]
+    LongDescription(usize),
+    #[error("timeout_seconds is {0}: it must be between 1 and {LONGEST_TIMEOUT}")]
+    Timeout(u64),
+    #[error("state either `parameters` or `input_schema`, not both")]
+    TwoInputs,
+    #[error("the input schema must have `type: object`")]
+    NotAnObject,
+    #[error("parameter name `{0}` must have 1 to 128 bytes")]
+    ParameterName(String),
+    #[error("parameter `{0}` is stated twice")]
+    TwiceNamed(String),
+    #[error("the default of parameter `{name}` is not of type {kind}")]
+    Default { name: String, kind: &'static str },
+    #[error(
+        "`format: path` at `{0}` would be under no path rule: declare each path as an argument of its own, or as \
+         the `items` of an array argument"
+    )]
+    PathPlace(String),
+    #[error(
+        "the path at `{0}` must have `type: string`, or `type: array` with `format: path` in its `items`: a value \
+         of another type would be under no path rule"
+    )]
+    PathType(String),
+    #[error(
+        "the reference at `{0}` may lead to a path argument, and the path there would be under no path rule: refer \
+         to `#/$defs/…` only"
+    )]
+    PathReference(String),
+    #[error("`x-sinew-access` at `{at}` is `{stated}`; it takes read or write{suggestion}")]
+    Access { at: String, stated: String, suggestion: String },
+    #[error("`x-sinew-access` at `{0}` says nothing without `format: path` beside it")]
+    AccessWithoutPath(String),
+}

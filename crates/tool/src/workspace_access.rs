@@ -1,0 +1,45 @@
+//! What callers may do in a workspace. Which folders are workspaces is said elsewhere.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What callers may do in a workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceAccess {
+    /// Look, change nothing.
+    ReadOnly,
+    /// What the policy allows.
+    #[default]
+    ReadWrite,
+}
+
+impl WorkspaceAccess {
+    /// The word used in configuration and output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkspaceAccess::ReadOnly => "read_only",
+            WorkspaceAccess::ReadWrite => "read_write",
+        }
+    }
+}
+
+impl std::fmt::Display for WorkspaceAccess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_word_in_files_and_in_output() {
+        for access in [WorkspaceAccess::ReadOnly, WorkspaceAccess::ReadWrite] {
+            assert_eq!(serde_json::to_value(access).unwrap(), access.as_str());
+        }
+        assert_eq!(WorkspaceAccess::default(), WorkspaceAccess::ReadWrite);
+        assert!(serde_json::from_str::<WorkspaceAccess>("\"readonly\"").is_err());
+    }
+}
