@@ -246,3 +246,40 @@ fn trace_context_is_taken_over() {
     let response = daemon.agent().request("sinew/execute", &params);
     assert_eq!(response["result"]["metadata"]["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736", "{response}");
 }
+
+#[test]
+fn a_long_file_is_read_in_parts_that_make_the_whole() {
+    let daemon = Daemon::start();
+    let content: String = (0..300_000).map(|n| if n % 7 == 0 { "é\n" } else { "ab\"" }).collect();
+    daemon.home().file("long.txt", &content);
+    let mut agent = daemon.agent();
+    let (mut read, mut parts) = (String::new(), 0);
+    loop {
+        let result = agent.execute("read_file", &json!({"path": "long.txt", "offset": read.len()}));
+        assert_eq!(result["success"], true, "{}", result["error"]);
+        read.push_str(result["output"]["content"].as_str().unwrap());
+        parts += 1;
+        let cut = &result["metadata"]["truncated"];
+        if cut.is_null() {
+            break;
+        }
+        assert_eq!(cut["total"], content.len(), "{cut}");
+        assert!(
+            cut["how_to_continue"].as_str().unwrap().contains(&format!("offset={}", read.len())),
+            "{cut}"
+        );
+    }
+    assert!(parts > 1 && read == content, "{parts} parts, {} of {} bytes", read.len(), content.len());
+}
+
+#[test]
+fn forbidden_entries_are_not_listed() {
+    let daemon = Daemon::start();
+    daemon.home().file("seen.txt", "x");
+    daemon.home().file(".env", "SECRET=1");
+    let listed = daemon.agent().execute("list_directory", &json!({}));
+    let names: Vec<&Value> =
+        listed["output"]["entries"].as_array().unwrap().iter().map(|e| &e["name"]).collect();
+    assert_eq!(names, ["seen.txt"], "{listed}");
+    assert_eq!(listed["output"]["total"], 1, "a count would tell that something is hidden");
+}

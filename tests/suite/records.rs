@@ -150,12 +150,13 @@ fn soak_every_answer_has_its_record_however_often_the_daemon_is_killed() {
                 })
                 .collect();
             pause = pause * 31 % 97;
-            std::thread::sleep(Duration::from_millis(20 + pause));
+            std::thread::sleep(Duration::from_millis(60 + pause));
             daemon.signal(nix::sys::signal::Signal::SIGKILL);
             stop.store(true, Ordering::Relaxed);
             workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
         });
         home = daemon.crash();
+        assert!(!answered.is_empty(), "nobody was answered before the crash");
         let records = home.records_so_far();
         let ended = |id: &str| {
             records.iter().any(|r| r["call_id"] == id && (r["kind"] == "outcome" || r["kind"] == "refusal"))
@@ -177,6 +178,7 @@ fn soak_every_answer_has_its_record_however_often_the_daemon_is_killed() {
     );
     let report = verify(&home);
     assert_eq!(report["intact"], true, "{report}");
+    assert!(start_up < Duration::from_secs(5), "start-up after the crashes took {start_up:?}");
     println!("{} crashes, {} records, start-up after them {start_up:?}", crashes(), records.len());
 }
 
@@ -196,7 +198,8 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
     let filler = daemon.home().root().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}
-    std::fs::remove_file(daemon.home().workspace().join("b.txt")).unwrap();
+    let gone = || drop(std::fs::remove_file(daemon.home().workspace().join("b.txt")));
+    gone();
     // The reserve takes some last words; after them nothing more fits.
     let refused =
         (0..2000).map(|_| agent.execute("write_file", &write)).find(|result| result["success"] == false);
@@ -204,7 +207,7 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
     assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
     let status = agent.request("sinew/status", &json!({}));
     assert_eq!(status["result"]["ledger"]["state"], "unavailable", "the state is visible: {status}");
-    std::fs::remove_file(daemon.home().workspace().join("b.txt")).unwrap();
+    gone();
     assert_eq!(agent.execute("write_file", &write)["success"], false);
     assert!(!daemon.home().workspace().join("b.txt").exists(), "nothing runs unrecorded");
 

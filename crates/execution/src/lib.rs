@@ -14,6 +14,8 @@ mod recorder;
 mod run;
 mod slots;
 mod status;
+#[cfg(test)]
+mod tests;
 mod world;
 
 pub use call::Request;

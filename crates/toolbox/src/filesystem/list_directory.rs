@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec, Truncation};
 
-use super::{shown, target, timestamp};
+use super::{answer_budget, shown, target, timestamp};
 use crate::tool_entry::{Answer, ToolEntry};
 
 #[derive(Deserialize, JsonSchema)]
@@ -73,14 +73,28 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failu
     let directory = target(permit)?;
     let found = directory.list(arguments.max_entries)?;
     let visible = |entry: &Entry| permit.shows(&directory.canonical().join(&entry.name));
-    let entries: Vec<Listed> = found.entries.iter().filter(|entry| visible(entry)).map(listed).collect();
-    let truncated = found.cut.then(|| Truncation {
-        total: found.total,
-        returned: entries.len() as u64,
+    let listed: Vec<Listed> = found.entries.iter().filter(|entry| visible(entry)).map(listed).collect();
+    let hidden = (found.entries.len() - listed.len()) as u64;
+    let total = found.total - hidden;
+    let entries = fitting(listed, answer_budget(permit));
+    let returned = entries.len() as u64;
+    let truncated = (returned < total).then(|| Truncation {
+        total,
+        returned,
         how_to_continue: "raise max_entries, or list a directory below".to_owned(),
     });
-    let value = Listing { path: shown(directory), entries, total: found.total };
+    let value = Listing { path: shown(directory), entries, total };
     Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+}
+
+/// The first entries that together take at most `budget` bytes.
+fn fitting(entries: Vec<Listed>, budget: u64) -> Vec<Listed> {
+    let mut left = budget;
+    let mut fits = |entry: &Listed| {
+        let cost = serde_json::to_string(entry).map_or(u64::MAX, |text| text.len() as u64 + 1);
+        left.checked_sub(cost).map(|rest| left = rest).is_some()
+    };
+    entries.into_iter().take_while(|entry| fits(entry)).collect()
 }
 
 fn listed(entry: &Entry) -> Listed {

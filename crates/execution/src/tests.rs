@@ -1,0 +1,278 @@
+//! The layer with tools that misbehave: what no well-behaved tool can show.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use governance::{
+    FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
+};
+use ledger::{Ledger, Options};
+use registry::{Order, Running, ToolExecutor, ToolRegistry};
+use serde_json::{Value, json};
+use tool::{
+    Caller, Category, Door, FailureKind, Mode, Output, RefusalCode, RiskLevel, ToolResult, ToolSpec,
+    TraceContext,
+};
+
+use crate::{Parts, Request, ToolExecutionLayer, World};
+
+/// A tool made of a function.
+struct Does<F>(F);
+
+impl<F: Fn(Arc<Order>) -> Running + Send + Sync + 'static> ToolExecutor for Does<F> {
+    fn run(&self, order: Arc<Order>) -> Running {
+        (self.0)(order)
+    }
+}
+
+/// Something a test opens when it has seen enough.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let opened = self.0.0.lock().unwrap();
+        drop(self.0.1.wait_while(opened, |opened| !*opened).unwrap());
+    }
+}
+
+struct Bench {
+    folder: tempfile::TempDir,
+    registry: ToolRegistry,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Bench { folder: tempfile::tempdir().unwrap(), registry: ToolRegistry::new() }
+    }
+
+    fn tool(
+        mut self,
+        name: &str,
+        category: Category,
+        body: impl Fn(Arc<Order>) -> Running + Send + Sync + 'static,
+    ) -> Self {
+        let mut spec = ToolSpec::new(name, "A test tool", category, RiskLevel::Low);
+        spec.input_schema = Some(json!({"type": "object"}));
+        spec.timeout_seconds = if name == "stuck" { 1 } else { 30 };
+        self.registry.register(spec.check().unwrap(), Arc::new(Does(body))).unwrap();
+        self
+    }
+
+    fn layer(self) -> (Arc<ToolExecutionLayer>, tempfile::TempDir) {
+        let Bench { folder, registry } = self;
+        let around = Surroundings {
+            variables: Variables::with_home(folder.path()),
+            protected: Protected::default(),
+            names: FileNames::CaseSensitive,
+        };
+        let workspace = Workspace::at(folder.path(), WorkspaceAccess::ReadWrite).unwrap();
+        let policy = Policy::embedded(&around).unwrap();
+        let world = World { registry, policy, workspaces: Workspaces::new(vec![workspace]) };
+        let (ledger, recovery) = Ledger::open(&folder.path().join("ledger"), &Options::default()).unwrap();
+        (ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap(), folder)
+    }
+}
+
+fn caller() -> Caller {
+    Caller { uid: 1, pid: None, door: Door::Socket, connection: 1, client: None, session: None }
+}
+
+fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request {
+    Request {
+        tool_name: tool.to_owned(),
+        arguments,
+        caller: caller(),
+        trace: TraceContext::root(),
+        deadline,
+        cwd: None,
+        started: Instant::now(),
+    }
+}
+
+fn records(folder: &Path) -> Vec<Value> {
+    let reader = ledger::Reader::new(&folder.join("ledger"));
+    reader.tail(1000).unwrap().iter().map(ledger::Record::json).collect()
+}
+
+fn kind(result: &ToolResult) -> Option<FailureKind> {
+    result.metadata.failure.as_ref().map(|failure| failure.kind)
+}
+
+fn done(value: Value) -> Running {
+    Box::pin(async { Ok(Output { value, ..Output::default() }) })
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_is_a_failed_call_and_the_next_one_is_served() {
+    let bench = Bench::new()
+        .tool("broken", Category::READ_ONLY, |_| {
+            panic!("with sk-proj-abcdefghijklmnopqrstuvwxyz012345 inside")
+        })
+        .tool("later", Category::READ_ONLY, |_| Box::pin(async { panic!("later") }))
+        .tool("fine", Category::READ_ONLY, |_| done(json!({})));
+    let (layer, folder) = bench.layer();
+    for tool in ["broken", "later"] {
+        let result = layer.execute(request(tool, json!({}), None)).await;
+        assert_eq!(kind(&result), Some(FailureKind::Crashed), "{tool}: {result:?}");
+        assert!(!result.error.unwrap().contains("sk-proj"), "a panic's words stay inside");
+        let written = records(folder.path());
+        let end = written.iter().rfind(|record| record["kind"] == "outcome").unwrap();
+        assert_eq!(end["call_id"], json!(result.metadata.call_id), "it is on record");
+    }
+    assert!(layer.execute(request("fine", json!({}), None)).await.success);
+    let counts = layer.status().calls;
+    assert_eq!((counts.running, counts.done, counts.failed), (0, 1, 2));
+}
+
+#[tokio::test]
+async fn a_tool_past_its_deadline_is_left_behind_and_keeps_its_place() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let stuck = move |_: Arc<Order>| -> Running {
+        let gate = held.clone();
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
+            Ok(Output::default())
+        })
+    };
+    let (layer, folder) = Bench::new().tool("stuck", Category::SYSTEM_WRITE, stuck).layer();
+    let asked = Instant::now();
+    let result = layer.execute(request("stuck", json!({}), None)).await;
+    assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{result:?}");
+    assert!(asked.elapsed() < Duration::from_secs(20), "the answer does not wait for the tool");
+    assert_eq!(layer.status().calls.running, 1, "a thread that cannot be stopped still counts");
+    let end = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
+    assert_eq!(end["outcome"], "unknown", "nobody can say what a change past its deadline has done");
+    gate.open();
+    while layer.status().calls.running > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_that_has_passed_starts_nothing() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let bench = Bench::new().tool("count", Category::READ_ONLY, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        done(json!({}))
+    });
+    let (layer, _folder) = bench.layer();
+    let mut late = request("count", json!({}), Some(Duration::from_millis(1)));
+    late.started = Instant::now() - Duration::from_secs(1);
+    let result = layer.execute(late).await;
+    assert!(!result.success, "{result:?}");
+    assert_eq!(ran.load(Ordering::Relaxed), 0, "the tool was started");
+    let told = kind(&result) == Some(FailureKind::TimedOut)
+        || result
+            .metadata
+            .refusal
+            .is_some_and(|refusal| refusal.detail.as_deref() == Some("deadline_passed"));
+    assert!(told, "the caller is told why");
+}
+
+#[tokio::test]
+async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let slow = move |_: Arc<Order>| -> Running {
+        let gate = held.clone();
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
+            Ok(Output::default())
+        })
+    };
+    let bench =
+        Bench::new()
+            .tool("slow", Category::READ_ONLY, slow)
+            .tool("write", Category::SYSTEM_WRITE, |_| done(json!({})));
+    let (layer, _folder) = bench.layer();
+    // RECOVERY has 8 places; all are taken.
+    layer.set_mode(Mode::Recovery, "test", &caller()).await.unwrap();
+    let running: Vec<_> = (0..8)
+        .map(|_| {
+            let layer = Arc::clone(&layer);
+            tokio::spawn(async move { layer.execute(request("slow", json!({}), None)).await })
+        })
+        .collect();
+    while layer.status().calls.running < 8 {
+        tokio::task::yield_now().await;
+    }
+    let waiting = Arc::clone(&layer);
+    let waiting = tokio::spawn(async move { waiting.execute(request("slow", json!({}), None)).await });
+    tokio::task::yield_now().await;
+    layer.set_mode(Mode::Lockdown, "test", &caller()).await.unwrap();
+    gate.open();
+    let result = waiting.await.unwrap();
+    assert_eq!(result.metadata.mode, Mode::Lockdown, "judged again under the mode of now: {result:?}");
+    for task in running {
+        assert_eq!(task.await.unwrap().metadata.mode, Mode::Recovery, "who runs, runs on");
+    }
+    let refused = layer.execute(request("write", json!({}), None)).await;
+    assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::ModeDenied);
+}
+
+#[tokio::test]
+async fn a_blocked_secret_passes_in_neither_direction() {
+    let secret = "-----BEGIN RSA PRIVATE KEY-----\nabc";
+    let bench = Bench::new().tool("echo", Category::READ_ONLY, |_| done(json!({"text": "fine"}))).tool(
+        "leak",
+        Category::READ_ONLY,
+        move |_| done(json!({"deep": [{"text": secret}]})),
+    );
+    let (layer, folder) = bench.layer();
+    let refused = layer.execute(request("echo", json!({"a": [{"b": secret}]}), None)).await;
+    let refusal = refused.metadata.refusal.unwrap();
+    assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::ValidatorRejected, Some("secret")));
+    let rule = refusal.rule.unwrap();
+    assert!(
+        rule.file.ends_with("safety.yaml") && rule.line > 0 && rule.id.contains("private_key"),
+        "{rule:?}"
+    );
+    let withheld = layer.execute(request("leak", json!({}), None)).await;
+    assert_eq!(kind(&withheld), Some(FailureKind::Unreadable), "{withheld:?}");
+    assert_eq!(withheld.output, json!({}));
+    assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("PRIVATE KEY")));
+}
+
+#[tokio::test]
+async fn an_answer_larger_than_policy_allows_is_a_failure_that_says_so() {
+    let big = Bench::new().tool("big", Category::READ_ONLY, |_| done(json!({"text": "x".repeat(2 << 20)})));
+    let (layer, _folder) = big.layer();
+    let result = layer.execute(request("big", json!({}), None)).await;
+    assert_eq!(kind(&result), Some(FailureKind::TooLarge));
+    assert!(result.error.unwrap().contains("1048576"), "the limit is named");
+}
+
+#[tokio::test]
+async fn draining_refuses_what_comes_and_waits_for_what_runs() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let slow = move |_: Arc<Order>| -> Running {
+        let gate = held.clone();
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
+            Ok(Output::default())
+        })
+    };
+    let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, slow).layer();
+    let running = Arc::clone(&layer);
+    let running = tokio::spawn(async move { running.execute(request("slow", json!({}), None)).await });
+    while layer.status().calls.running == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(layer.drain(Duration::from_millis(20)).await, 1, "the time to drain was up");
+    let refused = layer.execute(request("slow", json!({}), None)).await;
+    assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::ShuttingDown);
+    gate.open();
+    assert!(running.await.unwrap().success);
+    assert_eq!(layer.drain(Duration::from_secs(10)).await, 0);
+}
