@@ -12,7 +12,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    anchor::{AnchorFile, WriterState},
+    anchor::AnchorFile,
     entry::{Concluded, Entry},
     line::Body,
     resume, retention,
@@ -64,6 +64,8 @@ impl Committer {
             if self.is_halted() {
                 self.try_to_resume();
             }
+            // After every pass: whoever asked for a try may have asked when it was no longer needed.
+            self.shared.tries.send_modify(|count| *count += 1);
             self.settle();
             self.let_go();
             self.write_witness();
@@ -128,10 +130,8 @@ impl Committer {
         drop(writer);
 
         shared.syncs.fetch_add(1, Ordering::Relaxed);
-        let result = files.iter().try_for_each(|file| disk.sync(file)).and_then(|()| match names {
-            true => disk.sync_folder(&folder),
-            false => Ok(()),
-        });
+        let synced = files.iter().try_for_each(|file| disk.sync(file));
+        let result = if names { synced.and_then(|()| disk.sync_folder(&folder)) } else { synced };
 
         let mut writer = lock(&shared.writer);
         match result {
@@ -140,7 +140,7 @@ impl Committer {
                 let done = retired.min(writer.retired.len());
                 writer.retired.drain(..done);
                 writer.names_changed = writer.names_changed && !writer.retired.is_empty();
-                writer.write_anchor(WriterState::Open);
+                writer.write_anchor();
                 drop(writer);
                 self.tell_durable(upto);
             }
@@ -173,7 +173,6 @@ impl Committer {
             tracing::warn!(%error, "the ledger cannot go on yet");
             lock(&self.shared.queue).look_within(RETRY_EVERY);
         }
-        self.shared.tries.send_modify(|count| *count += 1);
     }
 
     /// Writes the ends that are owed.
@@ -263,21 +262,17 @@ impl Committer {
 
     /// The last pass: nothing is taken after it.
     fn close(&mut self) {
-        {
-            let mut writer = lock(&self.shared.writer);
-            let whole = writer.halt.is_none();
-            writer.owed.iter_mut().for_each(|owed| owed.due = Instant::now());
-            drop(writer);
-            if whole {
-                self.settle();
-                self.sync();
-            }
+        lock(&self.shared.writer).owed.iter_mut().for_each(|owed| owed.due = Instant::now());
+        if !self.is_halted() {
+            self.settle();
+            self.sync();
         }
         let mut writer = lock(&self.shared.writer);
-        if writer.halt.is_none() {
-            writer.write_anchor(WriterState::Closed);
-        }
+        let whole = writer.halt.is_none();
         writer.stop(HaltKind::Closed, "it was closed");
+        if whole {
+            writer.write_anchor();
+        }
         self.shared.publish(&writer);
         self.tell_all(&"it was closed".into());
         drop(writer);

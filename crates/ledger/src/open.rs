@@ -148,6 +148,21 @@ fn build(
 ) -> Result<Writer, LedgerError> {
     let halted = found.writer == Some(WriterState::Halted);
     let mut chain = found.chain;
+    let anchor = Anchor {
+        seq: chain.head(),
+        hash: chain.prev,
+        segment: chain.next,
+        end: 0,
+        synced: chain.head(),
+        writer: WriterState::Open,
+        boot,
+    };
+    let anchor_file = open_anchor(&anchor_path(folder))?;
+    if found.last.is_none() {
+        // Before the first record: one without an anchor would look as if somebody had removed it.
+        let written = anchor_file.write(&anchor.render(&key)).and_then(|()| anchor_file.sync());
+        written.map_err(LedgerError::io("write the anchor of", folder))?;
+    }
     // A segment whose writer was halted is never written again.
     let (active, names_changed) = match found.last {
         Some((segment, length)) if !halted => {
@@ -163,7 +178,6 @@ fn build(
             (active, true)
         }
     };
-    let anchor_file = open_anchor(&anchor_path(folder))?;
     let folder_file = File::open(folder).map_err(LedgerError::io("open", folder))?;
     Ok(Writer {
         folder: folder.to_owned(),
@@ -181,16 +195,9 @@ fn build(
         turned_away: 0,
         turned_away_before: 0,
         lost: 0,
-        anchor: Anchor {
-            seq: 0,
-            hash: crate::hash::Hash::NONE,
-            segment: active.segment.first,
-            end: 0,
-            synced: 0,
-            writer: WriterState::Open,
-            boot,
-        },
+        anchor,
         anchor_file,
+        anchor_failing: false,
         buffer: Vec::with_capacity(4096),
         rotate_at: options.segment_limit(),
         options: options.clone(),
@@ -238,7 +245,7 @@ fn settle(writer: &mut Writer, folder: &Path, witness: Option<&AnchorFile>) -> R
     writer.retired.clear();
     writer.names_changed = false;
     writer.synced = writer.chain.head();
-    writer.write_anchor(WriterState::Open);
+    writer.write_anchor();
     let rendered = writer.anchor.render(&writer.key);
     let failed = |error| LedgerError::io("write the anchor of", folder)(error);
     for anchor in [Some(&writer.anchor_file), witness].into_iter().flatten() {

@@ -2,10 +2,12 @@
 //! segment only, so that a start takes the same time however long the record is.
 
 use std::{
-    fs, io,
-    io::{Read, Seek, SeekFrom, Write},
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::Path,
 };
+
+use sha2::{Digest, Sha256};
 
 use crate::{
     LedgerError,
@@ -55,9 +57,8 @@ pub(crate) fn recover(
     };
     for segment in segment::list(folder)?.into_iter().rev() {
         let scan = scan(&segment, key, &good).map_err(LedgerError::io("read", &segment.path))?;
-        if let Some(torn) = take_off(folder, &segment, scan.end, scan.length)? {
-            found.torn.push(torn);
-        }
+        let torn = take_off(folder, &segment, &scan);
+        found.torn.extend(torn.map_err(LedgerError::io("take the torn end off", &segment.path))?);
         if let Some(chain) = scan.chain {
             found.chain = chain;
             found.tracker = scan.tracker;
@@ -80,14 +81,32 @@ struct Scan {
     end: u64,
     /// Where the file ends.
     length: u64,
+    /// What is in between.
+    rest: Rest,
     tracker: Tracker,
     damage: Vec<String>,
+}
+
+/// What is behind the last record.
+#[derive(Clone, Copy, PartialEq)]
+enum Rest {
+    Nothing,
+    /// What a writer that died leaves.
+    UnfinishedLine,
+    More,
 }
 
 fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
     let mut lines = Lines::open(segment)?;
     let mut follower = Follower::new(segment.first, None);
-    let mut scan = Scan { chain: None, end: 0, length: 0, tracker: Tracker::default(), damage: Vec::new() };
+    let mut scan = Scan {
+        chain: None,
+        end: 0,
+        length: 0,
+        rest: Rest::Nothing,
+        tracker: Tracker::default(),
+        damage: Vec::new(),
+    };
     // Damage that nothing authentic follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
@@ -98,7 +117,12 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
             let (name, number, offset) = (segment.name(), line.number, line.offset);
             pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
         }
-        let Some(parts) = parts else { continue };
+        let Some(parts) = parts else {
+            let first = scan.rest == Rest::Nothing && line.whole().is_none();
+            scan.rest = if first { Rest::UnfinishedLine } else { Rest::More };
+            continue;
+        };
+        scan.rest = Rest::Nothing;
         scan.damage.append(&mut pending);
         scan.damage.truncate(MOST_DAMAGE);
         scan.end = scan.length;
@@ -116,30 +140,35 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
 }
 
 /// Takes off what is behind the last record. More than one unfinished line is evidence and is kept beside.
-fn take_off(folder: &Path, segment: &Segment, end: u64, length: u64) -> Result<Option<Torn>, LedgerError> {
-    if end == length {
+fn take_off(folder: &Path, segment: &Segment, scan: &Scan) -> io::Result<Option<Torn>> {
+    if scan.end == scan.length {
         return Ok(None);
     }
-    let failed = |error| LedgerError::io("take the torn end off", &segment.path)(error);
-    let mut file = private_file::open_to_append(&segment.path).map_err(failed)?;
-    let mut rest = Vec::new();
-    file.seek(SeekFrom::Start(end)).map_err(failed)?;
-    file.read_to_end(&mut rest).map_err(failed)?;
-    let saved_as = rest.contains(&b'\n').then(|| format!("cut-{}-{end}.bin", segment.name()));
-    if let Some(name) = &saved_as {
-        let path = folder.join(name);
-        let mut copy = private_file::open_to_overwrite(&path).map_err(failed)?;
-        copy.set_len(0)
-            .and_then(|()| copy.write_all(&rest))
-            .and_then(|()| copy.sync_all())
-            .map_err(failed)?;
+    let mut file = private_file::open_to_append(&segment.path)?;
+    let saved_as = (scan.rest == Rest::More).then(|| format!("cut-{}-{}.bin", segment.name(), scan.end));
+    let mut copy = match &saved_as {
+        None => None,
+        Some(name) => Some(private_file::open_to_overwrite(&folder.join(name))?),
+    };
+    let (mut hash, mut block) = (Sha256::new(), vec![0; 64 * 1024]);
+    file.seek(SeekFrom::Start(scan.end))?;
+    loop {
+        let count = file.read(&mut block)?;
+        let bytes = block.get(..count).unwrap_or_default();
+        if bytes.is_empty() {
+            break;
+        }
+        hash.update(bytes);
+        copy.iter_mut().try_for_each(|copy| copy.write_all(bytes))?;
     }
-    file.set_len(end).and_then(|()| file.sync_all()).map_err(failed)?;
+    copy.iter().try_for_each(File::sync_all)?;
+    file.set_len(scan.end)?;
+    file.sync_all()?;
     Ok(Some(Torn {
         segment: segment.name(),
-        offset: end,
-        bytes: length - end,
-        sha256: tool::canonical::sha256_hex(&rest),
+        offset: scan.end,
+        bytes: scan.length - scan.end,
+        sha256: tool::canonical::hex(&hash.finalize()),
         saved_as,
     }))
 }

@@ -40,7 +40,7 @@ pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
             writer.lost += lost;
             writer.rotate_at = writer.options.segment_limit();
             writer.halt = None;
-            writer.write_anchor(crate::anchor::WriterState::Open);
+            writer.write_anchor();
             shared.publish(&writer);
             tracing::info!(segment = writer.active.segment.name(), "the ledger takes records again");
             Ok(())

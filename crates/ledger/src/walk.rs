@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
         let Some(text) = line.whole() else {
             let what = "this line has no end: its writer was interrupted, or the end was cut off".to_owned();
             let finding = self.finding(line, Some(self.follower.next()), what);
-            return self.undecided.push(finding);
+            return push(&mut self.undecided, finding);
         };
         let expected = self.follower.next();
         let Step { parts, flaw } = self.follower.follow(text, self.key);
@@ -123,15 +123,16 @@ impl<'a> Walk<'a> {
 
     /// What the ledger says about itself.
     fn hear(&mut self, line: &Line<'_>, record: &Record) {
-        match &record.entry {
-            Entry::Recovered(recovered) => self.hear_recovered(line, record.seq, recovered),
-            Entry::Resumed(resumed) => self.hear_resumed(line, record.seq, resumed),
-            Entry::Retention(retention) => {
-                let what = format!("records before {} were let go by retention", retention.first);
-                self.notice(line, record.seq, what);
-                self.declared.push((retention.first, retention.base.clone()));
-            }
-            _ => {}
+        if let Entry::Recovered(recovered) = &record.entry {
+            self.hear_recovered(line, record.seq, recovered);
+        }
+        if let Entry::Resumed(resumed) = &record.entry {
+            self.hear_resumed(line, record.seq, resumed);
+        }
+        if let Entry::Retention(retention) = &record.entry {
+            let what = format!("records before {} were let go by retention", retention.first);
+            self.notice(line, record.seq, what);
+            self.declared.push((retention.first, retention.base.clone()));
         }
     }
 

@@ -90,6 +90,7 @@ pub(crate) struct Writer {
     pub(crate) lost: u64,
     pub(crate) anchor: Anchor,
     pub(crate) anchor_file: AnchorFile,
+    pub(crate) anchor_failing: bool,
     pub(crate) buffer: Vec<u8>,
     /// The length at which the next try to begin a new segment is made.
     pub(crate) rotate_at: u64,
@@ -116,7 +117,7 @@ impl Writer {
         self.active.length += u64::try_from(self.buffer.len()).unwrap_or_default();
         self.chain.advance(hash);
         self.tracker.note(entry, time);
-        self.write_anchor(WriterState::Open);
+        self.write_anchor();
         Ok(seq)
     }
 
@@ -143,14 +144,11 @@ impl Writer {
     fn write_failed(&mut self, error: &io::Error, purpose: Purpose) -> LedgerError {
         let reason = format!("cannot write {}: {error}", self.active.segment.name());
         let whole = self.disk.cut(&self.active.file, self.active.length).is_ok();
-        let already_full = self.halt.is_some();
-        match disk::is_full(error) && whole {
-            true if already_full => {}
-            true => {
-                self.stop(HaltKind::Full, &reason);
-                self.say_last_words(&reason);
-            }
-            false => self.stop(HaltKind::Broken, &reason),
+        if !whole || !disk::is_full(error) {
+            self.stop(HaltKind::Broken, &reason);
+        } else if self.halt.is_none() {
+            self.stop(HaltKind::Full, &reason);
+            self.say_last_words(&reason);
         }
         self.turn_away(purpose)
     }
@@ -184,7 +182,7 @@ impl Writer {
         }
         self.halt = Some(Halt { reason: reason.into(), since, kind });
         if kind == HaltKind::Broken {
-            self.write_anchor(WriterState::Halted);
+            self.write_anchor();
         }
     }
 
@@ -209,7 +207,8 @@ impl Writer {
     }
 
     /// Notes the end of the record. A failure is not the record's failure: the lines themselves are sealed.
-    pub(crate) fn write_anchor(&mut self, state: WriterState) {
+    pub(crate) fn write_anchor(&mut self) {
+        let state = self.state();
         let anchor = &mut self.anchor;
         anchor.seq = self.chain.head();
         anchor.hash = self.chain.prev;
@@ -217,8 +216,21 @@ impl Writer {
         anchor.end = self.active.length;
         anchor.synced = self.synced;
         anchor.writer = state;
-        if let Err(error) = self.anchor_file.write(&anchor.render(&self.key)) {
-            tracing::warn!(%error, "cannot update the ledger's anchor");
+        match self.anchor_file.write(&anchor.render(&self.key)) {
+            Ok(()) => self.anchor_failing = false,
+            Err(error) if !self.anchor_failing => {
+                tracing::warn!(%error, "cannot update the ledger's anchor");
+                self.anchor_failing = true;
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn state(&self) -> WriterState {
+        match self.halt.as_ref().map(|halt| halt.kind) {
+            None | Some(HaltKind::Full) => WriterState::Open,
+            Some(HaltKind::Broken | HaltKind::Resuming) => WriterState::Halted,
+            Some(HaltKind::Closed) => WriterState::Closed,
         }
     }
 

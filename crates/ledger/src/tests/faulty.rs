@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicI32, AtomicU32, Ordering},
     },
 };
 
@@ -37,6 +37,9 @@ pub(super) struct Faulty {
     pub(super) failing_syncs: AtomicU32,
     pub(super) failing_creations: AtomicU32,
     pub(super) failing_cuts: AtomicU32,
+    /// The operation, counted from 1, that fails whatever it is.
+    pub(super) fail_at: AtomicU32,
+    pub(super) error: AtomicI32,
     /// While set, a sync waits.
     held: Mutex<bool>,
     released: Condvar,
@@ -58,6 +61,16 @@ impl Faulty {
     }
 }
 
+impl Faulty {
+    fn count(&self) -> io::Result<()> {
+        let left = |left: u32| left.checked_sub(1);
+        match self.fail_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
+            Ok(1) => Err(io::Error::from_raw_os_error(self.error.load(Ordering::SeqCst))),
+            _ => Ok(()),
+        }
+    }
+}
+
 fn fails(counter: &AtomicU32) -> io::Result<()> {
     let spent = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
     if spent { Ok(()) } else { Err(io::Error::from_raw_os_error(EIO)) }
@@ -65,11 +78,13 @@ fn fails(counter: &AtomicU32) -> io::Result<()> {
 
 impl Disk for Faulty {
     fn create(&self, path: &Path) -> io::Result<File> {
+        self.count()?;
         fails(&self.failing_creations)?;
         Real.create(path)
     }
 
     fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize> {
+        self.count()?;
         match self.writes.lock().unwrap().pop_front() {
             None => Real.write(file, bytes),
             Some(Write::Short(count)) => Real.write(file, &bytes[..count.min(bytes.len())]),
@@ -79,16 +94,19 @@ impl Disk for Faulty {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         drop(self.released.wait_while(self.held.lock().unwrap(), |held| *held).unwrap());
+        self.count()?;
         fails(&self.failing_syncs)?;
         Real.sync(file)
     }
 
     fn cut(&self, file: &File, length: u64) -> io::Result<()> {
+        self.count()?;
         fails(&self.failing_cuts)?;
         Real.cut(file, length)
     }
 
     fn sync_folder(&self, folder: &File) -> io::Result<()> {
+        self.count()?;
         Real.sync_folder(folder)
     }
 }
