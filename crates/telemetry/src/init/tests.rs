@@ -20,6 +20,9 @@ fn logged(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&Dis
     let bytes = fs::read(directory.join("sinew.log")).unwrap();
     assert!(bytes.iter().all(|b| *b == b'\n' || (0x20..0x7f).contains(b) || *b >= 0x80), "control bytes");
     let text = String::from_utf8(bytes).unwrap();
+    let misleading =
+        ['\u{85}', '\u{9b}', '\u{200b}', '\u{2028}', '\u{2029}', '\u{202e}', '\u{2066}', '\u{feff}'];
+    assert!(!text.contains(misleading), "{text:?}");
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

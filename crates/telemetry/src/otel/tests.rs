@@ -340,6 +340,30 @@ fn a_sampler_that_says_no_exports_no_span() {
 }
 
 #[test]
+fn exports_are_compressed_when_asked() {
+    let _alone = alone();
+    let receiver = Receiver::start(Manner::Kind);
+    let otlp = OtlpSettings { compression: crate::settings::Compression::Gzip, ..to(&receiver) };
+    let guard = exporting(otlp, |_| tracing::warn!("something"));
+    let health = guard.exports();
+    assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
+    let taken = receiver.taken.lock().unwrap();
+    assert!(taken.headers.contains(&"content-encoding: gzip".to_owned()), "{:?} {health:?}", taken.headers);
+}
+
+#[test]
+fn a_collector_behind_tls_can_be_named() {
+    let _alone = alone();
+    // Nothing is sent; what is built says whether the machine's certificates could be read.
+    let otlp = OtlpSettings { endpoint: Some("https://localhost:1".to_owned()), ..OtlpSettings::default() };
+    let configuration = resolve(&otlp, &|_| None).unwrap().unwrap();
+    let pipelines = Arc::new(build(&configuration).unwrap());
+    assert_eq!(pipelines.health().len() + pipelines.warnings.len(), 3, "{:?}", pipelines.warnings);
+    assert!(pipelines.warnings.iter().all(|warning| warning.contains("https://localhost:1")));
+    let _ = pipelines.shutdown(Instant::now() + Duration::from_secs(5));
+}
+
+#[test]
 fn a_collector_that_does_not_answer_costs_spans_not_time() {
     let _alone = alone();
     let receiver = Receiver::start(Manner::Silent);
