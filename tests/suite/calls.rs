@@ -283,3 +283,23 @@ fn forbidden_entries_are_not_listed() {
     assert_eq!(names, ["seen.txt"], "{listed}");
     assert_eq!(listed["output"]["total"], 1, "a count would tell that something is hidden");
 }
+
+#[test]
+fn going_through_a_folder_does_not_tell_whether_it_is_there() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let outside = daemon.home().workspace().with_file_name("private");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::create_dir(daemon.home().workspace().join("sub")).unwrap();
+    let mut agent = daemon.agent();
+    let mut ask = |through: &str| {
+        let work = daemon.home().workspace();
+        let path = format!("{}/../work/a.txt", work.with_file_name(through).display());
+        let result = agent.execute("read_file", &json!({"path": path}));
+        (code(&result).to_owned(), result["metadata"]["refusal"]["detail"].clone())
+    };
+    assert_eq!(ask("private"), ask("missing"));
+    assert_eq!(ask("private").0, "path_not_allowed");
+    let inside = daemon.agent().execute("read_file", &json!({"path": "sub/../a.txt"}));
+    assert_eq!(inside["success"], true, "within the workspace `..` is fine: {inside}");
+}

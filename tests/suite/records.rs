@@ -258,3 +258,17 @@ fn the_log_is_one_object_a_line_whatever_is_said() {
     assert!(warnings.lines().all(|line| !line.contains("tool_call_started")), "{warnings}");
     assert!(!home.run(&["logs"]).must_exit(0).stdout().contains('\u{1b}'));
 }
+
+#[test]
+fn a_ledger_that_was_taken_away_does_not_lift_a_lockdown() {
+    let daemon = Daemon::start();
+    daemon.control().request("control/mode.set", &json!({"mode": "LOCKDOWN", "reason": "test"}));
+    let home = daemon.stop();
+    std::fs::remove_dir_all(home.root().join("state/ledger")).unwrap();
+    let daemon = Daemon::start_in(home);
+    let refused = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
+    assert_eq!(refused["metadata"]["refusal"]["code"], "mode_denied", "{refused}");
+    let daemon = Daemon::start_in(daemon.stop());
+    let refused = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
+    assert_eq!(refused["metadata"]["mode"], "LOCKDOWN", "and stays so: {refused}");
+}

@@ -20,7 +20,12 @@ fn secrets() -> Vec<String> {
                 format!("ghp_{}{}{}", word(), word(), &word()[..4]),
                 format!("AKIA{}", word().to_uppercase()),
                 format!("xoxb-{n:012}-{n:012}-{}{}", word(), &word()[..8]),
-                format!("-----BEGIN PRIVATE KEY-----\n{}{}{}\n-----END PRIVATE KEY-----", word(), word(), word()),
+                format!(
+                    "-----BEGIN PRIVATE KEY-----\n{}{}{}\n-----END PRIVATE KEY-----",
+                    word(),
+                    word(),
+                    word()
+                ),
             ]
         })
         .collect()
@@ -51,6 +56,19 @@ fn a_thousand_planted_secrets_are_found_nowhere() {
     let secrets = secrets();
     assert_eq!(secrets.len(), 1000);
     let mut agent = daemon.agent();
+    for secret in secrets.iter().take(50) {
+        let client = json!({"name": secret, "version": secret});
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+        let mut mcp = daemon.agent();
+        mcp.request("initialize", &hello);
+        mcp.request("tools/call", &json!({"name": "read_file", "arguments": {"path": secret}}));
+        daemon.control().request("control/mode.set", &json!({"mode": "NORMAL", "reason": secret}));
+        let named = format!("{}.txt", secret.lines().next().unwrap_or_default());
+        agent.execute("write_file", &json!({"path": named, "content": "x"}));
+    }
+    for mode in ["ALERT", "NORMAL"] {
+        daemon.control().request("control/mode.set", &json!({"mode": mode, "reason": secrets[0]}));
+    }
     for (n, secret) in secrets.iter().enumerate() {
         match n % 4 {
             0 => agent.execute("write_file", &json!({"path": "out.txt", "content": secret})),
@@ -68,6 +86,7 @@ fn a_thousand_planted_secrets_are_found_nowhere() {
     let kept = String::from_utf8_lossy(&kept);
     assert!(kept.contains("tool_call_started"), "the log was really written");
     let leaked: Vec<&String> = secrets.iter().filter(|secret| kept.contains(core(secret))).collect();
-    let places: Vec<&str> = leaked.iter().take(4).filter_map(|s| kept.lines().find(|l| l.contains(core(s)))).collect();
+    let places: Vec<&str> =
+        leaked.iter().take(4).filter_map(|s| kept.lines().find(|l| l.contains(core(s)))).collect();
     assert!(leaked.is_empty(), "{} leaked: {places:#?}", leaked.len());
 }

@@ -116,9 +116,15 @@ impl Call {
             call_id: self.id,
             tool: recordable(tool),
             mode: self.mode,
-            caller: self.caller.clone(),
+            caller: self.recordable_caller(),
             trace: self.trace.clone(),
         })
+    }
+
+    /// A client may call itself anything, a secret included.
+    fn recordable_caller(&self) -> Caller {
+        let client = self.caller.client.as_deref().map(recordable);
+        Caller { client, ..self.caller.clone() }
     }
 
     /// What the judge is told of the moment.
@@ -138,9 +144,9 @@ impl Call {
     }
 }
 
-/// A name nobody registered can be anything a caller wrote: it is redacted and cut like every other text.
-fn recordable(tool: &str) -> String {
-    redact::shared().redact_text(tool).chars().take(LONGEST_NAME).collect()
+/// A name that nobody checked can be anything a caller wrote: it is redacted and cut like every other text.
+fn recordable(name: &str) -> String {
+    redact::shared().redact_text(name).chars().take(LONGEST_NAME).collect()
 }
 
 const LONGEST_NAME: usize = 128;

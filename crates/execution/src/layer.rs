@@ -52,7 +52,7 @@ impl ToolExecutionLayer {
     pub fn new(parts: Parts) -> Result<Arc<Self>, TelemetryError> {
         let Parts { world, ledger, recovery } = parts;
         content::share_patterns(&world.policy)?;
-        let mode = recovery.mode.unwrap_or(Mode::Normal);
+        let mode = recorder::restored_mode(&ledger, &recovery);
         let limits = Limits::restore(places(&world, mode), &recovery);
         Ok(Arc::new(ToolExecutionLayer {
             ledger,

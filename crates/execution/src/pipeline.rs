@@ -19,7 +19,15 @@ use crate::slots::Slot;
 /// A call that was started, and how it ended.
 pub(crate) struct Ran {
     pub(crate) order: Arc<Order>,
-    pub(crate) end: Result<Output, Failure>,
+    pub(crate) end: Ending,
+}
+
+/// How far a permitted and recorded call came.
+pub(crate) enum Ending {
+    /// The tool ran, to its end or not.
+    Ran(Result<Output, Failure>),
+    /// It was given up before the tool was started.
+    NotStarted(Failure),
 }
 
 /// Why a call did not get to the end of the road.
@@ -52,7 +60,7 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     };
     let (permit, slot) = reserve(layer, call, permit).await?;
     let order = Arc::new(intend(layer, call, permit).await?);
-    let end = run::run(call, tool, &order, slot).await;
+    let end = run::run(layer, call, tool, &order, slot).await;
     Ok(Ran { order, end })
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use governance::Permit;
 use ledger::entry::{Concluded, ModeChange, Refused, Start, Stop};
-use ledger::{Decision, Effect, Entry, LedgerError, Outcome, Status};
+use ledger::{Decision, Effect, Entry, Ledger, LedgerError, MissingCause, Outcome, Recovery, Status};
 use registry::Order;
 use serde_json::{Value, json};
 use telemetry::{Event, Note, Subject, emit, metrics, redact};
@@ -19,7 +19,7 @@ use tool::{
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 use crate::mode::ModeError;
-use crate::pipeline::Ran;
+use crate::pipeline::{Ending, Ran};
 
 /// The decision that lets a call run, as the ledger keeps it.
 pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
@@ -59,8 +59,12 @@ pub(crate) fn announce_start(call: &Call, order: &Order) {
 pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolResult {
     let Ran { order, end } = ran;
     let definition = Arc::clone(order.value().call().definition());
+    let (end, started) = match end {
+        Ending::Ran(end) => (end, Started::Yes(effect(&definition))),
+        Ending::NotStarted(failure) => (Err(failure), Started::No),
+    };
     let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
-    let outcome = outcome(layer, call, effect(&definition), &end, output.as_deref());
+    let outcome = outcome(layer, call, started, &end, output.as_deref());
     let end = match layer.ledger.conclude(&order, outcome) {
         Ok(_) => end,
         Err(error) => Err(unrecorded(&end, &error)),
@@ -99,17 +103,24 @@ fn failed(
     ToolResult::failed(name, failure, metadata, latency_ms)
 }
 
+/// Whether the tool was started, and what it could do.
+#[derive(Clone, Copy)]
+enum Started {
+    Yes(Effect),
+    No,
+}
+
 fn outcome(
     layer: &ToolExecutionLayer,
     call: &Call,
-    effect: Effect,
+    started: Started,
     end: &Result<Output, Failure>,
     output: Option<&[u8]>,
 ) -> Outcome {
     match end {
         Ok(done) => Outcome {
             output_digest: output.map(|bytes| layer.ledger.keyed_digest(bytes)),
-            files_touched: done.files_touched.clone(),
+            files_touched: done.files_touched.iter().map(|name| redacted(name)).collect(),
             truncated: done.truncated.clone(),
             usage: done.usage,
             facts: stages(call),
@@ -117,18 +128,19 @@ fn outcome(
         },
         Err(failure) => Outcome {
             failure: Some(failure.kind),
-            message: Some(redact::shared().redact_text(&failure.message).into_owned()),
+            message: Some(redacted(&failure.message)),
             facts: stages(call),
-            ..Outcome::new(status_of(failure, effect), call.started.elapsed())
+            ..Outcome::new(status_of(failure, started), call.started.elapsed())
         },
     }
 }
 
 /// A change that ran out of time may still happen, or be half done: nobody can say.
-fn status_of(failure: &Failure, effect: Effect) -> Status {
-    match (failure.kind, effect) {
-        (FailureKind::TimedOut, Effect::Changes) => Status::Unknown,
-        _ => Status::Failed,
+fn status_of(failure: &Failure, started: Started) -> Status {
+    match (failure.kind, started) {
+        (_, Started::No) => Status::NotStarted,
+        (FailureKind::TimedOut, Started::Yes(Effect::Changes)) => Status::Unknown,
+        (_, Started::Yes(_)) => Status::Failed,
     }
 }
 
@@ -146,7 +158,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         call: call.on_record(&refusal.tool),
         code: refusal.code,
         detail: refusal.detail.clone(),
-        reason: redact::shared().redact_text(&refusal.reason).into_owned(),
+        reason: redacted(&refusal.reason),
         rule: refusal.rule.clone(),
         policy_hash: Some(call.world.policy.hash().to_owned()),
         arguments_digest: Some(call.arguments_digest.clone()),
@@ -214,6 +226,28 @@ pub(crate) fn unavailable(tool: &str, error: &LedgerError) -> Box<Refusal> {
     Box::new(refusal.hint("nothing was run; free disk space or mend the state folder, then try again"))
 }
 
+/// The mode to go on in: the last on record. Where records were taken away or changed, one of them may have said
+/// LOCKDOWN, so LOCKDOWN it is, until a human says otherwise.
+pub(crate) fn restored_mode(ledger: &Ledger, recovery: &Recovery) -> Mode {
+    let removed = recovery.missing.as_ref().is_some_and(|missing| missing.cause == MissingCause::Removed);
+    let last = recovery.mode.unwrap_or(Mode::Normal);
+    if !removed && recovery.damage.is_empty() {
+        return last;
+    }
+    let reason = "records of the ledger were removed or changed".to_owned();
+    let change = ModeChange {
+        from: last,
+        to: Mode::Lockdown,
+        reason,
+        by: Some("sinew".to_owned()),
+        data: Value::Null,
+    };
+    if let Err(error) = ledger.append(&Entry::Mode(change)) {
+        tracing::error!(%error, "the change to LOCKDOWN could not be recorded");
+    }
+    Mode::Lockdown
+}
+
 /// Puts a start of the daemon on record.
 pub(crate) fn start(layer: &ToolExecutionLayer) -> Result<(), LedgerError> {
     let data = json!({"policy_hash": layer.world.load().policy.hash(), "mode": layer.mode()});
@@ -236,11 +270,11 @@ pub(crate) async fn mode_change(
     reason: &str,
     by: &Caller,
 ) -> Result<(), ModeError> {
-    let by = by.display_name();
-    let change = ModeChange { from, to, reason: reason.to_owned(), by: Some(by.clone()), data: Value::Null };
+    let (by, reason) = (redacted(&by.display_name()), redacted(reason));
+    let change = ModeChange { from, to, reason: reason.clone(), by: Some(by.clone()), data: Value::Null };
     let recorded = layer.ledger.append_durably(&Entry::Mode(change)).await;
     recorded.map_err(|error| ModeError::NotRecorded(error.to_string()))?;
-    emit(Event::ModeTransition { from, to, reason, by: &by, sensors: None });
+    emit(Event::ModeTransition { from, to, reason: &reason, by: &by, sensors: None });
     Ok(())
 }
 
@@ -289,6 +323,11 @@ fn policy_word(result: &ToolResult) -> Option<&'static str> {
         | RefusalCode::ShuttingDown
         | RefusalCode::Conflict => None,
     }
+}
+
+/// A text that may hold what somebody wrote, fit for a record.
+fn redacted(text: &str) -> String {
+    redact::shared().redact_text(text).into_owned()
 }
 
 /// The time of each stage, for `sinew trace`.

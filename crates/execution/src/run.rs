@@ -1,6 +1,7 @@
 //! Running an order: within its deadline and its bounds, and never taking the daemon down.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use registry::{Order, Tool};
 use telemetry::Stage;
@@ -9,16 +10,43 @@ use tool::{Failure, FailureKind, Output, canonical};
 
 use crate::call::Call;
 use crate::content;
+use crate::layer::ToolExecutionLayer;
+use crate::pipeline::Ending;
 use crate::recorder;
 use crate::slots::Slot;
 
 /// Runs the tool in a task of its own, so that a panic is a failed call. Past its deadline the task is left to itself:
 /// a thread in a system call cannot be stopped, and until it ends it keeps its place among the running.
-pub(crate) async fn run(call: &Call, tool: &Tool, order: &Arc<Order>, slot: Slot) -> Result<Output, Failure> {
+pub(crate) async fn run(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Tool,
+    order: &Arc<Order>,
+    slot: Slot,
+) -> Ending {
     let limit = call.time_left(order.value().timeout());
+    let overtaken =
+        |kind, message: &str| Ending::NotStarted(Failure::new(kind, message).hint("nothing was run"));
     if limit.is_zero() {
-        return Err(Failure::new(FailureKind::TimedOut, "the deadline passed before the tool was started"));
+        return overtaken(FailureKind::TimedOut, "the deadline passed before the tool was started");
     }
+    // Putting the decision on disk takes time, and a human may have said stop meanwhile.
+    if layer.has_changed_since(call) {
+        return overtaken(
+            FailureKind::Cancelled,
+            "the mode or the rules changed before the tool was started",
+        );
+    }
+    Ending::Ran(within_limit(call, tool, order, slot, limit).await)
+}
+
+async fn within_limit(
+    call: &Call,
+    tool: &Tool,
+    order: &Arc<Order>,
+    slot: Slot,
+    limit: Duration,
+) -> Result<Output, Failure> {
     recorder::announce_start(call, order);
     let _timing = call.span.stage(Stage::Run);
     let running = tool.executor().run(Arc::clone(order));

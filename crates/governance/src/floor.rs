@@ -19,15 +19,14 @@ const NEVER_WRITTEN: &[(&str, &str, &[&str])] = &[
         "git",
         "git runs what stands there",
         &[
-            "/**/.git", // a file of this name points git at another repository
-            "/**/.git/hooks/**",
-            "/**/.git/config",
-            "/**/.git/config.worktree",
-            "/**/.git/commondir",
-            "/**/.git/info/attributes", // names filters, which are programs
-            "/**/.git/modules/**/config",
-            "/**/.git/modules/**/hooks/**",
-            "/**/.git/worktrees/**/config.worktree",
+            // Nothing but git writes there: hooks, config, attributes and the files that point git at another
+            // repository all end in a program that git runs, and more of them come with its versions.
+            "/**/.git",
+            "/**/.git/**",
+            "/**/*.git/{config,config.worktree,commondir}", // a repository without a working tree
+            "/**/*.git/{hooks,info,modules,worktrees}/**",
+            "/**/.husky/**",
+            "/**/.hgrc",
             "/**/.gitconfig",
             "/**/.config/git/**",
         ],
@@ -40,7 +39,7 @@ const NEVER_WRITTEN: &[(&str, &str, &[&str])] = &[
             "/**/.{bashrc,bash_profile,bash_login,bash_logout,bash_aliases}",
             "/**/.{zshrc,zshenv,zprofile,zlogin,zlogout}",
             "/**/.{kshrc,cshrc,tcshrc,login,logout,inputrc,pam_environment}",
-            "/**/.{xprofile,xsession,xsessionrc,xinitrc}",
+            "/**/.{xprofile,xsession,xsessionrc,xinitrc,bash_completion,envrc,direnvrc,tmux.conf,screenrc}",
             "/**/.config/fish/**",
             "/**/.config/environment.d/**",
             "/etc/{profile,bashrc,bash.bashrc,zshrc,zprofile,zshenv,environment}",
@@ -100,6 +99,10 @@ const NEVER_WRITTEN: &[(&str, &str, &[&str])] = &[
             "/**/.codex/**",
             "/**/.cursor/**",
             "/**/.gemini/settings.json",
+            "/**/.zed/**",
+            "/**/.{vimrc,exrc,gvimrc,nvimrc,emacs,gdbinit,lldbinit}",
+            "/**/.emacs.d/**",
+            "/**/.config/nvim/**",
         ],
     ),
 ];

@@ -25,7 +25,9 @@ pub fn clear(policy: &Policy, situation: &Situation<'_>, call: ValidCall) -> Res
     let mut passed = Vec::new();
     let cleared = standing.admit(situation, &mut passed).and_then(|()| {
         let requests = path_rules::requests(&standing, call.arguments(), situation.workspaces)?;
-        requests.iter().try_for_each(|request| path_rules::admit_typed(&standing, request))?;
+        requests
+            .iter()
+            .try_for_each(|request| path_rules::admit_typed(&standing, situation.workspaces, request))?;
         Ok(requests)
     });
     match cleared {

@@ -24,6 +24,23 @@ impl Name {
         Name(name)
     }
 
+    /// The folders that a text goes into and leaves again by `..`, read as letters.
+    pub(crate) fn left_behind(base: &Path, text: &str) -> Vec<Name> {
+        let mut name = PathBuf::from("/");
+        let mut left = Vec::new();
+        for part in base.join(text).components() {
+            match part {
+                Component::ParentDir => {
+                    left.push(Name(name.clone()));
+                    name.pop();
+                }
+                Component::Normal(part) => name.push(part),
+                Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            }
+        }
+        left
+    }
+
     /// The name of an opened object. `None` if it is no canonical name, which then nothing may be allowed by.
     pub(crate) fn canonical(path: &Path) -> Option<Name> {
         let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));

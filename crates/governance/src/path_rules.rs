@@ -40,9 +40,20 @@ pub(crate) fn requests(
 }
 
 /// What can be said of a name before anything is opened: whether it is forbidden.
-pub(crate) fn admit_typed(standing: &Standing<'_>, request: &PathRequest) -> Result<(), Grounds> {
+pub(crate) fn admit_typed(
+    standing: &Standing<'_>,
+    workspaces: &Workspaces,
+    request: &PathRequest,
+) -> Result<(), Grounds> {
     let name = Name::lexical(&request.base, &request.text);
-    refuse_forbidden(standing, &name, request)
+    refuse_forbidden(standing, &name, request)?;
+    // A `..` succeeds only if the folder it leaves is there: going through one that the caller may not look into
+    // would tell whether it exists.
+    let look = PathRequest { access: PathAccess::Read, ..request.clone() };
+    Name::left_behind(&request.base, &request.text).iter().try_for_each(|folder| {
+        refuse_forbidden(standing, folder, &look)?;
+        admit_place(standing, workspaces, folder, &look).map(|_| ())
+    })
 }
 
 /// What can be said of what was opened. The rule that allowed it is added to `passed`.

@@ -108,10 +108,16 @@ pub(crate) fn ledger_folder(setting: &Setting) -> PathBuf {
     setting.home().state().join("ledger")
 }
 
-/// How it is kept: its second anchor stands outside its folder, and tells when the folder was put back.
+/// The oldest segments go beyond this: whoever can make calls must not be able to fill the disk.
+const LARGEST_LEDGER: u64 = 1 << 30;
+
+/// How it is kept: its key and a second anchor stand outside its folder, and tell when the folder was put back or
+/// taken away.
 pub(crate) fn ledger_options(setting: &Setting) -> Options {
     let mut options = Options::default();
+    options.key_file = Some(setting.home().state().join("ledger.key"));
     options.witness = Some(setting.home().state().join("anchor"));
+    options.keep_bytes = Some(LARGEST_LEDGER);
     options
 }
 
