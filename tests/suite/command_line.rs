@@ -1,5 +1,9 @@
 //! What a person types and sees.
 
+mod configuration;
+mod mode;
+mod pipes;
+
 use serde_json::json;
 use tests::{Daemon, Home};
 
@@ -68,68 +72,6 @@ fn exit_codes_tell_the_ends_apart() {
 }
 
 #[test]
-fn init_writes_what_can_be_edited_and_keeps_what_was() {
-    let home = Home::new();
-    let first = home.run(&["init"]).must_exit(0);
-    let config = home.root().join("config");
-    for file in ["sinew.yaml", "governance/modes.yaml", "governance/tools.yaml", "governance/safety.yaml"] {
-        assert!(config.join(file).is_file(), "{file}: {first}");
-        assert!(first.stdout().contains(file), "{file} is named: {first}");
-    }
-    let edited =
-        "# mine\n".to_owned() + &std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap();
-    std::fs::write(config.join("governance/tools.yaml"), &edited).unwrap();
-    home.run(&["init"]).must_exit(0);
-    assert_eq!(
-        std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap(),
-        edited,
-        "an edit was lost"
-    );
-    home.run(&["init", "--force"]).must_exit(0);
-    assert_ne!(std::fs::read_to_string(config.join("governance/tools.yaml")).unwrap(), edited);
-    let kept = std::fs::read_dir(config.join("governance")).unwrap();
-    let kept =
-        kept.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("tools.yaml.")).count();
-    assert_eq!(kept, 1, "the edited file is kept beside the new one");
-}
-
-#[test]
-fn workspaces_are_added_listed_and_removed() {
-    let home = Home::initialised();
-    let extra = home.workspace().with_file_name("extra");
-    std::fs::create_dir(&extra).unwrap();
-    let dir = extra.display().to_string();
-    let sinew_yaml = home.root().join("config/sinew.yaml");
-    let comments = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('#')).count();
-    let before = comments(&std::fs::read_to_string(&sinew_yaml).unwrap());
-    home.run(&["workspace", "add", "--read-only", &dir]).must_exit(0);
-    let listed = home.run(&["workspace", "list", "--json"]).must_exit(0).json();
-    let entry =
-        listed["workspaces"].as_array().unwrap().iter().find(|w| w["path"] == dir.as_str()).unwrap().clone();
-    assert_eq!(entry["access"], "read_only", "{listed}");
-    home.run(&["workspace", "add", &dir]).must_exit(0);
-    let listed = home.run(&["workspace", "list", "--json"]).must_exit(0).json();
-    let same: Vec<_> =
-        listed["workspaces"].as_array().unwrap().iter().filter(|w| w["path"] == dir.as_str()).collect();
-    assert_eq!((same.len(), &same[0]["access"]), (1, &json!("read_write")), "{listed}");
-    home.run(&["workspace", "remove", &dir]).must_exit(0);
-    assert!(!home.run(&["workspace", "list", "--json"]).must_exit(0).stdout().contains(&dir));
-    assert_eq!(comments(&std::fs::read_to_string(&sinew_yaml).unwrap()), before, "comments are kept");
-    home.run(&["workspace", "remove", &dir]).must_exit(2);
-    home.run(&["workspace", "add", "/does/not/exist"]).must_exit(2);
-}
-
-#[test]
-fn a_read_only_workspace_refuses_writes() {
-    let home = Home::initialised();
-    let work = home.workspace().display().to_string();
-    home.run(&["workspace", "add", "--read-only", &work]).must_exit(0);
-    home.file("a.txt", "x");
-    home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
-    home.run(&["call", "write_file", "path=b.txt", "content=x"]).must_exit(3);
-}
-
-#[test]
 fn schemas_and_completions_are_printed() {
     let home = Home::new();
     let names = home.run(&["schema"]).must_exit(0).stdout();
@@ -155,18 +97,78 @@ fn control_characters_of_a_file_name_do_not_reach_the_terminal() {
 }
 
 #[test]
+fn a_deadline_is_at_least_a_millisecond() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    let refused = home.run(&["call", "--deadline-ms", "0", "read_file", "path=a.txt"]).must_exit(2);
+    assert!(refused.stderr().contains("--deadline-ms"), "{refused}");
+    home.run(&["call", "--deadline-ms", "20000", "read_file", "path=a.txt"]).must_exit(0);
+}
+
+/// A number that arrives as text is refused, so a definition that was not found shows.
+#[test]
+fn a_tool_is_found_by_every_name_it_answers_to() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    let names = ["read_file", "READ_FILE", "read_file@1"];
+    let each = |home: &Home| {
+        for name in names {
+            home.run(&["call", name, "path=a.txt", "max_size_mb=1"]).must_exit(0);
+            home.run(&["tools", "show", name]).must_exit(0);
+        }
+        home.run(&["tools", "show", "read_file@2"]).must_exit(2);
+    };
+    each(&home);
+    let daemon = Daemon::start_in(home);
+    each(daemon.home());
+}
+
+#[test]
+fn what_the_daemon_calls_a_wrong_parameter_is_wrong_usage() {
+    let daemon = Daemon::start();
+    let long = "x".repeat(300);
+    let refused = daemon.home().run(&["call", &long]).must_exit(2);
+    assert!(refused.stderr().contains("tool_name"), "{refused}");
+}
+
+#[test]
+fn a_ledger_that_is_not_there_is_named() {
+    let home = Home::new();
+    let folder = home.root().join("state/ledger").display().to_string();
+    for words in
+        [["ledger", "tail"].as_slice(), &["ledger", "verify"], &["ledger", "export"], &["trace", "0"]]
+    {
+        let absent = home.run(words).must_exit(1);
+        assert!(absent.stderr().contains(&format!("there is no ledger in {folder}\n")), "{absent}");
+    }
+    home.file("a.txt", "x");
+    home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
+    std::fs::remove_file(home.root().join("state/ledger/key")).unwrap();
+    let broken = home.run(&["ledger", "verify"]).must_exit(1);
+    assert!(!broken.stderr().contains("there is no ledger"), "one without its key is there: {broken}");
+}
+
+#[test]
 fn the_demo_shows_the_product_at_work() {
     let home = Home::new();
     let run = home.run(&["demo"]).must_exit(0);
+    let shown = run.stdout();
     for part in [
         "read_file",
         "refused",
         "Missing required fields",
         "path_forbidden",
+        "NORMAL → LOCKDOWN",
+        "mode_denied",
         "decision",
         "outcome",
         "refusal",
+        "intact",
+        "judge",
+        "█",
     ] {
-        assert!(run.stdout().contains(part), "{part} is missing: {run}");
+        assert!(shown.contains(part), "{part} is missing: {run}");
     }
+    let too_wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(too_wide.is_empty(), "a narrow terminal would break these: {too_wide:#?}");
 }

@@ -118,6 +118,29 @@ fn human_output_is_the_same_on_both_roads() {
     assert_eq!(daemon.home().run(&["call", "read_file", "path=README.md"]).must_exit(0).stdout(), alone);
 }
 
+/// The one difference between the doors, and it is meant: docs/decisions/0005. A person who types a command stands in
+/// a folder, which the command itself can see; what a caller of the daemon says about its folder proves nothing.
+#[test]
+fn in_a_fresh_home_the_folder_one_stands_in_is_open_to_oneself_alone() {
+    let home = Home::new();
+    let file = home.file("README.md", "# Hello\n").display().to_string();
+    let read = |home: &Home, path: &str| {
+        home.run(&["call", "read_file", "--json", &json!({"path": path}).to_string()])
+    };
+    assert_eq!(read(&home, "README.md").must_exit(0).json()["output"]["content"], "# Hello\n");
+    let daemon = Daemon::start_in(home);
+    for path in ["README.md", &file] {
+        let refused = read(daemon.home(), path).must_exit(3).json();
+        let refusal = &refused["metadata"]["refusal"];
+        assert_eq!(refusal["code"], "path_not_allowed", "{refused}");
+        assert!(refusal["hint"].as_str().unwrap().contains("sinew workspace add"), "{refused}");
+    }
+    let home = daemon.stop();
+    home.run(&["workspace", "add", "."]).must_exit(0);
+    let daemon = Daemon::start_in(home);
+    assert_eq!(read(daemon.home(), "README.md").must_exit(0).json()["output"]["content"], "# Hello\n");
+}
+
 #[test]
 fn a_callers_folder_selects_and_never_widens() {
     let daemon = Daemon::start();

@@ -4,7 +4,8 @@ mod record;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use tool::{Category, Mode};
 
@@ -36,6 +37,11 @@ pub(crate) enum Command {
     Tools(ToolsCommand),
     /// Show whether the daemon runs and how it is. Never starts it.
     Status(JsonArgs),
+    /// How far the machine trusts its agent right now.
+    #[command(subcommand)]
+    Mode(ModeCommand),
+    /// Let nothing change the machine or leave it, from this moment on: the same as `mode set LOCKDOWN`.
+    Lockdown(ChangeArgs),
     /// Write the configuration out for editing.
     Init(InitArgs),
     /// The folders callers may work in.
@@ -73,7 +79,7 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
     pub(crate) json: Option<String>,
     /// Give up after this many milliseconds, waiting included.
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,
 }
 
@@ -82,7 +88,7 @@ pub(crate) enum ToolsCommand {
     /// One line a tool.
     List {
         /// Only tools that may run in this mode.
-        #[arg(long)]
+        #[arg(long, value_parser = mode())]
         mode: Option<Mode>,
         /// Only tools of this category.
         #[arg(long, value_parser = category)]
@@ -99,6 +105,11 @@ pub(crate) enum ToolsCommand {
     },
 }
 
+/// The modes by name, which completions and the help list.
+fn mode() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::ALL.map(Mode::as_str)).try_map(|name| name.parse::<Mode>())
+}
+
 fn category(text: &str) -> Result<Category, String> {
     Category::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
@@ -108,6 +119,29 @@ pub(crate) struct JsonArgs {
     /// Answer in JSON with a `schema_version`.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ModeCommand {
+    /// Show the mode.
+    Get(JsonArgs),
+    /// Change the mode. The change is on record before it takes effect.
+    Set {
+        /// The new mode.
+        #[arg(value_parser = mode())]
+        mode: Mode,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct ChangeArgs {
+    /// Why, for the record.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: JsonArgs,
 }
 
 #[derive(Args)]

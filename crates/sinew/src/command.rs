@@ -6,6 +6,7 @@ mod demo;
 mod init;
 mod ledger;
 mod logs;
+mod mode;
 mod schema;
 mod serve;
 mod status;
@@ -23,6 +24,8 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Call(args) => call::run(args),
         Command::Tools(command) => tools::run(command),
         Command::Status(output) => status::run(output),
+        Command::Mode(command) => mode::run(command),
+        Command::Lockdown(change) => mode::lockdown(change),
         Command::Init(args) => init::run(&args),
         Command::Workspace(command) => workspace::run(command),
         Command::Ledger(command) => ledger::run(command),

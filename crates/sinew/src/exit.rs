@@ -17,6 +17,21 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// The end a code stands for.
+    pub(crate) fn from_code(code: i32) -> Option<Exit> {
+        Some(match code {
+            0 => Exit::Done,
+            1 => Exit::Failed,
+            2 => Exit::Usage,
+            3 => Exit::Refused,
+            4 => Exit::Approval,
+            5 => Exit::TimedOut,
+            6 => Exit::Unreachable,
+            7 => Exit::BadConfiguration,
+            _ => return None,
+        })
+    }
+
     /// What a tool result means for the shell.
     pub(crate) fn of(result: &ToolResult) -> Exit {
         if let Some(refusal) = &result.metadata.refusal {
@@ -39,7 +54,7 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// Why a command could not do what was asked, the way out, and the exit code.
+/// Why a command ended before its end, the way out, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) exit: Exit,
@@ -50,6 +65,11 @@ pub(crate) struct Problem {
 impl Problem {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Problem { exit, message: message.into(), hint: None }
+    }
+
+    /// Whoever read our output has left. That is their choice: nothing went wrong, and there is nobody to tell.
+    pub(crate) fn unheard() -> Self {
+        Problem::new(Exit::Done, String::new())
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -65,5 +85,21 @@ impl Problem {
     /// Configuration that cannot be used.
     pub(crate) fn configuration(error: impl std::fmt::Display) -> Self {
         Problem::new(Exit::BadConfiguration, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_one_end_and_back() {
+        for code in 0..=7_u8 {
+            let exit = Exit::from_code(i32::from(code)).unwrap();
+            assert_eq!(exit as u8, code, "{exit:?}");
+        }
+        for code in [-1, 8, 101, 256] {
+            assert_eq!(Exit::from_code(code), None);
+        }
     }
 }

@@ -11,20 +11,23 @@ mod setting;
 mod settings_text;
 mod terminal;
 mod waterfall;
+mod wrap;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::cli::Cli;
-use crate::exit::Problem;
+use crate::exit::{Exit, Problem};
 use crate::terminal::{BAD, GOOD, paint, tell, visible};
 
 fn main() -> ExitCode {
     match command::run(Cli::parse().command) {
         Ok(exit) => exit.into(),
         Err(problem) => {
-            complain(&problem);
+            if problem.exit != Exit::Done {
+                complain(&problem);
+            }
             problem.exit.into()
         }
     }

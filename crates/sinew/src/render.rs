@@ -2,16 +2,17 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
-use tool::{Refusal, ToolDefinition, ToolResult};
+use tool::{Mode, Refusal, ToolDefinition, ToolResult};
 
+use crate::exit::Problem;
 use crate::terminal::{
     BAD, GOOD, NOTE, QUIET, STRONG, paint, say, show_foreign, tell, visible, visible_line,
 };
 
 /// A tool result: what the tool answered, then one line about the call.
-pub(crate) fn result(result: &ToolResult) {
+pub(crate) fn result(result: &ToolResult) -> Result<(), Problem> {
     if result.success {
-        output(&result.output);
+        output(&result.output)?;
         if let Some(cut) = &result.metadata.truncated {
             let line = format!("cut: {} of {}; {}", cut.returned, cut.total, cut.how_to_continue);
             tell(paint(NOTE, line));
@@ -25,25 +26,25 @@ pub(crate) fn result(result: &ToolResult) {
         failure(result);
     }
     tell(paint(QUIET, summary(result)));
+    Ok(())
 }
 
 fn summary(result: &ToolResult) -> String {
     let end = match (&result.metadata.refusal, result.success) {
-        (Some(refusal), _) => format!("refused ({})", refusal.code),
+        (Some(refusal), _) => refusal.code.to_string(),
         (None, true) => "done".to_owned(),
         (None, false) => "failed".to_owned(),
     };
-    let name = visible_line(&result.tool_name);
-    format!("{name} {end} · {:.1} ms · call {}", result.latency_ms, result.metadata.call_id)
+    format!("{end} · {:.1} ms · call {}", result.latency_ms, result.metadata.call_id)
 }
 
-fn output(value: &Value) {
+fn output(value: &Value) -> Result<(), Problem> {
     if let Some(text) = value["content"].as_str() {
-        show_foreign(text);
+        show_foreign(text)
     } else if let Some(entries) = value["entries"].as_array() {
-        say(entry_table(entries));
+        say(entry_table(entries))
     } else {
-        say(visible(&format!("{value:#}")));
+        say(visible(&format!("{value:#}")))
     }
 }
 
@@ -109,17 +110,17 @@ pub(crate) fn tool_table(definitions: &[ToolDefinition]) -> Table {
 }
 
 /// Everything about one tool.
-pub(crate) fn tool_page(definition: &ToolDefinition) {
-    say(format!("{} {}", paint(STRONG, definition.name()), paint(QUIET, definition.version())));
-    say(visible(definition.description()));
+pub(crate) fn tool_page(definition: &ToolDefinition) -> Result<(), Problem> {
+    say(format!("{} {}", paint(STRONG, definition.name()), paint(QUIET, definition.version())))?;
+    say(visible(definition.description()))?;
     let modes: Vec<&str> = definition.allowed_modes().iter().map(|mode| mode.as_str()).collect();
     say(format!(
         "\ncategory {} · risk {} · at most {} s",
         definition.category(),
         definition.risk_level(),
         definition.timeout().as_secs()
-    ));
-    say(format!("modes {} (policy may say otherwise)\n", modes.join(", ")));
+    ))?;
+    say(format!("modes {} (policy may say otherwise)\n", modes.join(", ")))?;
     let mut table = plain_table();
     table.set_header(["ARGUMENT", "TYPE", "", "WHAT IT IS"]);
     for parameter in definition.parameters() {
@@ -135,10 +136,16 @@ pub(crate) fn tool_page(definition: &ToolDefinition) {
             &visible_line(&parameter.description),
         ]);
     }
-    say(table);
-    if let Some(example) = definition.example() {
-        say(format!("\nexample: sinew call {} --json '{example}'", definition.name()));
+    say(table)?;
+    match definition.example() {
+        Some(example) => say(format!("\nexample: sinew call {} --json '{example}'", definition.name())),
+        None => Ok(()),
     }
+}
+
+/// A mode, in the colour of its concern.
+pub(crate) fn mode(name: &str) -> String {
+    paint(if name == Mode::Normal.as_str() { GOOD } else { NOTE }, visible_line(name))
 }
 
 /// A JSON answer that says which version of its shape this is.

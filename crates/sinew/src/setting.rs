@@ -15,6 +15,10 @@ use crate::exit::{Exit, Problem};
 /// How long a process that holds the state may take until it answers or lets go.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+/// One attempt: whether another is worth making depends on who holds the state, which is looked at here.
+const ONCE: Duration = Duration::ZERO;
+/// JSON-RPC: the caller asked for something that makes no sense.
+const INVALID_PARAMS: i64 = -32602;
 
 /// Who can answer.
 pub(crate) enum Reach {
@@ -86,14 +90,13 @@ impl Setting {
         match self.runtime()?.block_on(self.connect(Socket::Agent)) {
             Ok(_) => Ok(true),
             Err(ClientError::Unreachable { holder: Holder::Nobody, .. }) => Ok(false),
-            Err(error) => Err(unreachable(&error)),
+            Err(error) => Err(unanswered(&error)),
         }
     }
 
     /// Whether a daemon answers, now.
     pub(crate) fn daemon_answers(&self) -> bool {
-        let answers =
-            |runtime: Runtime| runtime.block_on(Client::connect(&self.home, Socket::Control, Duration::ZERO));
+        let answers = |runtime: Runtime| runtime.block_on(Client::connect(&self.home, Socket::Control, ONCE));
         self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
     }
 
@@ -123,14 +126,14 @@ impl Setting {
 
     fn ask(&self, socket: Socket, method: &str, params: Value) -> Result<Value, Problem> {
         let asked = async { self.connect(socket).await?.request(method, params).await };
-        self.runtime()?.block_on(asked).map_err(|error| unreachable(&error))
+        self.runtime()?.block_on(asked).map_err(|error| unanswered(&error))
     }
 
     /// Another `sinew call` may hold the state for a moment, and a daemon may be starting: both are waited for.
     async fn connect(&self, socket: Socket) -> Result<Client, ClientError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match Client::connect(&self.home, socket, Duration::ZERO).await {
+            match Client::connect(&self.home, socket, ONCE).await {
                 Err(ClientError::Unreachable { holder: Holder::Process { .. }, .. })
                     if Instant::now() < deadline =>
                 {
@@ -155,9 +158,16 @@ fn read_back(native: Value) -> Result<ToolDefinition, Problem> {
     ToolSpec::from_native(native).map_err(|error| garbled(&error))?.check().map_err(|error| garbled(&error))
 }
 
-/// A daemon that cannot be asked, in words that say what to do.
-fn unreachable(error: &ClientError) -> Problem {
-    let exit = if matches!(error, ClientError::Answered { .. }) { Exit::Failed } else { Exit::Unreachable };
+/// A daemon that cannot be asked or does not do what it was asked, in words that say what to do.
+fn unanswered(error: &ClientError) -> Problem {
+    let exit = match error {
+        ClientError::Answered { code: INVALID_PARAMS, .. } => Exit::Usage,
+        ClientError::Answered { .. } => Exit::Failed,
+        ClientError::Unreachable { .. }
+        | ClientError::Foreign { .. }
+        | ClientError::Closed(_)
+        | ClientError::Garbled(_) => Exit::Unreachable,
+    };
     let problem = Problem::new(exit, error.to_string());
     match error.hint() {
         Some(hint) => problem.hint(hint),

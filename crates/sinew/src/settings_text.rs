@@ -2,21 +2,30 @@
 //!
 //! Text in, text out: what the text means is asked of the settings themselves, before and after.
 
+use server::WorkspaceAccess;
+
 /// A workspace as it is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) path: String,
-    pub(crate) read_only: bool,
+    pub(crate) access: WorkspaceAccess,
 }
 
 impl Item {
     /// A JSON string is a YAML string too, whatever characters a folder's name has.
     fn lines(&self) -> [String; 2] {
-        let access = if self.read_only { "read_only" } else { "read_write" };
         [
             format!("  - path: {}", serde_json::Value::from(self.path.as_str())),
-            format!("    access: {access}"),
+            format!("    access: {}", access_word(self.access)),
         ]
+    }
+}
+
+/// The word for an access in the file.
+pub(crate) fn access_word(access: WorkspaceAccess) -> &'static str {
+    match access {
+        WorkspaceAccess::ReadOnly => "read_only",
+        WorkspaceAccess::ReadWrite => "read_write",
     }
 }
 
@@ -108,7 +117,7 @@ mod tests {
     use super::*;
 
     fn item(path: &str) -> Item {
-        Item { path: path.into(), read_only: false }
+        Item { path: path.into(), access: WorkspaceAccess::ReadWrite }
     }
 
     fn check(text: &str, current: &[&str], change: &Change<'_>, expect: Option<&str>) {
@@ -118,7 +127,7 @@ mod tests {
 
     #[test]
     fn items_come_and_go_and_comments_stay() {
-        let new = Item { path: "/new \"x\"".into(), read_only: true };
+        let new = Item { path: "/new \"x\"".into(), access: WorkspaceAccess::ReadOnly };
         let written = "  - path: \"/new \\\"x\\\"\"\n    access: read_only\n";
         let add = Change::Append(&new);
         check(

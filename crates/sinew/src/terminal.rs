@@ -1,8 +1,13 @@
 //! What reaches a person's screen: colours where they are wanted, and never a control character from outside.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::exit::{Exit, Problem};
 
 /// Green, for what went well.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -20,25 +25,49 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Prints a line of results. A closed pipe is the reader's choice, not an error.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(anstream::stdout(), "{line}");
+/// Prints a line of results. Once nobody reads them, the command has come to its end: see [`Problem::unheard`].
+pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Problem> {
+    writeln!(anstream::stdout(), "{line}").map_err(|error| unwritten(&error))
 }
 
-/// Prints a line of talk, beside the results.
+/// Results that could not be written.
+pub(crate) fn unwritten(error: &io::Error) -> Problem {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Problem::unheard(),
+        _ => Problem::new(Exit::Failed, format!("standard output cannot be written: {error}")),
+    }
+}
+
+/// Waits a while for there to be more to say. Ends as [`say`] does when the reader leaves meanwhile: a quiet source
+/// would never find out by writing.
+pub(crate) fn linger(pause: Duration) -> Result<(), Problem> {
+    let until = Instant::now() + pause;
+    let out = io::stdout();
+    // Of the events one can ask for, the one that no output ever has; errors and hang-ups are reported unasked.
+    let mut watched = [PollFd::new(out.as_fd(), PollFlags::POLLRDBAND)];
+    let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
+    let _ = poll(&mut watched, PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX));
+    let [stdout] = watched;
+    if stdout.revents().is_some_and(|events| events.intersects(gone)) {
+        return Err(Problem::unheard());
+    }
+    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    Ok(())
+}
+
+/// Prints a line of talk, beside the results. Talk that nobody hears is no reason to end.
 pub(crate) fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
 /// Writes text from outside: as it is into a pipe, with control characters made visible on a terminal.
-pub(crate) fn show_foreign(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let shown = if out.is_terminal() { visible(text) } else { text.to_owned() };
-    let _ = out.write_all(shown.as_bytes());
+pub(crate) fn show_foreign(text: &str) -> Result<(), Problem> {
+    let mut out = io::stdout().lock();
+    let mut shown = if out.is_terminal() { visible(text) } else { text.to_owned() };
     if !shown.ends_with('\n') && out.is_terminal() {
-        let _ = out.write_all(b"\n");
+        shown.push('\n');
     }
-    let _ = out.flush();
+    out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
 }
 
 /// The text with everything that could move a cursor, hide or reorder written out as an escape. Lines and tabs stay.

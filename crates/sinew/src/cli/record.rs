@@ -74,7 +74,7 @@ pub(crate) struct FilterArgs {
     #[arg(long)]
     outcome: Option<String>,
     /// The mode it was judged in.
-    #[arg(long)]
+    #[arg(long, value_parser = super::mode())]
     mode: Option<Mode>,
     /// What the client calls itself, or `uid N`.
     #[arg(long)]

@@ -9,6 +9,7 @@ use tool::{Arguments, Caller, Door, ToolDefinition, ToolResult, TraceContext};
 
 use crate::arguments::Spoken;
 use crate::cli::CallArgs;
+use crate::command::tools;
 use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::render;
@@ -22,12 +23,15 @@ pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
         Reach::Daemon => through_daemon(&setting, spoken, args.deadline_ms)?,
         Reach::Nobody(state) => in_this_process(&setting, &state, spoken, args.deadline_ms)?,
     };
-    if wants_json {
-        say(render::versioned(serde_json::to_value(&result).unwrap_or_default()));
-    } else {
-        render::result(&result);
+    let shown = match wants_json {
+        true => say(render::versioned(serde_json::to_value(&result).unwrap_or_default())),
+        false => render::result(&result),
+    };
+    match shown {
+        // A reader that left changes nothing about how the call ended.
+        Err(problem) if problem.exit != Exit::Done => Err(problem),
+        _ => Ok(Exit::of(&result)),
     }
-    Ok(Exit::of(&result))
 }
 
 fn through_daemon(
@@ -37,7 +41,7 @@ fn through_daemon(
 ) -> Result<(ToolResult, bool), Problem> {
     let definitions = setting.definitions(&ToolFilter::default())?;
     let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
-    let arguments = spoken.arguments(find(&definitions, &tool))?;
+    let arguments = spoken.arguments(tools::find(&definitions, &tool))?;
     let mut params = Arguments::new();
     params.insert("tool_name".to_owned(), json!(tool));
     params.insert("arguments".to_owned(), arguments);
@@ -58,14 +62,14 @@ fn in_this_process(
 ) -> Result<(ToolResult, bool), Problem> {
     tell(paint(
         QUIET,
-        "note: no daemon is running; this call ran in this process (`sinew serve` starts one)",
+        "note: no daemon is running; this call is made in this process (`sinew serve` starts one)",
     ));
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;
     let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
-    let arguments: Value = spoken.arguments(find(&definitions, &tool))?;
+    let arguments: Value = spoken.arguments(tools::find(&definitions, &tool))?;
     let request = Request {
         tool_name: tool,
         arguments,
@@ -86,8 +90,4 @@ fn in_this_process(
     // A thread stuck in a dead mount must not keep the command from ending.
     runtime.shutdown_background();
     Ok((result, wants_json))
-}
-
-fn find<'a>(definitions: &'a [ToolDefinition], name: &str) -> Option<&'a ToolDefinition> {
-    definitions.iter().find(|definition| definition.name().as_str().eq_ignore_ascii_case(name))
 }

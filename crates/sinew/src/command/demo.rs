@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use comfy_table::Table;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::{Value, json};
@@ -15,46 +16,68 @@ use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, QUIET, STRONG, paint, say};
+use crate::wrap::wrap;
 
 /// A daemon that does not answer within this time will not answer at all.
 const START_LIMIT: Duration = Duration::from_secs(20);
+/// The width of the narrowest screen it should look well on.
+const COLUMNS: usize = 80;
 
-/// What is shown: a title, the words after `sinew`, and the exit code that proves it went as told.
-const STEPS: [(&str, &[&str], Exit); 5] = [
-    ("A good call runs", &["call", "read_file", "path=README.md"], Exit::Done),
+/// A part of the demo: a title, and commands (the words after `sinew`), each with the end that proves it went as told.
+type Step = (&'static str, &'static [(&'static [&'static str], Exit)]);
+
+const STEPS: [Step; 6] = [
+    ("A good call runs", &[(&["call", "read_file", "path=README.md"], Exit::Done)]),
     (
         "A malformed call is refused, and told how to be right",
-        &["call", "write_file", "path=notes.txt", "contnet=Remember the milk."],
-        Exit::Refused,
+        &[(&["call", "write_file", "path=notes.txt", "contnet=Remember the milk."], Exit::Refused)],
     ),
     (
         "The corrected call succeeds at once",
-        &["call", "write_file", "path=notes.txt", "content=Remember the milk."],
-        Exit::Done,
+        &[(&["call", "write_file", "path=notes.txt", "content=Remember the milk."], Exit::Done)],
     ),
-    ("A forbidden file stays closed; the rule is named", &["call", "read_file", "path=.env"], Exit::Refused),
+    (
+        "A forbidden file stays closed; the rule is named",
+        &[(&["call", "read_file", "path=.env"], Exit::Refused)],
+    ),
     (
         "So does everything outside the workspace",
-        &["call", "read_file", "path=../../etc/hosts"],
-        Exit::Refused,
+        &[(&["call", "read_file", "path=../../etc/hosts"], Exit::Refused)],
+    ),
+    (
+        "One word, and nothing changes the machine any more",
+        &[
+            (&["lockdown"], Exit::Done),
+            (&["call", "write_file", "path=notes.txt", "content=Forget it."], Exit::Refused),
+        ],
     ),
 ];
 
 pub(crate) fn run() -> Result<Exit, Problem> {
     let stage = Stage::build()?;
-    say(paint(QUIET, format!("a daemon in {} (removed afterwards)", stage.folder.path().display())));
-    for (title, words, expect) in STEPS {
-        say(format!("\n{}", paint(STRONG, format!("● {title}"))));
-        let exit = stage.show(words)?;
-        if exit != expect {
-            return Err(Problem::new(Exit::Failed, format!("that ended in {exit:?}, not in {expect:?}")));
+    say(paint(QUIET, format!("a daemon in {} (removed afterwards)", stage.folder.path().display())))?;
+    for (title, commands) in STEPS {
+        headline(title)?;
+        for (words, expect) in commands {
+            stage.show(words, *expect)?;
         }
     }
-    say(format!("\n{}", paint(STRONG, "● All of it is on record, each line sealed to the one before")));
-    show_records(&stage)?;
+    headline("All of it is on record, each line sealed to the one before")?;
+    let records = stage.records()?;
+    say(table(&records))?;
+    headline("A line that is changed, moved or cut off does not go unseen")?;
+    stage.show(&["ledger", "verify"], Exit::Done)?;
+    headline("And every call says where its time went")?;
+    let first = records.iter().find(|record| record["outcome"] == "done");
+    let first = first.and_then(|record| record["call_id"].as_str()).unwrap_or_default();
+    stage.show(&["trace", first], Exit::Done)?;
     stage.end()?;
-    say(format!("\n{} `sinew init` and `sinew serve` set it up for good.", paint(GOOD, "That is Sinew.")));
+    say(format!("\n{} `sinew init` and `sinew serve` set it up for good.", paint(GOOD, "That is Sinew.")))?;
     Ok(Exit::Done)
+}
+
+fn headline(title: &str) -> Result<(), Problem> {
+    say(format!("\n{}", paint(STRONG, format!("● {title}"))))
 }
 
 /// The temporary home, a project in it, and the daemon.
@@ -93,7 +116,7 @@ impl Stage {
         let mut serve = sinew(folder.path())?;
         serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if geteuid().is_root() {
-            say(paint(BAD, "this is root: the daemon of this demo runs with --allow-root"));
+            say(paint(BAD, "this is root: the daemon of this demo runs with --allow-root"))?;
             serve.arg("--allow-root");
         }
         let daemon = Daemon(serve.spawn().map_err(failed("start the daemon"))?);
@@ -123,21 +146,33 @@ impl Stage {
     }
 
     /// Runs one command as a person would, and shows what that person would see.
-    fn show(&self, words: &[&str]) -> Result<Exit, Problem> {
+    fn show(&self, words: &[&str], expect: Exit) -> Result<(), Problem> {
         let quoted: Vec<String> = words
             .iter()
             .map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).to_owned() })
             .collect();
-        say(paint(GOOD, format!("$ sinew {}", quoted.join(" "))));
+        say(paint(GOOD, format!("$ sinew {}", quoted.join(" "))))?;
         let output = sinew(self.folder.path())?.args(words).output().map_err(failed("run sinew"))?;
         for part in [&output.stdout, &output.stderr] {
-            String::from_utf8_lossy(part).lines().for_each(say);
+            let text = String::from_utf8_lossy(part);
+            text.lines().flat_map(|line| wrap(line, COLUMNS)).try_for_each(say)?;
         }
-        let known =
-            [Exit::Done, Exit::Failed, Exit::Usage, Exit::Refused, Exit::Unreachable, Exit::BadConfiguration];
-        let code = output.status.code();
-        let exit = known.into_iter().find(|exit| code == Some(i32::from(*exit as u8)));
-        exit.ok_or_else(|| Problem::new(Exit::Failed, format!("sinew ended with {}", output.status)))
+        match output.status.code().and_then(Exit::from_code) {
+            Some(exit) if exit == expect => Ok(()),
+            Some(exit) => {
+                Err(Problem::new(Exit::Failed, format!("that ended in {exit:?}, not in {expect:?}")))
+            }
+            None => Err(Problem::new(Exit::Failed, format!("sinew ended with {}", output.status))),
+        }
+    }
+
+    /// What is on record about the calls, oldest first.
+    fn records(&self) -> Result<Vec<Value>, Problem> {
+        let mut reply = self.setting()?.ask_control("control/ledger.tail", json!({"count": 40}))?;
+        let listed = reply.get_mut("records").and_then(Value::as_array_mut);
+        let mut records = listed.map(std::mem::take).unwrap_or_default();
+        records.retain(|record| record["call_id"].is_string());
+        Ok(records)
     }
 
     fn end(mut self) -> Result<(), Problem> {
@@ -159,19 +194,16 @@ fn sinew(folder: &Path) -> Result<Command, Problem> {
     Ok(command)
 }
 
-fn show_records(stage: &Stage) -> Result<(), Problem> {
-    let reply = stage.setting()?.ask_control("control/ledger.tail", json!({"count": 40}))?;
+fn table(records: &[Value]) -> Table {
     let mut table = render::plain_table();
     table.set_header(["SEQ", "KIND", "TOOL", "END", "SEALED BY"]);
-    let records = reply.get("records").and_then(Value::as_array).into_iter().flatten();
-    for record in records.filter(|record| record["call_id"].is_string()) {
+    for record in records {
         let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
         let end = [text("outcome"), text("code")].concat();
         let seal: String = text("hash").chars().take(12).collect();
         table.add_row([record["seq"].to_string(), text("kind"), text("tool"), end, seal]);
     }
-    say(table);
-    Ok(())
+    table
 }
 
 fn failed(doing: &'static str) -> impl Fn(std::io::Error) -> Problem {

@@ -1,12 +1,14 @@
 //! `sinew init`: writes the built-in configuration out for editing. What was edited stays.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use server::WorkspaceAccess;
+
 use crate::cli::InitArgs;
-use crate::command::workspace;
+use crate::command::{schema, workspace};
 use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
 use crate::terminal::{say, tell};
@@ -24,7 +26,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     write(&setting, if args.force { Existing::Replace } else { Existing::Keep })?;
     match &args.workspace {
-        Some(dir) => workspace::add(&setting, dir, false)?,
+        Some(dir) => workspace::add(&setting, dir, WorkspaceAccess::ReadWrite)?,
         None => tell("next: `sinew workspace add DIR` lets callers work in a folder"),
     }
     Ok(Exit::Done)
@@ -32,32 +34,54 @@ pub(crate) fn run(args: &InitArgs) -> Result<Exit, Problem> {
 
 /// Whether nothing has been written out yet.
 pub(crate) fn missing(setting: &Setting) -> bool {
-    !setting.home().settings_file().exists()
+    is_absent(&setting.home().settings_file())
 }
 
-/// Writes every file that is missing.
+/// A link that leads nowhere, or a name we may not look at, is there: somebody put it there.
+fn is_absent(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound)
+}
+
+/// Writes every file that is missing, and the schemas by which editors help with them.
 pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem> {
-    let config = setting.home().config();
-    let settings = ("sinew.yaml", server::SETTINGS_TEMPLATE);
-    let governance = governance::EMBEDDED.iter().map(|(name, text)| (format!("governance/{name}"), *text));
-    for (name, text) in std::iter::once((settings.0.to_owned(), settings.1)).chain(governance) {
-        let file = config.join(&name);
-        private_folder(file.parent().unwrap_or(config))?;
-        match fs::read_to_string(&file) {
-            Ok(current) if current == text => say(format!("unchanged {}", file.display())),
-            Ok(_) if existing == Existing::Keep => say(format!("kept      {} (edited)", file.display())),
-            Ok(_) => {
-                keep_beside(&file)?;
-                replace(&file, text)?;
-                say(format!("replaced  {} (the edited file is kept beside it)", file.display()));
-            }
-            Err(_) => {
-                replace(&file, text)?;
-                say(format!("wrote     {}", file.display()));
-            }
+    let governance = setting.home().config().join("governance");
+    private_folder(&governance)?;
+    put(&setting.home().settings_file(), server::SETTINGS_TEMPLATE, existing)?;
+    for (name, text) in governance::EMBEDDED {
+        put(&governance.join(name), text, existing)?;
+    }
+    write_schemas(&governance.join("schema"))
+}
+
+fn put(file: &Path, text: &str, existing: Existing) -> Result<(), Problem> {
+    let shown = file.display();
+    if is_absent(file) {
+        replace(file, text)?;
+        return say(format!("wrote     {shown}"));
+    }
+    match (fs::read(file), existing) {
+        (Ok(current), _) if current == text.as_bytes() => say(format!("unchanged {shown}")),
+        (Ok(_), Existing::Keep) => say(format!("kept      {shown} (edited)")),
+        (Err(error), Existing::Keep) => {
+            let problem = Problem::configuration(format!("{shown} is there, but cannot be read: {error}"));
+            Err(problem.hint("look at it; `sinew init --force` puts it aside and writes a new one"))
+        }
+        (_, Existing::Replace) => {
+            keep_beside(file)?;
+            replace(file, text)?;
+            say(format!("replaced  {shown} (what was there is kept beside it)"))
         }
     }
-    Ok(())
+}
+
+/// Where the first line of each policy file says that its schema is. Nobody edits them: they are written anew each time.
+fn write_schemas(folder: &Path) -> Result<(), Problem> {
+    private_folder(folder)?;
+    let names = governance::EMBEDDED.map(|(name, _)| name.trim_end_matches(".yaml"));
+    for (name, text) in names.iter().filter_map(|name| Some((name, schema::text(name)?))) {
+        replace(&folder.join(format!("{name}.json")), &(text + "\n"))?;
+    }
+    say(format!("schemas   {} ({})", folder.display(), names.join(", ")))
 }
 
 /// Moves a file aside under a name that is free.
@@ -68,7 +92,7 @@ fn keep_beside(file: &Path) -> Result<(), Problem> {
         name
     });
     for name in free {
-        if !Path::new(&name).exists() {
+        if is_absent(Path::new(&name)) {
             return fs::rename(file, &name).map_err(|error| cannot_write(file, &error));
         }
     }

@@ -1,7 +1,7 @@
 //! `sinew ledger`: what happened, read from the ledger's own files, whether or not a daemon runs.
 
 use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,52 +16,116 @@ use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, NOTE, paint, say, tell, visible, visible_line};
+use crate::terminal::{BAD, GOOD, NOTE, linger, paint, say, tell, unwritten, visible, visible_line};
 
 /// How often a followed ledger is looked at.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(command: LedgerCommand) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let reader = Reader::new(&compose::ledger_folder(&setting));
+    let book = Book::of(&setting);
     match command {
         LedgerCommand::Tail { count, follow, output } => {
-            let last = show(&reader.tail(count).map_err(unreadable)?, output);
-            if follow { go_on(&reader, last, output) } else { Ok(Exit::Done) }
+            let last = show(&book.reader.tail(count).map_err(unreadable(&book.folder))?, output)?;
+            if follow { book.go_on(last, output) } else { Ok(Exit::Done) }
         }
         LedgerCommand::Query { filter, limit, output } => {
-            let mut found =
-                reader.query(&Filter { limit: Some(limit), ..filter.into() }).map_err(unreadable)?;
-            found.reverse();
-            show(&found, output);
+            show(&book.find(&Filter { limit: Some(limit), ..filter.into() })?, output)?;
             Ok(Exit::Done)
         }
-        LedgerCommand::Show { id, output } => show_one(&reader, &id, output),
+        LedgerCommand::Show { id, output } => book.show_one(&id, output),
         LedgerCommand::Verify(output) => check(&setting, output),
         LedgerCommand::Export { filter, format, output } => {
-            export(&reader, &filter.into(), format, output.as_deref())
+            book.export(&filter.into(), format, output.as_deref())
         }
     }
+}
+
+/// The ledger of this home, as a reader finds it.
+struct Book {
+    folder: PathBuf,
+    reader: Reader,
+}
+
+impl Book {
+    fn of(setting: &Setting) -> Book {
+        let folder = compose::ledger_folder(setting);
+        Book { reader: Reader::new(&folder), folder }
+    }
+
+    /// Matching records, oldest first.
+    fn find(&self, filter: &Filter) -> Result<Vec<Record>, Problem> {
+        let mut found = self.reader.query(filter).map_err(unreadable(&self.folder))?;
+        found.reverse();
+        Ok(found)
+    }
+
+    fn go_on(&self, mut last: Option<u64>, output: JsonArgs) -> Result<Exit, Problem> {
+        loop {
+            linger(BETWEEN_LOOKS)?;
+            let new = self.find(&Filter { after_seq: last.or(Some(0)), ..Filter::default() })?;
+            last = show(&new, output)?.or(last);
+        }
+    }
+
+    fn show_one(&self, id: &str, output: JsonArgs) -> Result<Exit, Problem> {
+        let wanted = match (id.parse::<u64>(), id.parse::<CallId>()) {
+            (Ok(seq), _) => {
+                Filter { after_seq: seq.checked_sub(1), before_seq: seq.checked_add(1), ..Filter::default() }
+            }
+            (_, Ok(call)) => Filter { call_id: Some(call), ..Filter::default() },
+            _ => return Err(Problem::usage(format!("`{id}` is neither a call id nor a number"))),
+        };
+        let found = self.find(&wanted)?;
+        if found.is_empty() {
+            return Err(Problem::new(Exit::Failed, format!("no record of `{id}`")).hint("sinew ledger tail"));
+        }
+        for record in &found {
+            say(if output.json {
+                record.line().to_owned()
+            } else {
+                visible(&format!("{:#}", record.json()))
+            })?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn export(&self, filter: &Filter, form: ExportForm, file: Option<&Path>) -> Result<Exit, Problem> {
+        let form = match form {
+            ExportForm::Ndjson => ExportFormat::Ndjson,
+            ExportForm::Csv => ExportFormat::Csv,
+        };
+        let written = match file {
+            None => self.reader.export(filter, form, BufWriter::new(std::io::stdout().lock())),
+            Some(path) => {
+                let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+                let opened = opened.map_err(|error| cannot_write(path, &error))?;
+                self.reader.export(filter, form, BufWriter::new(opened))
+            }
+        };
+        match (written, file) {
+            (Ok(_), _) => Ok(Exit::Done),
+            (Err(LedgerError::Export(error)), None) => Err(unwritten(&error)),
+            (Err(LedgerError::Export(error)), Some(path)) => {
+                Err(Problem { exit: Exit::Failed, ..cannot_write(path, &error) })
+            }
+            (Err(other), _) => Err(unreadable(&self.folder)(other)),
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::usage(format!("{} cannot be written: {error}", path.display()))
 }
 
 /// Shows records and returns the number of the last.
-fn show(records: &[Record], output: JsonArgs) -> Option<u64> {
+fn show(records: &[Record], output: JsonArgs) -> Result<Option<u64>, Problem> {
     if output.json {
-        records.iter().for_each(|record| say(record.line()));
+        records.iter().try_for_each(|record| say(record.line()))?;
     } else if !records.is_empty() {
-        say(table(records));
+        say(table(records))?;
     }
-    records.last().map(|record| record.seq)
-}
-
-fn go_on(reader: &Reader, mut last: Option<u64>, output: JsonArgs) -> Result<Exit, Problem> {
-    loop {
-        std::thread::sleep(BETWEEN_LOOKS);
-        let mut new =
-            reader.query(&Filter { after_seq: last.or(Some(0)), ..Filter::default() }).map_err(unreadable)?;
-        new.reverse();
-        last = show(&new, output).or(last);
-    }
+    Ok(records.last().map(|record| record.seq))
 }
 
 /// One line a record: what it is about, whatever its kind.
@@ -91,29 +155,9 @@ pub(crate) fn table(records: &[Record]) -> Table {
     table
 }
 
-fn show_one(reader: &Reader, id: &str, output: JsonArgs) -> Result<Exit, Problem> {
-    let found = match (id.parse::<u64>(), id.parse::<CallId>()) {
-        (Ok(seq), _) => {
-            let only =
-                Filter { after_seq: seq.checked_sub(1), before_seq: seq.checked_add(1), ..Filter::default() };
-            reader.query(&only)
-        }
-        (_, Ok(call)) => reader.call(call),
-        _ => return Err(Problem::usage(format!("`{id}` is neither a call id nor a number"))),
-    };
-    let found = found.map_err(unreadable)?;
-    if found.is_empty() {
-        return Err(Problem::new(Exit::Failed, format!("no record of `{id}`")).hint("sinew ledger tail"));
-    }
-    for record in &found {
-        say(if output.json { record.line().to_owned() } else { visible(&format!("{:#}", record.json())) });
-    }
-    Ok(Exit::Done)
-}
-
 fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
-    let report =
-        verify(&compose::ledger_folder(setting), &compose::ledger_options(setting)).map_err(unreadable)?;
+    let folder = compose::ledger_folder(setting);
+    let report = verify(&folder, &compose::ledger_options(setting)).map_err(unreadable(&folder))?;
     if output.json {
         let told = |found: &[Finding]| {
             let facts = |f: &Finding| json!({"file": f.file, "line": f.line, "offset": f.offset, "seq": f.seq, "what": f.what});
@@ -121,61 +165,33 @@ fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
         };
         say(json!({"schema_version": 1, "intact": report.is_intact(), "records": report.records,
             "first": report.first, "head": report.head, "segments": report.segments, "bytes": report.bytes,
-            "problems": told(&report.problems), "notices": told(&report.notices)}));
+            "problems": told(&report.problems), "notices": told(&report.notices)}))?;
     } else {
-        report
-            .notices
-            .iter()
-            .for_each(|notice| tell(paint(NOTE, format!("note: {}", visible(&notice.to_string())))));
-        report
-            .problems
-            .iter()
-            .for_each(|found| say(paint(BAD, format!("broken: {}", visible(&found.to_string())))));
+        for notice in &report.notices {
+            tell(paint(NOTE, format!("note: {}", visible(&notice.to_string()))));
+        }
+        for found in &report.problems {
+            say(paint(BAD, format!("broken: {}", visible(&found.to_string()))))?;
+        }
         let summary = format!(
             "{} records, {} to {}, in {} files",
             report.records, report.first, report.head, report.segments
         );
         match report.is_intact() {
-            true => say(paint(GOOD, format!("intact: {summary}"))),
-            false => say(paint(BAD, format!("not intact: {summary}"))),
+            true => say(paint(GOOD, format!("intact: {summary}")))?,
+            false => say(paint(BAD, format!("not intact: {summary}")))?,
         }
     }
     Ok(if report.is_intact() { Exit::Done } else { Exit::Failed })
 }
 
-fn export(reader: &Reader, filter: &Filter, form: ExportForm, file: Option<&Path>) -> Result<Exit, Problem> {
-    let form = match form {
-        ExportForm::Ndjson => ExportFormat::Ndjson,
-        ExportForm::Csv => ExportFormat::Csv,
-    };
-    match file {
-        None => reader.export(filter, form, &mut BufWriter::new(std::io::stdout().lock())),
-        Some(path) => {
-            let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            let failed = |error| Problem::usage(format!("{} cannot be written: {error}", path.display()));
-            let mut out = BufWriter::new(opened.map_err(failed)?);
-            let written = reader.export(filter, form, &mut out);
-            out.flush().map_err(failed)?;
-            written
-        }
-    }
-    .map_err(unreadable)?;
-    Ok(Exit::Done)
-}
-
 /// A ledger that cannot be read, with the place.
-pub(crate) fn unreadable(error: LedgerError) -> Problem {
-    match error {
-        LedgerError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            no_ledger(&path)
+pub(crate) fn unreadable(folder: &Path) -> impl Fn(LedgerError) -> Problem {
+    move |error| match std::fs::symlink_metadata(folder) {
+        Err(absent) if absent.kind() == ErrorKind::NotFound => {
+            let problem = Problem::new(Exit::Failed, format!("there is no ledger in {}", folder.display()));
+            problem.hint("the first call makes one")
         }
-        LedgerError::KeyMissing { path } => no_ledger(&path),
-        other => Problem::new(Exit::Failed, other.to_string()),
+        _ => Problem::new(Exit::Failed, error.to_string()),
     }
-}
-
-fn no_ledger(path: &Path) -> Problem {
-    let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    Problem::new(Exit::Failed, format!("there is no ledger in {}", folder.display()))
-        .hint("the first call makes one")
 }

@@ -9,7 +9,7 @@ use telemetry::logs::{Line, Paint, Query, Reader};
 use crate::cli::LogsArgs;
 use crate::exit::{Exit, Problem};
 use crate::setting::Setting;
-use crate::terminal::say;
+use crate::terminal::{linger, say};
 
 /// How often a followed log is looked at.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
@@ -17,13 +17,18 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 pub(crate) fn run(args: &LogsArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let query = Query { since: args.since, level: args.level };
-    let reader = Reader::open(setting.home().log(), query).map_err(|error| unreadable(&error))?;
+    let mut reader = Reader::open(setting.home().log(), query).map_err(|error| unreadable(&error))?;
     let paint = if std::io::stdout().is_terminal() { Paint::Ansi } else { Paint::Plain };
-    let show = |line: Line| say(if args.json { line.json().to_owned() } else { line.human(paint) });
-    let mut lines: Box<dyn Iterator<Item = Result<Line, TelemetryError>>> =
-        if args.follow { Box::new(reader.follow(BETWEEN_LOOKS)) } else { Box::new(reader) };
-    lines.try_for_each(|line| line.map(show)).map_err(|error| unreadable(&error))?;
-    Ok(Exit::Done)
+    let show = |line: &Line| say(if args.json { line.json().to_owned() } else { line.human(paint) });
+    loop {
+        for line in reader.by_ref() {
+            show(&line.map_err(|error| unreadable(&error))?)?;
+        }
+        if !args.follow {
+            return Ok(Exit::Done);
+        }
+        linger(BETWEEN_LOOKS)?;
+    }
 }
 
 fn unreadable(error: &TelemetryError) -> Problem {

@@ -22,15 +22,21 @@ const SCHEMAS: [Named; 7] = [
 
 pub(crate) fn run(args: &SchemaArgs) -> Result<Exit, Problem> {
     let Some(wanted) = &args.name else {
-        SCHEMAS.iter().for_each(|(name, _)| say(name));
+        SCHEMAS.iter().try_for_each(|(name, _)| say(name))?;
         return Ok(Exit::Done);
     };
-    let Some((_, make)) = SCHEMAS.iter().find(|(name, _)| name == wanted) else {
+    let Some(schema) = text(wanted) else {
         let problem = Problem::usage(format!("there is no schema `{wanted}`"));
         let near = nearest(wanted, SCHEMAS.iter().map(|(name, _)| *name));
         return Err(problem
             .hint(near.map_or("`sinew schema` lists them".to_owned(), |n| format!("sinew schema {n}"))));
     };
-    say(format!("{:#}", make().to_value()));
+    say(schema)?;
     Ok(Exit::Done)
+}
+
+/// The schema of this name, without a newline at its end.
+pub(crate) fn text(wanted: &str) -> Option<String> {
+    let (_, make) = SCHEMAS.iter().find(|(name, _)| *name == wanted)?;
+    Some(format!("{:#}", make().to_value()))
 }

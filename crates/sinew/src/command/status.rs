@@ -6,28 +6,26 @@ use crate::cli::JsonArgs;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
-use crate::terminal::{GOOD, NOTE, paint, say, tell};
+use crate::terminal::{NOTE, paint, say, tell};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let status = setting.ask_control("control/status", json!({}))?;
     warn_of_skew(&status);
     if output.json {
-        say(render::versioned(status));
+        say(render::versioned(status))?;
     } else {
-        show(&status);
+        show(&status)?;
     }
     Ok(Exit::Done)
 }
 
-fn show(status: &Value) {
+fn show(status: &Value) -> Result<(), Problem> {
     let text = |pointer: &str| match status.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
         None => String::new(),
     };
-    let mode = text("/mode");
-    let style = if mode == "NORMAL" { GOOD } else { NOTE };
     let calls = ["running", "done", "failed", "refused"];
     let calls = calls.map(|word| format!("{} {word}", text(&format!("/calls/{word}")))).join(", ");
     let folders: Vec<&str> =
@@ -38,14 +36,14 @@ fn show(status: &Value) {
         folders.join("\n")
     };
     let mut table = render::plain_table();
-    table.add_row(["mode", &paint(style, mode)]);
+    table.add_row(["mode", &render::mode(&text("/mode"))]);
     table.add_row(["version", &text("/version")]);
     table.add_row(["up", &format!("{} s", text("/uptime_seconds"))]);
     table.add_row(["calls", &calls]);
     table.add_row(["tools", &text("/tools")]);
     table.add_row(["ledger", &format!("{}, {} records", text("/ledger/state"), text("/ledger/records"))]);
     table.add_row(["workspaces", &folders]);
-    say(table);
+    say(table)
 }
 
 fn warn_of_skew(status: &Value) {

@@ -14,39 +14,39 @@ pub(crate) fn run(command: ToolsCommand) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     match command {
         ToolsCommand::List { mode, category, output } => {
-            list(&setting.definitions(&ToolFilter { mode, category })?, output);
-            Ok(Exit::Done)
+            list(&setting.definitions(&ToolFilter { mode, category })?, output)
         }
         ToolsCommand::Show { name, output } => {
             show(&setting.definitions(&ToolFilter::default())?, &name, output)
         }
     }
+    .map(|()| Exit::Done)
 }
 
-fn list(definitions: &[ToolDefinition], output: JsonArgs) {
+/// The tool that answers to a name: its own, an alias, or `name@major`.
+pub(crate) fn find<'a>(definitions: &'a [ToolDefinition], name: &str) -> Option<&'a ToolDefinition> {
+    definitions.iter().find(|definition| definition.answers_to(name))
+}
+
+fn list(definitions: &[ToolDefinition], output: JsonArgs) -> Result<(), Problem> {
     if output.json {
         let tools: Vec<_> = definitions.iter().map(|definition| Format::Native.export(definition)).collect();
-        say(json!({"schema_version": 1, "tools": tools}));
+        say(json!({"schema_version": 1, "tools": tools}))
     } else {
-        say(render::tool_table(definitions));
+        say(render::tool_table(definitions))
     }
 }
 
-fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<Exit, Problem> {
-    let is_wanted = |definition: &&ToolDefinition| {
-        let spellings = std::iter::once(definition.name()).chain(definition.aliases());
-        spellings.into_iter().any(|spelling| spelling.as_str().eq_ignore_ascii_case(name))
-    };
-    let Some(definition) = definitions.iter().find(is_wanted) else {
+fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<(), Problem> {
+    let Some(definition) = find(definitions, name) else {
         let near = nearest(name, definitions.iter().map(|definition| definition.name().as_str()));
         let hint =
             near.map_or("`sinew tools list` shows them".to_owned(), |n| format!("sinew tools show {n}"));
         return Err(Problem::usage(format!("there is no tool `{name}`")).hint(hint));
     };
     if output.json {
-        say(json!({"schema_version": 1, "tool": Format::Native.export(definition)}));
+        say(json!({"schema_version": 1, "tool": Format::Native.export(definition)}))
     } else {
-        render::tool_page(definition);
+        render::tool_page(definition)
     }
-    Ok(Exit::Done)
 }

@@ -1,5 +1,7 @@
 //! `sinew trace`: the calls of one trace as a tree, each with the time line of its stages.
 
+use std::path::Path;
+
 use ledger::{Filter, Reader, Record};
 use serde_json::{Value, json};
 use tool::CallId;
@@ -16,24 +18,24 @@ const WIDTH: usize = 40;
 
 pub(crate) fn run(args: &TraceArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let reader = Reader::new(&compose::ledger_folder(&setting));
-    let records = records_of(&reader, &args.id)?;
+    let records = records_of(&compose::ledger_folder(&setting), &args.id)?;
     if args.output.json {
         let records: Vec<Value> = records.iter().map(Record::json).collect();
-        say(json!({"schema_version": 1, "records": records}));
+        say(json!({"schema_version": 1, "records": records}))?;
         return Ok(Exit::Done);
     }
     let calls = calls(&records);
     let trace = records.first().map(|record| text(&record.json(), "/trace/trace_id")).unwrap_or_default();
-    say(format!("{} {}", paint(STRONG, "trace"), visible_line(&trace)));
+    say(format!("{} {}", paint(STRONG, "trace"), visible_line(&trace)))?;
     for call in calls.iter().filter(|call| !calls.iter().any(|other| call.is_below(other))) {
-        draw(call, &calls, 0);
+        draw(call, &calls, 0)?;
     }
     Ok(Exit::Done)
 }
 
 /// All records of the trace, oldest first. A call's id stands for the trace it belongs to.
-fn records_of(reader: &Reader, id: &str) -> Result<Vec<Record>, Problem> {
+fn records_of(folder: &Path, id: &str) -> Result<Vec<Record>, Problem> {
+    let reader = Reader::new(folder);
     let unknown = || {
         let problem = Problem::new(Exit::Failed, format!("no record of trace or call `{id}`"));
         problem.hint("`metadata.trace_id` and `metadata.call_id` of every result name one")
@@ -41,13 +43,13 @@ fn records_of(reader: &Reader, id: &str) -> Result<Vec<Record>, Problem> {
     // A trace id is 32 digits; only a call id has hyphens.
     let trace = match id.parse::<CallId>().ok().filter(|_| id.contains('-')) {
         Some(call) => {
-            let records = reader.call(call).map_err(unreadable)?;
+            let records = reader.call(call).map_err(unreadable(folder))?;
             text(&records.first().ok_or_else(unknown)?.json(), "/trace/trace_id")
         }
         None => id.to_ascii_lowercase(),
     };
     let filter = Filter { trace: Some(trace), ..Filter::default() };
-    let mut records = reader.query(&filter).map_err(unreadable)?;
+    let mut records = reader.query(&filter).map_err(unreadable(folder))?;
     records.reverse();
     if records.is_empty() { Err(unknown()) } else { Ok(records) }
 }
@@ -104,7 +106,7 @@ fn stages(body: &Value) -> Vec<Bar> {
     bars
 }
 
-fn draw(call: &Call, all: &[Call], depth: usize) {
+fn draw(call: &Call, all: &[Call], depth: usize) -> Result<(), Problem> {
     let indent = "  ".repeat(depth);
     let style = if call.end == "done" { GOOD } else { BAD };
     let end = if call.end.is_empty() { "under way" } else { &call.end };
@@ -114,14 +116,15 @@ fn draw(call: &Call, all: &[Call], depth: usize) {
         "{indent}└ {name} {} {time} {}",
         paint(style, end),
         paint(QUIET, format!("call {}", call.id))
-    ));
+    ))?;
     for line in waterfall::draw(&call.stages, call.latency_us, WIDTH) {
-        say(format!("{indent}  {line}"));
+        say(format!("{indent}  {line}"))?;
     }
     // Deep enough for any real trace; a span that is its own ancestor must not loop.
     for child in all.iter().filter(|other| depth < 16 && other.is_below(call)) {
-        draw(child, all, depth + 1);
+        draw(child, all, depth + 1)?;
     }
+    Ok(())
 }
 
 fn text(body: &Value, pointer: &str) -> String {

@@ -1,0 +1,178 @@
+//! What `sinew init` and `sinew workspace` do to the files of a home, and what they leave alone.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+const FILES: [&str; 4] =
+    ["sinew.yaml", "governance/modes.yaml", "governance/tools.yaml", "governance/safety.yaml"];
+
+fn kept_beside(file: &Path) -> Vec<std::path::PathBuf> {
+    let name = format!("{}.", file.file_name().unwrap().to_string_lossy());
+    let entries = std::fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(&name)).collect()
+}
+
+#[test]
+fn init_writes_what_can_be_edited_and_keeps_what_was() {
+    let home = Home::new();
+    let first = home.run(&["init"]).must_exit(0);
+    let config = home.root().join("config");
+    for file in FILES {
+        assert!(config.join(file).is_file(), "{file}: {first}");
+        assert!(first.stdout().contains(file), "{file} is named: {first}");
+    }
+    let tools = config.join("governance/tools.yaml");
+    let edited = "# mine\n".to_owned() + &std::fs::read_to_string(&tools).unwrap();
+    std::fs::write(&tools, &edited).unwrap();
+    home.run(&["init"]).must_exit(0);
+    assert_eq!(std::fs::read_to_string(&tools).unwrap(), edited, "an edit was lost");
+    home.run(&["init", "--force"]).must_exit(0);
+    assert_ne!(std::fs::read_to_string(&tools).unwrap(), edited);
+    assert_eq!(kept_beside(&tools).len(), 1, "the edited file is kept beside the new one");
+}
+
+#[test]
+fn init_writes_the_schemas_that_the_files_point_to() {
+    let home = Home::initialised();
+    let governance = home.root().join("config/governance");
+    for name in ["modes", "tools", "safety"] {
+        let text = std::fs::read_to_string(governance.join(format!("{name}.yaml"))).unwrap();
+        let place =
+            text.lines().next().unwrap().split("$schema=").nth(1).expect("the first line names a schema");
+        let file = governance.join(place);
+        let told = home.run(&["schema", name]).must_exit(0).stdout();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), told, "{name}");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+        std::fs::write(&file, "{}").unwrap();
+        home.run(&["init"]).must_exit(0);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), told, "an old schema is brought up to date");
+    }
+    Daemon::start_in(home).stop();
+}
+
+#[test]
+fn init_never_overwrites_what_it_cannot_read() {
+    let home = Home::initialised();
+    let file = home.root().join("config/governance/tools.yaml");
+    let strange = b"# caf\xe9\n".as_slice();
+    std::fs::write(&file, strange).unwrap();
+    home.run(&["init"]).must_exit(0);
+    assert_eq!(std::fs::read(&file).unwrap(), strange, "not text, and still somebody's");
+
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o000)).unwrap();
+    let stopped = home.run(&["init"]).must_exit(7);
+    assert!(stopped.stderr().contains("tools.yaml") && stopped.stderr().contains("--force"), "{stopped}");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), strange);
+
+    std::fs::remove_file(&file).unwrap();
+    symlink("elsewhere.yaml", &file).unwrap();
+    home.run(&["init"]).must_exit(7);
+    assert!(file.is_symlink(), "a link that leads nowhere is somebody's too");
+    home.run(&["init", "--force"]).must_exit(0);
+    assert!(file.is_file() && !file.is_symlink());
+    assert!(kept_beside(&file)[0].is_symlink(), "the link is kept beside the new file");
+}
+
+#[test]
+fn settings_that_lead_nowhere_are_not_taken_for_missing() {
+    let home = Home::initialised();
+    let file = home.root().join("config/sinew.yaml");
+    std::fs::remove_file(&file).unwrap();
+    symlink("elsewhere.yaml", &file).unwrap();
+    let work = home.workspace().display().to_string();
+    home.run(&["workspace", "add", &work]).must_exit(7);
+    assert!(file.is_symlink(), "the link was replaced");
+}
+
+/// Every key of the schema, as far down as there are names.
+fn keys(schema: &Value, at: &Value, found: &mut Vec<String>) {
+    let target = at["$ref"].as_str().and_then(|place| schema.pointer(place.trim_start_matches('#')));
+    let at = target.unwrap_or(at);
+    for (key, below) in at["properties"].as_object().into_iter().flatten() {
+        found.push(key.clone());
+        keys(schema, below, found);
+    }
+}
+
+#[test]
+fn the_settings_file_shows_every_setting() {
+    let home = Home::initialised();
+    let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
+    let schema = home.run(&["schema", "settings"]).must_exit(0).json();
+    let mut wanted = Vec::new();
+    keys(&schema, &schema, &mut wanted);
+    assert!(
+        wanted.contains(&"max_bytes".to_owned()) && wanted.contains(&"endpoint".to_owned()),
+        "{wanted:?}"
+    );
+    for key in wanted {
+        let shows = |line: &str| line.trim_start_matches(['#', ' ']).starts_with(&format!("{key}:"));
+        assert!(text.lines().any(shows), "{key} is not in the settings file");
+    }
+}
+
+fn listed(home: &Home) -> Vec<Value> {
+    home.run(&["workspace", "list", "--json"]).must_exit(0).json()["workspaces"].as_array().unwrap().clone()
+}
+
+#[test]
+fn workspaces_are_added_listed_and_removed() {
+    let home = Home::initialised();
+    let extra = home.workspace().with_file_name("extra");
+    std::fs::create_dir(&extra).unwrap();
+    let dir = extra.display().to_string();
+    let sinew_yaml = home.root().join("config/sinew.yaml");
+    let comments = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('#')).count();
+    let before = comments(&std::fs::read_to_string(&sinew_yaml).unwrap());
+    let entry = |access: &str| json!({"path": dir, "access": access});
+    home.run(&["workspace", "add", "--read-only", &dir]).must_exit(0);
+    assert_eq!(listed(&home)[1..], [entry("read_only")]);
+    home.run(&["workspace", "add", &dir]).must_exit(0);
+    assert_eq!(listed(&home)[1..], [entry("read_write")], "its access changes, it is not listed twice");
+    home.run(&["workspace", "remove", &dir]).must_exit(0);
+    assert_eq!(listed(&home).len(), 1);
+    assert_eq!(comments(&std::fs::read_to_string(&sinew_yaml).unwrap()), before, "comments are kept");
+    home.run(&["workspace", "remove", &dir]).must_exit(2);
+    home.run(&["workspace", "add", "/does/not/exist"]).must_exit(2);
+}
+
+#[test]
+fn a_workspace_is_the_folder_however_it_is_written() {
+    let home = Home::initialised();
+    let user = home.user().canonicalize().unwrap();
+    std::fs::create_dir(user.join("real")).unwrap();
+    symlink("real", user.join("link")).unwrap();
+    let spellings = |home: &Home, text: &str| home.configure("sinew.yaml", text);
+    for (written, typed) in [("~/link", "real"), ("~/link", "link"), ("~/real", "link")] {
+        spellings(&home, &format!("workspaces:\n  - {written}\n"));
+        let typed = user.join(typed).display().to_string();
+        home.run(&["workspace", "add", "--read-only", &typed]).must_exit(0);
+        let [only] = &listed(&home)[..] else { panic!("{written} was added twice as {typed}") };
+        assert_eq!(only["access"], "read_only");
+        assert_eq!(only["path"], written.replace('~', &user.display().to_string()), "it keeps its name");
+        home.run(&["workspace", "remove", &typed]).must_exit(0);
+        assert_eq!(listed(&home), Vec::<Value>::new(), "{written} was not removed as {typed}");
+    }
+    spellings(&home, "workspaces:\n  - ~/link\n  - /srv\n  - ~/real\n");
+    let typed = user.join("real").display().to_string();
+    home.run(&["workspace", "remove", &typed]).must_exit(0);
+    assert_eq!(listed(&home), [json!({"path": "/srv", "access": "read_write"})], "or the folder stays open");
+    spellings(&home, "workspaces:\n  - ~/gone\n");
+    let gone = user.join("gone").display().to_string();
+    home.run(&["workspace", "remove", &gone]).must_exit(0);
+    assert_eq!(listed(&home), Vec::<Value>::new(), "a folder that is gone can be removed");
+}
+
+#[test]
+fn a_read_only_workspace_refuses_writes() {
+    let home = Home::initialised();
+    let work = home.workspace().display().to_string();
+    home.run(&["workspace", "add", "--read-only", &work]).must_exit(0);
+    home.file("a.txt", "x");
+    home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
+    home.run(&["call", "write_file", "path=b.txt", "content=x"]).must_exit(3);
+}

@@ -1,0 +1,55 @@
+//! The mode, shown and changed from the command line.
+
+use serde_json::json;
+use tests::{Daemon, Home};
+
+#[test]
+fn the_mode_is_shown_changed_and_on_record() {
+    let daemon = Daemon::start();
+    let home = daemon.home();
+    assert_eq!(home.run(&["mode", "get"]).must_exit(0).stdout(), "NORMAL\n");
+    let set = home.run(&["mode", "set", "ALERT", "--reason", "odd mails"]).must_exit(0);
+    assert_eq!(set.stdout(), "NORMAL → ALERT\n");
+    assert_eq!(home.run(&["mode", "set", "ALERT"]).must_exit(0).stdout(), "ALERT (as before)\n");
+    let shown = home.run(&["mode", "get", "--json"]).must_exit(0).json();
+    assert_eq!(shown, json!({"mode": "ALERT", "schema_version": 1}));
+    let change = home.records().into_iter().find(|record| record["kind"] == "mode").expect("it is on record");
+    assert_eq!((&change["from"], &change["to"]), (&json!("NORMAL"), &json!("ALERT")), "{change}");
+    assert_eq!(change["reason"], "odd mails", "{change}");
+}
+
+#[test]
+fn lockdown_stops_what_changes_the_machine_until_a_human_ends_it() {
+    let daemon = Daemon::start();
+    let home = daemon.home();
+    home.file("a.txt", "x");
+    let write = ["call", "write_file", "path=b.txt", "content=x", "--json"];
+    let locked = home.run(&["lockdown", "--json"]).must_exit(0).json();
+    assert_eq!(locked, json!({"mode": "LOCKDOWN", "previous": "NORMAL", "schema_version": 1}));
+    let refused = home.run(&write).must_exit(3).json();
+    assert_eq!(refused["metadata"]["refusal"]["code"], "mode_denied", "{refused}");
+    home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
+    for mode in ["RECOVERY", "NORMAL"] {
+        home.run(&["mode", "set", mode]).must_exit(0);
+    }
+    home.run(&write).must_exit(0);
+    let reasons: Vec<String> =
+        home.records().iter().filter(|r| r["kind"] == "mode").map(|r| r["reason"].to_string()).collect();
+    assert!(reasons[0].contains("sinew lockdown") && reasons[1].contains("sinew mode set"), "{reasons:?}");
+}
+
+#[test]
+fn a_mode_that_cannot_be_set_says_why() {
+    let home = Home::initialised();
+    for words in [["mode", "get"].as_slice(), &["mode", "set", "ALERT"], &["lockdown"]] {
+        let absent = home.run(words).must_exit(6);
+        assert!(absent.stderr().contains("sinew serve"), "{absent}");
+    }
+    let unknown = home.run(&["mode", "set", "SAFE"]).must_exit(2);
+    assert!(unknown.stderr().contains("LOCKDOWN"), "the modes are listed: {unknown}");
+    let daemon = Daemon::start_in(home);
+    // What the daemon calls a wrong parameter is wrong usage here.
+    let silent = daemon.home().run(&["mode", "set", "ALERT", "--reason", " "]).must_exit(2);
+    assert!(silent.stderr().contains("reason"), "{silent}");
+    assert_eq!(daemon.home().run(&["mode", "get"]).must_exit(0).stdout(), "NORMAL\n");
+}

@@ -1,0 +1,137 @@
+//! Whoever reads the output may leave at any time. That ends the command, and is no failure.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tests::{Daemon, Home, sinew};
+
+/// Long enough for a loaded machine; only a failure ever waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn spawn(home: &Home, words: &[&str], stdout: impl Into<Stdio>) -> Child {
+    let mut command = sinew();
+    command.args(words).current_dir(home.workspace()).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).spawn().expect("start sinew")
+}
+
+/// Waits for it to end by itself.
+fn end(mut child: Child, words: &[&str]) -> Output {
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().expect("ask for the child").is_none() {
+        if Instant::now() > deadline {
+            child.kill().expect("it is ours");
+            panic!("`sinew {}` goes on although nobody reads it", words.join(" "));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("it has ended")
+}
+
+/// Runs it with nobody at the other end of its output, from the first byte on.
+fn unread(home: &Home, words: &[&str]) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = end(spawn(home, words, writer), words);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A home with a daemon's log and a few records.
+fn used_home() -> Home {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let mut agent = daemon.agent();
+    for _ in 0..3 {
+        agent.execute("read_file", &json!({"path": "a.txt"}));
+    }
+    daemon.stop()
+}
+
+#[test]
+fn a_reader_that_left_ends_every_command_quietly() {
+    let home = used_home();
+    let call =
+        home.records().iter().find_map(|record| record["call_id"].as_str().map(str::to_owned)).unwrap();
+    let commands: [&[&str]; 15] = [
+        &["schema"],
+        &["schema", "tools"],
+        &["completions", "bash"],
+        &["tools", "list"],
+        &["tools", "show", "read_file"],
+        &["workspace", "list"],
+        &["init"],
+        &["logs"],
+        &["logs", "--json", "--follow"],
+        &["ledger", "tail"],
+        &["ledger", "tail", "--follow"],
+        &["ledger", "export"],
+        &["ledger", "export", "--format", "csv"],
+        &["ledger", "verify"],
+        &["trace", &call],
+    ];
+    for words in commands {
+        assert_eq!(unread(&home, words), (Some(0), String::new()), "sinew {}", words.join(" "));
+    }
+    let (code, _) = unread(&home, &["call", "read_file", "path=a.txt"]);
+    assert_eq!(code, Some(0));
+    let (code, _) = unread(&home, &["call", "read_file", "path=/etc/hostname", "--json"]);
+    assert_eq!(code, Some(3), "how a call ended does not depend on who listens");
+}
+
+#[test]
+fn a_demo_that_nobody_watches_leaves_nothing_behind() {
+    let home = Home::new();
+    let temporary = home.workspace();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = sinew();
+    command.arg("demo").env("TMPDIR", &temporary).env("HOME", home.user()).stdout(writer);
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let output = end(child, &["demo"]);
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "its folder is still there");
+}
+
+#[test]
+fn following_ends_with_its_reader_though_nothing_comes() {
+    let home = used_home();
+    for words in [["ledger", "tail", "-f"].as_slice(), &["ledger", "tail", "-f", "--json"], &["logs", "-f"]] {
+        let mut child = spawn(&home, words, Stdio::piped());
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        assert!(!first.is_empty(), "something was shown before the reader left");
+        let output = end(child, words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "sinew {}", words.join(" "));
+    }
+}
+
+#[test]
+fn following_shows_what_comes() {
+    let daemon = Daemon::start();
+    let words = ["ledger", "tail", "-f", "--json"];
+    let mut child = spawn(daemon.home(), &words, Stdio::piped());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut wait_for = |word: &str| lines.by_ref().map_while(Result::ok).any(|line| line.contains(word));
+    assert!(wait_for("\"start\""), "first, what is there already");
+    let result = daemon.agent().execute("read_file", &json!({"path": "/etc/hostname"}));
+    assert!(wait_for(result["metadata"]["call_id"].as_str().unwrap()), "then what comes");
+    drop(lines);
+    assert_eq!(end(child, &words).status.code(), Some(0));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_a_failure() {
+    let home = used_home();
+    for words in [["schema", "tools"].as_slice(), &["ledger", "export"], &["call", "read_file", "path=a.txt"]]
+    {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = end(spawn(&home, words, full), words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "sinew {}: {said}", words.join(" "));
+        assert!(said.contains("standard output cannot be written"), "{said}");
+    }
+}
