@@ -6,6 +6,7 @@ mod faulty;
 mod full_disk;
 mod reading;
 mod retaining;
+mod sweep;
 mod tamper;
 mod writing;
 

@@ -1,0 +1,58 @@
+//! A fixed piece of work, repeated with an error at another place each time.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use super::{
+    assert_intact,
+    faulty::{EIO, ENOSPC, Faulty},
+    open_with,
+};
+use crate::{Effect, Ledger, Options, Status, samples};
+
+/// One error at each place in turn, until none is left: every promise is kept, and the next start finds all well.
+#[tokio::test]
+async fn whichever_operation_fails() {
+    let options = Options { segment_bytes: 4096, ..Options::default() };
+    for error in [EIO, ENOSPC] {
+        let mut place = 0;
+        loop {
+            place += 1;
+            let folder = tempfile::tempdir().unwrap();
+            let disk = Arc::new(Faulty::default());
+            disk.fail_at.store(place, Ordering::SeqCst);
+            disk.error.store(error, Ordering::SeqCst);
+            let promised = match Ledger::open_on(Arc::clone(&disk) as _, folder.path(), &options) {
+                Ok((ledger, _)) => scenario(&ledger).await,
+                Err(_) => Vec::new(),
+            };
+            let (ledger, recovery) = open_with(folder.path(), &options);
+            assert!(recovery.missing.is_none() && recovery.damage.is_empty(), "{place}: {recovery:?}");
+            for (call, ends) in promised {
+                let kinds: Vec<_> =
+                    ledger.reader().call(call).unwrap().iter().map(|record| record.entry.kind()).collect();
+                assert!(kinds.starts_with(&["decision"]), "{place}: a promise without a record");
+                assert_eq!(kinds.iter().filter(|kind| **kind == "outcome").count(), 1, "{place}: {ends}");
+            }
+            drop(ledger);
+            assert_intact(folder.path());
+            if disk.fail_at.load(Ordering::SeqCst) > 0 {
+                break;
+            }
+        }
+        assert!(place > 40, "{place} places");
+    }
+}
+
+async fn scenario(ledger: &Arc<Ledger>) -> Vec<(tool::CallId, &'static str)> {
+    let mut promised = Vec::new();
+    for n in 0..12 {
+        let effect = if n % 3 == 0 { Effect::Reads } else { Effect::Changes };
+        let Ok(intent) = ledger.intend(samples::decision("write_file", effect), ()).await else { continue };
+        let ended = ledger.conclude(&intent, samples::outcome(Status::Done));
+        promised.push((intent.call_id(), if ended.is_ok() { "told" } else { "owed" }));
+    }
+    assert!(promised.len() >= 10, "one error stops at most the calls that meet it: {}", promised.len());
+    assert_eq!(ledger.health().lost_records, 0);
+    ledger.close();
+    promised
+}
