@@ -24,7 +24,7 @@ pub(crate) type Pages = BTreeMap<String, String>;
 
 /// The task.
 pub(crate) fn command(root: &Root) -> Result<()> {
-    let pages = generate(root, &project::build_binary(root)?)?;
+    let pages = generate(root, &project::build_binary(root, project::Profile::Dev)?)?;
     for stale in stale(&pages, &root.read_tree()?) {
         std::fs::remove_file(root.path().join(&stale)).with_context(|| format!("cannot remove `{stale}`"))?;
         println!("removed {stale}");

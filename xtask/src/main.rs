@@ -1,11 +1,13 @@
 //! Every developer task of the repository, as `cargo xtask TASK`. Only reads the words of the command line and
 //! hands them to the file of that task.
 
+mod bench;
 mod ci;
 mod docs;
 mod macos;
 mod process;
 mod project;
+mod soak;
 mod test;
 mod tidy;
 mod tree;
@@ -23,6 +25,8 @@ usage: cargo xtask TASK
   ci [--only STEP]  everything that must hold before a change is merged
   tidy              the rules of the house that no compiler checks
   docs              regenerate docs/tools, docs/schemas and docs/cli.md
+  bench             what a governed call costs here, on a release build
+  soak              the long campaigns: a thousand crashes; takes many minutes
   help              this text
 ";
 
@@ -33,6 +37,8 @@ enum Task {
     Ci(ci::Selection),
     Tidy,
     Docs,
+    Bench,
+    Soak,
     Help,
 }
 
@@ -61,6 +67,8 @@ fn run(task: Task) -> Result<()> {
         Task::Ci(selection) => ci::command(&root, &selection),
         Task::Tidy => tidy::command(&root),
         Task::Docs => docs::command(&root),
+        Task::Bench => bench::command(&root),
+        Task::Soak => soak::command(&root),
         Task::Help => {
             print!("{USAGE}");
             Ok(())
@@ -75,8 +83,12 @@ fn parse(words: &[String]) -> Result<Task, String> {
         "ci" => ci::Selection::parse(rest).map(Task::Ci),
         "tidy" if rest.is_empty() => Ok(Task::Tidy),
         "docs" if rest.is_empty() => Ok(Task::Docs),
+        "bench" if rest.is_empty() => Ok(Task::Bench),
+        "soak" if rest.is_empty() => Ok(Task::Soak),
         "help" | "-h" | "--help" => Ok(Task::Help),
-        "tidy" | "docs" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
+        "tidy" | "docs" | "bench" | "soak" => {
+            Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" ")))
+        }
         other => Err(format!("there is no task `{other}`")),
     }
 }
@@ -98,6 +110,8 @@ mod tests {
         check("ci", Ok(Task::Ci(ci::Selection::All)));
         check("ci --only fmt", Ok(Task::Ci(ci::Selection::Only("fmt"))));
         check("tidy", Ok(Task::Tidy));
+        check("bench", Ok(Task::Bench));
+        check("soak", Ok(Task::Soak));
         check("tidy now", Err("`tidy` takes no arguments, got `now`"));
         check("bake", Err("there is no task `bake`"));
     }

@@ -62,9 +62,21 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
+/// How the product is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// For tests.
+    Dev,
+    /// As people run it.
+    Release,
+}
+
 /// Builds `sinew` and returns where it is. Whole-workspace features, so that the tests reuse what was compiled.
-pub(crate) fn build_binary(root: &Root) -> Result<PathBuf> {
+pub(crate) fn build_binary(root: &Root, profile: Profile) -> Result<PathBuf> {
     let mut build = root.cargo(&["build", "--workspace", "--bin", "sinew"]);
+    if profile == Profile::Release {
+        build.arg("--release");
+    }
     println!("$ {}", process::shown(&build));
     let output = build
         .arg("--message-format=json-render-diagnostics")

@@ -56,7 +56,7 @@ pub(crate) fn verdict(counts: Counts, ended: Ended) -> Result<()> {
 
 /// Runs them and counts.
 pub(crate) fn run(root: &Root, arguments: &[String]) -> Result<(Counts, Ended)> {
-    let binary = project::build_binary(root)?;
+    let binary = project::build_binary(root, project::Profile::Dev)?;
     let runner = Runner::find(root);
     let mut counts = Counts::default();
     let mut ended = execute(root, runner, arguments, &binary, &mut counts)?;

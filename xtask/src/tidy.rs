@@ -80,7 +80,7 @@ pub(crate) fn command(root: &Root) -> Result<()> {
     findings.extend(edges::check(&tree, &Graph::read(root)?));
     let mut errors = report(findings);
 
-    let pages = docs::generate(root, &project::build_binary(root)?)?;
+    let pages = docs::generate(root, &project::build_binary(root, project::Profile::Dev)?)?;
     errors += report(docs::drift(&pages, &tree));
     if errors > 0 {
         bail!("tidy found {errors} to mend");

@@ -1,0 +1,18 @@
+//! `cargo xtask soak`: the long campaigns, on a release build. Not part of ci.
+
+use anyhow::Result;
+
+use crate::process;
+use crate::project::{self, Profile};
+use crate::tree::Root;
+
+/// How often the daemon is killed.
+const CRASHES: &str = "1000";
+
+/// Runs the tests whose names begin with `soak`, each with its full number of rounds.
+pub(crate) fn command(root: &Root) -> Result<()> {
+    let binary = project::build_binary(root, Profile::Release)?;
+    let mut run =
+        root.cargo(&["test", "--release", "-p", "tests", "--test", "sinew", "soak", "--", "--nocapture"]);
+    process::run(run.env("SINEW_BIN", binary).env("SINEW_SOAK_CRASHES", CRASHES))
+}
