@@ -111,15 +111,19 @@ fn no_secret_reaches_the_file() {
         tracing::info!(long = long.as_str());
         let longer = format!("{} {key} {}", "y".repeat(64 * 1024 - 20), "z".repeat(1 << 20));
         tracing::info!(longer = longer.as_str());
+        // What is looked at shrinks to a few bytes and ends inside the second secret.
+        let shrinking = format!("eyJ{}.b.c {key}", "w".repeat(64 * 1024 - 28));
+        tracing::info!(shrinking = shrinking.as_str());
     });
     let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
-    assert_eq!(lines.len(), 5);
+    assert_eq!(lines.len(), 6);
     for canary in ["hunter2", "ghp_", "a1a1", "AAAA"] {
         assert!(!text.contains(canary), "{canary} in {text}");
     }
     assert_eq!(lines[0]["message"], "token is [redacted:github_token]");
     assert_eq!(lines[0]["password"], "[redacted:sensitive_key]");
     let longer = lines[4]["longer"].as_str().unwrap();
+    assert!(lines[5]["shrinking"].as_str().unwrap().starts_with("[redacted:jwt]"));
     assert!(longer.len() < 17 * 1024 && longer.ends_with("bytes in all]"), "{}", longer.len());
 }
 
