@@ -1,36 +1,177 @@
-//! A call that works: the tool's own example, else one made from its schema.
+//! A call that works: the tool's own example, else one made from its schema. None is shown that the tool's own
+//! check would refuse.
 
 use serde_json::{Map, Value, json};
 use tool::ToolDefinition;
 
+use crate::check::with_defaults;
+use crate::schema::InputSchema;
+
+/// A longer example is not shown: it would be most of the refusal.
+const LONGEST: usize = 1024;
+/// A made-up example has no more values than this. Where a schema wants more, what is made does not fit it.
+const MOST_VALUES: usize = 64;
+/// Nor a text with more characters, for the same reason.
+const LONGEST_TEXT: u64 = 256;
+
 /// Arguments the tool would accept.
-pub(crate) fn of(definition: &ToolDefinition) -> Value {
-    definition.example().cloned().unwrap_or_else(|| made_from(definition))
+pub(crate) fn of(definition: &ToolDefinition, schema: &InputSchema) -> Option<Value> {
+    let example = definition.example().cloned();
+    let example = example.unwrap_or_else(|| Maker { left: MOST_VALUES }.value(definition.input_schema()));
+    let filled = with_defaults(definition, example.clone());
+    let accepted = filled.is_object() && schema.validator().is_valid(&filled);
+    (accepted && example.to_string().len() <= LONGEST).then_some(example)
 }
 
-fn made_from(definition: &ToolDefinition) -> Value {
-    let schema = definition.input_schema();
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let property =
-        |key: &str| schema["properties"].get(key).map_or(Value::Null, |property| sample(property, 0));
-    let entries = required.map(|key| (key.to_owned(), property(key)));
-    Value::Object(entries.collect::<Map<_, _>>())
+/// Makes a value that a schema is likely to accept: what it offers itself, else the plainest of its type.
+struct Maker {
+    /// How many more values may be made. It bounds the depth too.
+    left: usize,
 }
 
-/// The first thing the schema itself offers, else the plainest value of its type.
-fn sample(schema: &Value, depth: usize) -> Value {
-    let offered = ["/const", "/default", "/examples/0", "/enum/0"].map(|place| schema.pointer(place));
-    if let Some(value) = offered.into_iter().flatten().find(|value| !value.is_null()) {
-        return value.clone();
+impl Maker {
+    fn value(&mut self, schema: &Value) -> Value {
+        let Some(left) = self.left.checked_sub(1) else { return Value::Null };
+        self.left = left;
+        let offered = ["/const", "/default", "/examples/0", "/enum/0"].map(|place| schema.pointer(place));
+        if let Some(value) = offered.into_iter().flatten().find(|value| !value.is_null()) {
+            return value.clone();
+        }
+        let kind = schema.pointer("/type/0").or_else(|| schema.get("type"));
+        match kind.and_then(Value::as_str) {
+            Some("integer" | "number") => number(schema),
+            Some("boolean") => json!(true),
+            Some("array") => self.array(schema),
+            Some("object") => self.object(schema),
+            Some(_) => text(schema),
+            None => match schema.pointer("/anyOf/0").or_else(|| schema.pointer("/oneOf/0")) {
+                Some(first) => self.value(first),
+                None => text(schema),
+            },
+        }
     }
-    let kind = schema.pointer("/type/0").or_else(|| schema.get("type"));
-    match kind.and_then(Value::as_str) {
-        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or(json!(1)),
-        Some("boolean") => json!(true),
-        Some("array") if depth < 4 => json!([sample(&schema["items"], depth + 1)]),
-        Some("array") => json!([]),
-        Some("object") => json!({}),
-        _ if schema["format"] == "path" => json!("notes.txt"),
-        _ => json!("…"),
+
+    fn array(&mut self, schema: &Value) -> Value {
+        let least = schema["minItems"].as_u64().unwrap_or(1).max(1);
+        let least = usize::try_from(least).unwrap_or(usize::MAX).min(self.left);
+        (0..least).map(|_| self.value(&schema["items"])).collect()
+    }
+
+    fn object(&mut self, schema: &Value) -> Value {
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let entries = required.take(self.left).map(|key| {
+            let property = schema["properties"].get(key).unwrap_or(&Value::Null);
+            (key.to_owned(), self.value(property))
+        });
+        Value::Object(entries.collect::<Map<_, _>>())
+    }
+}
+
+/// The number nearest to 1 from the side of its bounds. Fractions between close bounds are not looked for.
+fn number(schema: &Value) -> Value {
+    let bound = |word: &str| schema.get(word).filter(|bound| bound.is_number());
+    let beyond = |word: &str, step: i64| {
+        let bound = bound(word)?;
+        match bound.as_i64() {
+            Some(whole) => whole.checked_add(step).map(|whole| json!(whole)),
+            None => bound.as_f64().map(|limit| json!(limit + step as f64)),
+        }
+    };
+    let lowest = bound("minimum").cloned().or_else(|| beyond("exclusiveMinimum", 1));
+    let highest = bound("maximum").cloned().or_else(|| beyond("exclusiveMaximum", -1));
+    match (lowest, highest) {
+        (Some(lowest), _) => lowest,
+        (None, Some(highest)) if highest.as_f64().is_some_and(|highest| highest < 1.0) => highest,
+        (None, _) => json!(1),
+    }
+}
+
+/// A text as long as it must be, and no longer than it may.
+fn text(schema: &Value) -> Value {
+    let plain = if schema["format"] == "path" { "notes.txt" } else { "…" };
+    let length = plain.chars().count() as u64;
+    let least = schema["minLength"].as_u64().unwrap_or(0).min(LONGEST_TEXT);
+    let most = schema["maxLength"].as_u64().unwrap_or(u64::MAX).min(LONGEST_TEXT);
+    let padding = plain.chars().cycle().take(usize::try_from(least.saturating_sub(length)).unwrap_or(0));
+    let text = padding.chain(plain.chars()).take(usize::try_from(most).unwrap_or(usize::MAX));
+    Value::String(text.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use tool::{Category, RiskLevel, ToolSpec};
+
+    use super::*;
+
+    fn offered(input_schema: Value, example: Option<Value>) -> Option<Value> {
+        let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+        (spec.input_schema, spec.example) = (Some(input_schema), example);
+        let definition = spec.check().unwrap();
+        of(&definition, &InputSchema::compile(definition.input_schema()).unwrap())
+    }
+
+    fn made(property: Value) -> Option<Value> {
+        let schema = json!({"type": "object", "required": ["a"], "properties": {"a": property}});
+        offered(schema, None).map(|mut example| example["a"].take())
+    }
+
+    #[test]
+    fn what_is_made_keeps_the_bounds_of_its_schema() {
+        let check =
+            |property: Value, expect: Value| assert_eq!(made(property.clone()), Some(expect), "{property}");
+        check(json!({"type": "string"}), json!("…"));
+        check(json!({"type": "string", "minLength": 3}), json!("………"));
+        check(json!({"type": "string", "maxLength": 0}), json!(""));
+        check(json!({"type": "string", "format": "path", "minLength": 12}), json!("notnotes.txt"));
+        check(json!({"type": "string", "format": "path", "maxLength": 5}), json!("notes"));
+        check(json!({"type": "integer"}), json!(1));
+        check(json!({"type": "integer", "minimum": 7}), json!(7));
+        check(json!({"type": "integer", "exclusiveMinimum": 7}), json!(8));
+        check(json!({"type": "number", "exclusiveMinimum": 0.5}), json!(1.5));
+        check(json!({"type": "integer", "maximum": -4}), json!(-4));
+        check(json!({"type": "integer", "exclusiveMaximum": 1}), json!(0));
+        check(json!({"type": "integer", "maximum": 9}), json!(1));
+        check(json!({"type": "array", "items": {"enum": ["x", "y"]}}), json!(["x"]));
+        check(json!({"type": "array", "items": {"type": "boolean"}, "minItems": 2}), json!([true, true]));
+        check(json!({"type": ["integer", "null"], "minimum": 2}), json!(2));
+        check(json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), json!(1));
+        check(json!({"const": false}), json!(false));
+        let nested = json!({"type": "object", "required": ["b"], "properties": {"b": {"type": "integer"}}});
+        check(nested, json!({"b": 1}));
+    }
+
+    #[test]
+    fn what_would_be_refused_is_not_offered() {
+        for unknowable in [
+            json!({"type": "string", "pattern": "^[0-9a-f]{64}$"}),
+            json!({"type": "string", "minLength": 100_000}),
+            json!({"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}),
+            json!({"type": "integer", "multipleOf": 7}),
+            json!({"type": "array", "items": {"type": "integer"}, "minItems": 2, "uniqueItems": true}),
+            json!({"type": "array", "items": {"type": "integer"}, "minItems": u64::MAX}),
+            json!({"not": {"type": "string"}}),
+            json!({"type": "string", "default": "x".repeat(LONGEST)}),
+        ] {
+            assert_eq!(made(unknowable.clone()), None, "{unknowable:.80}");
+        }
+    }
+
+    #[test]
+    fn a_stated_example_is_shown_if_it_is_accepted() {
+        let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}});
+        let offer = |example: Value| offered(schema.clone(), Some(example));
+        assert_eq!(offer(json!({"a": 3})), Some(json!({"a": 3})));
+        for wrong in [json!({"a": "3"}), json!({}), json!([]), json!(null)] {
+            assert_eq!(offer(wrong.clone()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wide_and_deep_schema_costs_little() {
+        let mut schema = json!({"type": "integer"});
+        for _ in 0..20 {
+            schema = json!({"type": "array", "minItems": 1000, "items": schema});
+        }
+        assert_eq!(made(schema), None);
     }
 }

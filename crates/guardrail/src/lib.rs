@@ -6,7 +6,9 @@
 
 mod check;
 mod example;
+mod findings;
 mod problem;
+mod refusal;
 mod schema;
 mod valid_call;
 

@@ -1,60 +1,111 @@
-//! What a schema validator found, in words that say what to change. Values are never repeated, only their kind.
+//! What a schema validator found, in words that say what to change. Values are never repeated, only their kind,
+//! and words of callers and schemas are cut before they are.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
-use tool::{Problem, ToolDefinition, nearest};
+use tool::{LONGEST_WORD, Problem, ToolDefinition, nearest, shorten};
 
-/// One validator error as the problems it stands for.
-pub(crate) fn problems(error: &ValidationError<'_>, definition: &ToolDefinition) -> Vec<Problem> {
-    let pointer = error.instance_path().to_string();
+/// What a schema wants may be a long pattern or list; more of it than this is not shown.
+const LONGEST_EXPECTED: usize = 256;
+/// A place longer than this is shown by its first and last step. Any two steps fit.
+const LONGEST_PLACE: usize = 160;
+/// More known names than this are counted, not listed.
+const MOST_NAMES: usize = 16;
+
+/// One validator error as a problem.
+pub(crate) fn of(error: &ValidationError<'_>, definition: &ToolDefinition) -> Problem {
+    let pointer = shown(error.instance_path().as_str());
     match error.kind() {
-        ValidationErrorKind::Required { property } => vec![missing(&pointer, property, definition)],
-        ValidationErrorKind::AdditionalProperties { unexpected }
-        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            unexpected.iter().map(|key| unknown_key(&pointer, key, definition)).collect()
+        ValidationErrorKind::Required { property } => {
+            missing(&pointer, property.as_str().unwrap_or_default(), definition)
         }
         kind => {
             let (expected, got) = (expected(kind), got(error.instance(), kind));
-            let name = if pointer.is_empty() { "the arguments" } else { pointer.as_str() };
+            let name = if pointer.is_empty() {
+                "the arguments".to_owned()
+            } else {
+                pointer.escape_debug().to_string()
+            };
             let message = format!("{name} must be {expected}, not {got}");
-            vec![Problem { pointer, expected, got, message }]
+            Problem::new(pointer, expected, got, message)
         }
     }
 }
 
-/// A required field that is not there.
-fn missing(parent: &str, property: &Value, definition: &ToolDefinition) -> Problem {
-    let field = property.as_str().unwrap_or_default();
-    let kind = definition.parameters().iter().find(|p| p.name == field && parent.is_empty());
-    let expected = kind.map_or("a value", |parameter| parameter.kind.as_str()).to_owned();
-    let message = format!("`{field}` is required");
-    Problem { pointer: join(parent, field), expected, got: "nothing".into(), message }
-}
-
-fn unknown_key(parent: &str, key: &str, definition: &ToolDefinition) -> Problem {
+/// A key that the schema does not know.
+pub(crate) fn unknown_key(error: &ValidationError<'_>, key: &str, definition: &ToolDefinition) -> Problem {
+    let parent = error.instance_path().as_str();
     let known: Vec<&str> = match parent {
-        "" => definition.parameters().iter().map(|p| p.name.as_str()).collect(),
+        "" => definition.parameters().iter().map(|parameter| parameter.name.as_str()).collect(),
         _ => Vec::new(),
     };
-    let shown = key.escape_debug();
-    let mut message = format!("`{shown}` is not an argument of {}", definition.name());
+    let word = shorten(key, LONGEST_WORD);
+    let mut message = format!("`{}` is not an argument of {}", word.escape_debug(), definition.name());
     if let Some(near) = nearest(key, known.iter().copied()) {
         message.push_str(&format!("; did you mean `{near}`?"));
     } else if !known.is_empty() {
-        message.push_str(&format!("; it takes {}", known.join(", ")));
+        message.push_str(&format!("; it takes {}", listed(&known)));
     }
-    let expected = "no such argument".to_owned();
-    Problem { pointer: join(parent, key), expected, got: "an unknown argument".into(), message }
+    Problem::new(join(&shown(parent), key), "no such argument", "an unknown argument", message)
 }
 
-/// RFC 6901 escaping of one more step.
+/// Whatever came instead of an object holds none of the required fields.
+pub(crate) fn not_an_object(definition: &ToolDefinition, came: &Value) -> Vec<Problem> {
+    let kind = match came {
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Bool(_) => "boolean",
+        _ => "number",
+    };
+    let shape = Problem::new("", "object", kind, format!("the arguments must be an object, not {kind}"));
+    let required = definition.parameters().iter().filter(|parameter| parameter.must_be_given());
+    let missing = required.map(|parameter| missing("", &parameter.name, definition));
+    std::iter::once(shape).chain(missing).collect()
+}
+
+/// Arguments of which it would cost too much to say what is wrong with them.
+pub(crate) fn too_large(definition: &ToolDefinition) -> Problem {
+    let message = format!(
+        "the arguments do not fit the schema of {}, and are too large to say where: send less at a time, under \
+         shorter keys",
+        definition.name()
+    );
+    Problem::new("", "arguments that fit the schema", "object", message)
+}
+
+/// A required field that is not there.
+fn missing(parent: &str, field: &str, definition: &ToolDefinition) -> Problem {
+    let parameter = definition.parameters().iter().find(|p| p.name == field && parent.is_empty());
+    let expected = parameter.map_or("a value", |parameter| parameter.kind.as_str());
+    let message = format!("`{}` is required", shorten(field, LONGEST_WORD).escape_debug());
+    Problem::missing(join(parent, field), expected, message)
+}
+
+/// A JSON pointer, short enough to repeat: each step is cut, and of too many the first and the last are left.
+fn shown(pointer: &str) -> String {
+    let steps: Vec<_> = pointer.split('/').skip(1).map(|step| shorten(step, LONGEST_WORD)).collect();
+    let length: usize = steps.iter().map(|step| 1 + step.chars().count()).sum();
+    match steps.as_slice() {
+        [first, .., last] if length > LONGEST_PLACE => format!("/{first}/…/{last}"),
+        _ => steps.iter().map(|step| format!("/{step}")).collect(),
+    }
+}
+
+/// One more step of a pointer, cut and escaped as RFC 6901 wants it.
 fn join(parent: &str, key: &str) -> String {
-    format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
+    format!("{parent}/{}", shorten(key, LONGEST_WORD).replace('~', "~0").replace('/', "~1"))
+}
+
+fn listed(names: &[&str]) -> String {
+    let shown: Vec<_> = names.iter().take(MOST_NAMES).map(|name| shorten(name, LONGEST_WORD)).collect();
+    let rest = names.len() - shown.len();
+    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+    format!("{}{more}", shown.join(", "))
 }
 
 fn expected(kind: &ValidationErrorKind) -> String {
-    match kind {
+    let text = match kind {
         ValidationErrorKind::Type { kind: TypeKind::Single(single) } => single.to_string(),
         ValidationErrorKind::Type { kind: TypeKind::Multiple(set) } => {
             set.iter().map(|kind| kind.to_string()).collect::<Vec<_>>().join(" or ")
@@ -72,7 +123,8 @@ fn expected(kind: &ValidationErrorKind) -> String {
         ValidationErrorKind::Pattern { pattern } => format!("text that matches {pattern}"),
         ValidationErrorKind::Format { format } => format!("of format {format}"),
         other => format!("valid under `{}`", other.keyword()),
-    }
+    };
+    shorten(&text, LONGEST_EXPECTED).into_owned()
 }
 
 /// The kind of value that came, with its size where size was the problem.
@@ -87,5 +139,34 @@ fn got(value: &Value, kind: &ValidationErrorKind) -> String {
         Value::String(_) => "string".into(),
         Value::Array(items) => format!("array of {}", items.len()),
         Value::Object(_) => "object".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_cut_at_its_long_steps_and_in_its_middle() {
+        let long = "k".repeat(100);
+        let cut = format!("{}…", "k".repeat(64));
+        let check = |pointer: &str, expect: &str| assert_eq!(shown(pointer), expect, "{pointer}");
+        check("", "");
+        check("/a", "/a");
+        check("/a/b/0/c", "/a/b/0/c");
+        check(&format!("/a{}/d", "/0".repeat(100)), "/a/…/d");
+        check(&format!("/{long}/b"), &format!("/{cut}/b"));
+        check(&format!("/{long}/{long}"), &format!("/{cut}/{cut}"));
+        check(&format!("/{long}/b/{long}/{long}"), &format!("/{cut}/…/{cut}"));
+        assert_eq!(join("/a", &long), format!("/a/{cut}"));
+        assert_eq!(join("", "a/b~"), "/a~1b~0");
+    }
+
+    #[test]
+    fn many_names_are_counted() {
+        let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(listed(&names[..2]), "n0, n1");
+        assert!(listed(&names).ends_with("n15 and 4 more"), "{}", listed(&names));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use guardrail::{InputSchema, SchemaError};
-use tool::{Category, Mode, ToolDefinition, ToolName, nearest};
+use tool::{Category, Mode, Problem, ToolDefinition, ToolName, nearest};
 
 use crate::ToolExecutor;
 
@@ -46,23 +46,25 @@ impl ToolRegistry {
         Self::default()
     }
 
-    /// Adds a tool. A name or alias that is taken is an error, and whoever had it keeps it.
+    /// Adds a tool. A name or alias that is taken is an error, and whoever had it keeps it; so is an example that
+    /// the tool itself would refuse, since refusals promise that it is accepted.
     pub fn register(
         &mut self,
         definition: ToolDefinition,
         executor: Arc<dyn ToolExecutor>,
     ) -> Result<(), RegistryError> {
-        let name = definition.name().clone();
-        let aliases = spellings(&definition);
-        for taken in std::iter::once(&name).chain(&aliases) {
-            if let Some(holder) = self.holder(taken) {
-                return Err(RegistryError::Taken { name: taken.clone(), holder: holder.clone() });
+        let (name, definition) = (definition.name().clone(), Arc::new(definition));
+        for taken in definition.spellings() {
+            if let Some(holder) = self.holder(&taken) {
+                return Err(RegistryError::Taken { holder: holder.clone(), name: taken });
             }
         }
         let schema = InputSchema::compile(definition.input_schema())
             .map_err(|cause| RegistryError::Schema { name: name.clone(), cause })?;
-        self.aliases.extend(aliases.into_iter().map(|alias| (alias, name.clone())));
-        self.tools.insert(name, Arc::new(Tool { definition: Arc::new(definition), schema, executor }));
+        check_example(&definition, &schema)?;
+        let others = definition.spellings().filter(|spelling| *spelling != name);
+        self.aliases.extend(others.map(|alias| (alias, name.clone())));
+        self.tools.insert(name, Arc::new(Tool { definition, schema, executor }));
         Ok(())
     }
 
@@ -72,13 +74,9 @@ impl ToolRegistry {
 
     /// Finds a tool by its name, an alias, or `name@major`, whatever the case. Never by a part of its name.
     pub fn get(&self, wanted: &str) -> Option<&Arc<Tool>> {
-        let (name, major) = match wanted.rsplit_once('@') {
-            Some((name, major)) => (name, Some(major.parse::<u64>().ok()?)),
-            None => (wanted, None),
-        };
-        let name = ToolName::new(name).ok()?;
-        let tool = self.tools.get(self.holder(&name)?)?;
-        major.is_none_or(|major| major == tool.definition.major()).then_some(tool)
+        let name = wanted.split_once('@').map_or(wanted, |(name, _)| name);
+        let tool = self.tools.get(self.holder(&ToolName::new(name).ok()?)?)?;
+        tool.definition.answers_to(wanted).then_some(tool)
     }
 
     /// The known name a misspelt one was probably meant to be.
@@ -112,11 +110,15 @@ impl ToolRegistry {
     }
 }
 
-/// The declared aliases, and the form without a dot that function-calling dialects use for a dotted name.
-fn spellings(definition: &ToolDefinition) -> Vec<ToolName> {
-    let dotless = definition.name().as_str().replace('.', "__");
-    let dotless = ToolName::new(&dotless).ok().filter(|name| name != definition.name());
-    definition.aliases().iter().cloned().chain(dotless).collect()
+fn check_example(definition: &Arc<ToolDefinition>, schema: &InputSchema) -> Result<(), RegistryError> {
+    let Some(example) = definition.example() else { return Ok(()) };
+    match guardrail::check(definition, schema, example.clone()) {
+        Ok(_) => Ok(()),
+        Err(refusal) => {
+            let name = definition.name().clone();
+            Err(RegistryError::Example { name, problems: refusal.problems })
+        }
+    }
 }
 
 /// Why a tool was not registered.
@@ -138,6 +140,18 @@ pub enum RegistryError {
         /// What is wrong.
         cause: SchemaError,
     },
+    /// Its own example would be refused.
+    #[error("tool `{name}`: its example does not fit its input schema: {}", messages(.problems))]
+    Example {
+        /// The tool.
+        name: ToolName,
+        /// What is wrong with the example.
+        problems: Vec<Problem>,
+    },
+}
+
+fn messages(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -195,8 +209,16 @@ mod tests {
         for found in ["git.status", "GIT.Status", "gs", "git.status@2", "gs@2", "git__status"] {
             assert!(registry.get(found).is_some(), "{found}");
         }
-        for absent in ["git.status@1", "git.status@", "git.status@x", "status", "overwrite", "", "git status"]
-        {
+        for absent in [
+            "git.status@1",
+            "git.status@",
+            "git.status@x",
+            "git.status@+2",
+            "status",
+            "overwrite",
+            "",
+            "git status",
+        ] {
             assert!(registry.get(absent).is_none(), "{absent}");
         }
         assert_eq!(registry.nearest("git_statsu"), Some("git.status"));
@@ -208,6 +230,25 @@ mod tests {
         bad.input_schema = Some(json!({"type": "object", "properties": {"a": {"type": "nonsense"}}}));
         let error = ToolRegistry::new().register(bad.check().unwrap(), Arc::new(Idle)).unwrap_err();
         assert!(matches!(error, RegistryError::Schema { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_example_that_would_be_refused_is_refused_with_its_tool() {
+        let register = |example: serde_json::Value| {
+            let mut tool = spec("t");
+            tool.input_schema = Some(json!({"type": "object", "required": ["a", "b"], "properties": {
+                "a": {"type": "integer"}, "b": {"type": "string"}, "c": {"type": "integer", "default": 1}}}));
+            tool.example = Some(example);
+            let mut registry = ToolRegistry::new();
+            let registered = registry.register(tool.check().unwrap(), Arc::new(Idle));
+            (registered.map_err(|error| error.to_string()), registry.len())
+        };
+        assert_eq!(register(json!({"a": 1, "b": "x"})), (Ok(()), 1));
+        let error = "tool `t`: its example does not fit its input schema: `b` is required; \
+            /a must be integer, not string";
+        assert_eq!(register(json!({"a": "1"})), (Err(error.to_owned()), 0));
+        let error = register(json!([])).0.unwrap_err();
+        assert!(error.contains("must be an object, not array"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tool::nearest;
 use tool::strict_json::JsonError;
 
 const PARSE: i64 = -32700;
@@ -140,11 +141,6 @@ impl RpcError {
         );
         Self::server("reply_too_large", message).with("reply_bytes", bytes).with("limit_bytes", limit)
     }
-}
-
-/// A word of a client may be megabytes long, and comparing it is work.
-fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() <= LONGEST_SHOWN { tool::nearest(word, known) } else { None }
 }
 
 fn suggest<'a>(field: &str, known: impl IntoIterator<Item = &'a str>) -> String {

@@ -1,0 +1,179 @@
+//! What a caller is told, case by case.
+
+use serde_json::json;
+use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
+
+use super::*;
+use crate::findings::MOST_PROBLEMS;
+
+fn definition() -> Arc<ToolDefinition> {
+    let mut spec = ToolSpec::new("write_file", "Write", Category::SYSTEM_WRITE, RiskLevel::High);
+    spec.input_schema = Some(json!({"type": "object", "additionalProperties": false,
+        "required": ["path", "content"], "properties": {
+            "path": {"type": "string", "format": "path", "minLength": 1},
+            "content": {"type": "string"},
+            "mode": {"enum": ["create", "overwrite"], "default": "overwrite"},
+            "tags": {"type": "array", "items": {"type": "integer", "minimum": 0}}}}));
+    Arc::new(spec.check().unwrap())
+}
+
+fn run(arguments: Value) -> Result<ValidCall, Box<Refusal>> {
+    let definition = definition();
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    check(&definition, &schema, arguments)
+}
+
+#[test]
+fn a_good_call_gets_its_defaults() {
+    let call = run(json!({"path": "a", "content": ""})).unwrap();
+    assert_eq!(call.arguments()["mode"], "overwrite");
+    let call = run(json!({"path": "a", "content": "", "mode": "create"})).unwrap();
+    assert_eq!(call.arguments()["mode"], "create");
+}
+
+#[test]
+fn every_problem_is_reported_with_its_place() {
+    let refusal = run(json!({"path": 7, "contnet": "secret words", "tags": [1, -2, "x"]})).unwrap_err();
+    assert_eq!(
+        (refusal.code, refusal.detail.as_deref()),
+        (RefusalCode::InvalidArguments, Some("missing_field"))
+    );
+    let mut found: Vec<_> =
+        refusal.problems.iter().map(|p| (p.pointer.as_str(), p.expected.as_str(), p.got.as_str())).collect();
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            ("/content", "string", "nothing"),
+            ("/contnet", "no such argument", "an unknown argument"),
+            ("/path", "string", "number"),
+            ("/tags/1", "at least 0", "number"),
+            ("/tags/2", "integer", "string"),
+        ]
+    );
+    let text = serde_json::to_string(&refusal).unwrap();
+    assert!(text.contains("did you mean `content`"), "{text}");
+    assert!(!text.contains("secret words"), "a value must not be repeated: {text}");
+    assert!(refusal.schema_error.is_some());
+}
+
+#[test]
+fn the_message_has_the_documents_shape() {
+    let refusal = run(json!({"path": "a"})).unwrap_err();
+    assert_eq!(
+        refusal.reason,
+        "⚠️ Invalid write_file call. Missing required fields: content. Example: {\"path\":\"notes.txt\",\"content\":\"…\"}"
+    );
+}
+
+#[test]
+fn anything_but_an_object_lacks_every_field() {
+    for wrong in [json!([]), json!("x"), json!(3), json!(true)] {
+        let refusal = run(wrong.clone()).unwrap_err();
+        assert!(
+            refusal.reason.contains("Missing required fields: path, content."),
+            "{wrong}: {}",
+            refusal.reason
+        );
+    }
+    let refusal = run(Value::Null).unwrap_err();
+    assert_eq!(refusal.problems.len(), 2, "null is an empty object");
+}
+
+#[test]
+fn the_list_is_bounded() {
+    let many: Arguments = (0..1000).map(|n| (format!("k{n}"), json!(1))).collect();
+    let refusal = run(Value::Object(many)).unwrap_err();
+    assert_eq!(refusal.problems.len(), MOST_PROBLEMS);
+    assert_eq!(refusal.detail.as_deref(), Some("missing_field"));
+    assert!(refusal.hint.as_ref().unwrap().contains("1002 problems"), "all are counted: {:?}", refusal.hint);
+    assert!(refusal.reason.len() < 4096, "{}", refusal.reason.len());
+}
+
+#[test]
+fn what_is_missing_comes_first() {
+    let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+    let item = json!({"type": "object", "required": ["a"]});
+    spec.input_schema =
+        Some(json!({"type": "object", "properties": {"list": {"type": "array", "items": item}}}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let list: Vec<Value> = std::iter::repeat_n(json!("x"), 50).chain([json!({})]).collect();
+    let refusal = check(&definition, &schema, json!({"list": list})).unwrap_err();
+    assert_eq!(refusal.problems[0].pointer, "/list/50/a");
+    assert_eq!(refusal.detail.as_deref(), Some("missing_field"));
+    assert!(refusal.reason.contains("Missing required fields: list/50/a."), "{}", refusal.reason);
+}
+
+#[test]
+fn a_huge_word_is_not_repeated() {
+    let huge = |c: char| c.to_string().repeat((3 << 20) / c.len_utf8());
+    let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+        "lists": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}},
+        "need": {"type": "object", "required": ["r".repeat(1 << 16)]},
+        "choice": {"enum": ["e".repeat(1 << 16)]},
+        "text": {"type": "string", "pattern": format!("^{}$", "p".repeat(1 << 14))}}});
+    let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+    spec.input_schema = Some(schema);
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let many: Arguments = (0..64).map(|n| (format!("{n}{}", "\u{1}".repeat(40_000)), json!(1))).collect();
+    let cases = [
+        ("an unknown key", object(huge('k'), json!(1))),
+        ("one of control characters", object(huge('\u{1}'), json!(1))),
+        ("one of wide unprintable characters", object(huge('\u{e000}'), json!(1))),
+        ("one full of escapes", object(huge('~'), json!(1))),
+        ("many", Value::Object(many)),
+        ("a key inside", json!({"lists": object(huge('k'), json!(["x"]))})),
+        ("a key that is missing", json!({"need": {}})),
+        ("a choice", json!({"choice": 1})),
+        ("a pattern", json!({"text": "x"})),
+    ];
+    for (name, arguments) in cases {
+        let started = std::time::Instant::now();
+        let refusal = check(&definition, &schema, arguments).unwrap_err();
+        let text = serde_json::to_string(&refusal).unwrap();
+        assert!(text.len() < 8 * 1024, "{name}: {} bytes", text.len());
+        assert!(text.contains('…'), "{name}: {text}");
+        assert!(started.elapsed().as_secs() < 5, "{name}: {:?}", started.elapsed());
+    }
+}
+
+fn object(key: String, value: Value) -> Value {
+    Value::Object(std::iter::once((key, value)).collect())
+}
+
+#[test]
+fn a_long_list_under_a_huge_key_is_refused_without_listing_its_places() {
+    let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+    let lists = json!({"type": "array", "items": {"type": "integer"}});
+    spec.input_schema = Some(json!({"type": "object", "additionalProperties": lists}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    // Written out, the places of the wrong items would take 640 MB; a message can hold enough for 200 GB.
+    let call =
+        |item: Value| check(&definition, &schema, object("k".repeat(1 << 16), vec![item; 10_000].into()));
+    let refusal = call(json!("x")).unwrap_err();
+    assert!(refusal.reason.contains("too large to say where"), "{}", refusal.reason);
+    assert!(call(json!(1)).is_ok(), "large is not wrong");
+}
+
+#[test]
+fn no_example_is_offered_that_would_be_refused() {
+    let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+    spec.input_schema = Some(json!({"type": "object", "required": ["sha"], "properties": {
+        "sha": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let refusal = check(&definition, &schema, json!({})).unwrap_err();
+    assert_eq!(refusal.example, None);
+    assert_eq!(refusal.hint.as_deref(), Some("send the call again with the problem corrected"));
+    assert_eq!(refusal.reason, "⚠️ Invalid t call. Missing required fields: sha.");
+}
+
+#[test]
+fn the_example_passes_its_own_check() {
+    let refusal = run(json!({})).unwrap_err();
+    run(refusal.example.clone().unwrap()).unwrap();
+    assert!(refusal.hint.as_ref().unwrap().ends_with("; `example` is accepted"), "{:?}", refusal.hint);
+}

@@ -1,0 +1,133 @@
+//! Everything the validator found wrong: counted in full, listed within bounds.
+
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::Value;
+use tool::{Problem, ToolDefinition};
+
+use crate::problem;
+use crate::schema::InputSchema;
+
+/// More problems than this are counted, not listed: a refusal is read by a model with a budget.
+pub(crate) const MOST_PROBLEMS: usize = 16;
+/// Nor are they listed beyond this many bytes, as a refusal sends them. The first always is.
+const MOST_BYTES: usize = 6 * 1024;
+/// The validator names the place of each error in full and lists no fewer than all: arguments whose places are
+/// together longer than this, such as a long list under a huge key, are only said to be wrong.
+const MOST_PLACES: usize = 16 << 20;
+
+/// What is wrong with the arguments of a call.
+pub(crate) struct Findings {
+    /// The first of them, what is missing before the rest.
+    pub(crate) problems: Vec<Problem>,
+    /// How many there are.
+    pub(crate) count: usize,
+}
+
+impl Findings {
+    /// What a tool's schema has against these arguments.
+    pub(crate) fn of(definition: &ToolDefinition, schema: &InputSchema, arguments: &Value) -> Self {
+        let validator = schema.validator();
+        if places_exceed(arguments, MOST_PLACES) {
+            let unlisted = (!validator.is_valid(arguments)).then(|| problem::too_large(definition));
+            return Self::stated(unlisted.into_iter().collect());
+        }
+        let errors: Vec<_> = validator.iter_errors(arguments).collect();
+        let mut findings: Vec<Finding<'_>> = errors.iter().flat_map(Finding::all).collect();
+        findings.sort_by_key(|finding| !finding.is_missing());
+        let listed = findings.iter().take(MOST_PROBLEMS).map(|finding| finding.problem(definition));
+        Findings { count: findings.len(), problems: within_bytes(listed) }
+    }
+
+    /// Problems that were found another way.
+    pub(crate) fn stated(problems: Vec<Problem>) -> Self {
+        let count = problems.len();
+        Findings { count, problems: within_bytes(problems.into_iter().take(MOST_PROBLEMS)) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// One problem, not yet put into words: only those that are listed are worth the work.
+struct Finding<'e> {
+    error: &'e ValidationError<'e>,
+    /// The key that should not be there, where that is the problem.
+    unknown: Option<&'e str>,
+}
+
+impl<'e> Finding<'e> {
+    fn all(error: &'e ValidationError<'e>) -> Vec<Self> {
+        match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected }
+            | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+                unexpected.iter().map(|key| Finding { error, unknown: Some(key) }).collect()
+            }
+            _ => vec![Finding { error, unknown: None }],
+        }
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self.error.kind(), ValidationErrorKind::Required { .. })
+    }
+
+    fn problem(&self, definition: &ToolDefinition) -> Problem {
+        match self.unknown {
+            Some(key) => problem::unknown_key(self.error, key, definition),
+            None => problem::of(self.error, definition),
+        }
+    }
+}
+
+/// A refusal tells the message of a problem twice more, in its reason and in `schema_error`.
+fn bytes_sent(problem: &Problem) -> usize {
+    let whole = serde_json::to_string(problem).map_or(MOST_BYTES, |text| text.len());
+    whole + 2 * problem.message.escape_debug().count()
+}
+
+fn within_bytes(problems: impl Iterator<Item = Problem>) -> Vec<Problem> {
+    let mut listed = Vec::new();
+    let mut bytes = 0;
+    for problem in problems {
+        bytes += bytes_sent(&problem);
+        if bytes > MOST_BYTES && !listed.is_empty() {
+            break;
+        }
+        listed.push(problem);
+    }
+    listed
+}
+
+/// Whether the places of all values in `value`, written out, take more than `most` bytes.
+fn places_exceed(value: &Value, most: usize) -> bool {
+    /// What is left of `left` when the values below one at a place of `length` bytes are written out.
+    fn spend(value: &Value, length: usize, left: usize) -> Option<usize> {
+        let below = |left: usize, (key, child): (usize, &Value)| {
+            let length = length + 1 + key;
+            spend(child, length, left.checked_sub(length)?)
+        };
+        match value {
+            Value::Array(items) => items.iter().map(|item| (1, item)).try_fold(left, below),
+            Value::Object(map) => map.iter().map(|(key, child)| (key.len(), child)).try_fold(left, below),
+            _ => Some(left),
+        }
+    }
+    spend(value, 0, most).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_places_of_all_values_are_added_up() {
+        // `/a`, `/a/0`, `/a/1`, `/bc`
+        let value = json!({"a": [1, 2], "bc": {}});
+        assert!(!places_exceed(&value, 2 + 4 + 4 + 3));
+        assert!(places_exceed(&value, 2 + 4 + 4 + 3 - 1));
+        assert!(!places_exceed(&json!("a long text has no place of its own"), 0));
+    }
+}
