@@ -33,9 +33,22 @@ impl Root {
     }
 
     /// Cargo, the one that runs us, in that folder.
+    ///
+    /// What cargo told us about this very package is kept from it: build scripts watch some of these variables, and
+    /// would compile their C code anew each time they change.
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        self.command(&cargo, arguments)
+        let mut command = self.command(&cargo, arguments);
+        let ours = |name: &str| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
+                .iter()
+                .any(|start| name.starts_with(start))
+                || ["CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&name)
+        };
+        for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+            command.env_remove(name);
+        }
+        command
     }
 
     /// Every text file that is in git or would be by `git add`.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use governance::Permit;
-use ledger::entry::{Concluded, ModeChange, Refused, Start, Stop};
-use ledger::{Decision, Effect, Entry, Ledger, LedgerError, MissingCause, Outcome, Recovery, Status};
+use ledger::entry::{Concluded, MissingCause, ModeChange, Refused, Start, Stop};
+use ledger::{Decision, Effect, Entry, Ledger, LedgerError, Outcome, Recovery, Status};
 use registry::Order;
 use serde_json::{Value, json};
 use telemetry::{Event, Note, Subject, emit, metrics, redact};

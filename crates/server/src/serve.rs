@@ -53,12 +53,12 @@ pub enum Exit {
 }
 
 /// Serves until told to stop, by a signal, `control/shutdown` or `stop`. The lock shows that the state is ours;
-/// it is held until the sockets are gone.
+/// whoever holds it closes the ledger before giving it back.
 pub async fn serve(
     layer: Arc<ToolExecutionLayer>,
     home: &Home,
     settings: &Settings,
-    lock: StateLock,
+    lock: &StateLock,
     stop: Stop,
 ) -> Result<Exit, ServeError> {
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
@@ -66,8 +66,8 @@ pub async fn serve(
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
     // The agents' door last: whoever sees it open finds the other one open too.
-    let control_socket = BoundSocket::bind(control_path, &lock).await?;
-    let agent_socket = BoundSocket::bind(agent_path, &lock).await?;
+    let control_socket = BoundSocket::bind(control_path, lock).await?;
+    let agent_socket = BoundSocket::bind(agent_path, lock).await?;
     let hall = Hall::new(limits);
     let agent = agent::service(Agent { layer: Arc::clone(&layer), limits });
     let control = control::service(Control {
@@ -89,7 +89,6 @@ pub async fn serve(
     drop((agent_socket, control_socket));
     let exit = wind_down(&layer, &hall, &mut signals).await;
     tracing::info!(?exit, "stopped");
-    drop(lock);
     Ok(exit)
 }
 

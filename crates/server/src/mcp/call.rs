@@ -1,10 +1,12 @@
 //! `tools/call`: one tool call, with its end told in MCP's words.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use execution::Request;
 use serde_json::{Map, Value, json};
-use tool::{Door, TraceContext};
+use telemetry::metrics::{self, Operation};
+use tool::{Door, ToolName, ToolResult, TraceContext};
 
 use super::{after_handshake, result};
 use crate::agent::Agent;
@@ -30,7 +32,20 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         started: call.began,
     };
     let layer = Arc::clone(&agent.layer);
-    Ok(Answer::later(async move { result::reply(layer.execute(request).await) }))
+    Ok(Answer::later(async move {
+        let ended = layer.execute(request).await;
+        measure(&ended, call.began);
+        result::reply(ended)
+    }))
+}
+
+/// The duration that MCP's conventions ask a server for.
+fn measure(ended: &ToolResult, began: Instant) {
+    let tool = ToolName::new(&ended.tool_name).ok().filter(|_| ended.metadata.definition_hash.is_some());
+    let error_type = (!ended.success).then_some("tool_error");
+    let operation =
+        Operation { method: METHOD.name, tool: tool.as_ref(), protocol_version: None, error_type };
+    metrics::operation(&operation, began.elapsed());
 }
 
 fn trace(meta: &Map<String, Value>) -> TraceContext {

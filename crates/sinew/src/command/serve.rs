@@ -30,8 +30,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
     let layer = compose::daemon_layer(&setting, &settings)?;
     let served =
-        runtime.block_on(server::serve(Arc::clone(&layer), setting.home(), &settings, lock, Stop::default()));
-    layer.close(if served.is_ok() { "told to stop" } else { "could not serve" });
+        runtime.block_on(server::serve(Arc::clone(&layer), setting.home(), &settings, &lock, Stop::default()));
+    layer.close(match &served {
+        Ok(server::Exit::Drained) => "told to stop",
+        Ok(server::Exit::CutShort { .. }) => "told to stop; calls were still running when the time to drain was up",
+        Ok(server::Exit::Forced) => "told to stop at once",
+        Err(_) => "could not serve",
+    });
+    drop(lock);
     // A thread stuck in a dead mount must not keep the daemon from ending.
     runtime.shutdown_background();
     let _ = telemetry.shutdown(FLUSH);
