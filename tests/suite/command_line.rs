@@ -143,7 +143,7 @@ fn a_ledger_that_is_not_there_is_named() {
     }
     home.file("a.txt", "x");
     home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
-    std::fs::remove_file(home.root().join("state/ledger/key")).unwrap();
+    std::fs::remove_file(home.root().join("state/ledger.key")).unwrap();
     let broken = home.run(&["ledger", "verify"]).must_exit(1);
     assert!(!broken.stderr().contains("there is no ledger"), "one without its key is there: {broken}");
 }

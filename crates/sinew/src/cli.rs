@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// How far the machine trusts its agent right now.
     #[command(subcommand)]
     Mode(ModeCommand),
-    /// Let nothing change the machine or leave it, from this moment on: the same as `mode set LOCKDOWN`.
+    /// Let no further call change the machine or leave it. The same as `mode set LOCKDOWN`.
     Lockdown(ChangeArgs),
     /// Write the configuration out for editing.
     Init(InitArgs),

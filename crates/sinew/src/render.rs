@@ -75,6 +75,7 @@ fn refusal(refusal: &Refusal) {
     }
     if let Some(rule) = &refusal.rule {
         tell(match rule.line {
+            0 if rule.file == rule.id => format!("  rule: {}", rule.id),
             0 => format!("  rule: {} ({})", rule.id, rule.file),
             line => format!("  rule: {} ({}:{line})", rule.id, rule.file),
         });

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use server::Home;
 use tempfile::TempDir;
 
+use crate::command::ledger::{about, end};
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
@@ -166,13 +167,11 @@ impl Stage {
         }
     }
 
-    /// What is on record about the calls, oldest first.
+    /// What is on record, oldest first.
     fn records(&self) -> Result<Vec<Value>, Problem> {
         let mut reply = self.setting()?.ask_control("control/ledger.tail", json!({"count": 40}))?;
         let listed = reply.get_mut("records").and_then(Value::as_array_mut);
-        let mut records = listed.map(std::mem::take).unwrap_or_default();
-        records.retain(|record| record["call_id"].is_string());
-        Ok(records)
+        Ok(listed.map(std::mem::take).unwrap_or_default())
     }
 
     fn end(mut self) -> Result<(), Problem> {
@@ -196,12 +195,11 @@ fn sinew(folder: &Path) -> Result<Command, Problem> {
 
 fn table(records: &[Value]) -> Table {
     let mut table = render::plain_table();
-    table.set_header(["SEQ", "KIND", "TOOL", "END", "SEALED BY"]);
+    table.set_header(["SEQ", "KIND", "WHAT", "END", "SEALED BY"]);
     for record in records {
         let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
-        let end = [text("outcome"), text("code")].concat();
         let seal: String = text("hash").chars().take(12).collect();
-        table.add_row([record["seq"].to_string(), text("kind"), text("tool"), end, seal]);
+        table.add_row([record["seq"].to_string(), text("kind"), about(record), end(record), seal]);
     }
     table
 }

@@ -134,25 +134,36 @@ pub(crate) fn table(records: &[Record]) -> Table {
     table.set_header(["SEQ", "TIME", "KIND", "WHAT", "END", "CALL"]);
     for record in records {
         let body = record.json();
-        let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or_default();
-        let what = match record.entry.kind() {
-            "mode" => format!("{} → {}", text("from"), text("to")),
-            "start" => format!("version {}", text("version")),
-            "stop" => text("reason").to_owned(),
-            _ => text("tool").to_owned(),
-        };
-        let end = [text("outcome"), text("code")].concat();
         let time = record.time.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string();
         table.add_row([
             &record.seq.to_string(),
             &time,
             record.entry.kind(),
-            &visible_line(&what),
-            &end,
-            text("call_id"),
+            &about(&body),
+            &end(&body),
+            text(&body, "call_id"),
         ]);
     }
     table
+}
+
+fn text<'a>(record: &'a Value, key: &str) -> &'a str {
+    record.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a record is about, in a word or two.
+pub(crate) fn about(record: &Value) -> String {
+    visible_line(&match text(record, "kind") {
+        "mode" => format!("{} → {}", text(record, "from"), text(record, "to")),
+        "start" => format!("version {}", text(record, "version")),
+        "stop" => text(record, "reason").to_owned(),
+        _ => text(record, "tool").to_owned(),
+    })
+}
+
+/// How it ended, where it did.
+pub(crate) fn end(record: &Value) -> String {
+    visible_line(&[text(record, "outcome"), text(record, "code")].concat())
 }
 
 fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
@@ -173,8 +184,9 @@ fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
         for found in &report.problems {
             say(paint(BAD, format!("broken: {}", visible(&found.to_string()))))?;
         }
+        let files = if report.segments == 1 { "file" } else { "files" };
         let summary = format!(
-            "{} records, {} to {}, in {} files",
+            "{} records, {} to {}, in {} {files}",
             report.records, report.first, report.head, report.segments
         );
         match report.is_intact() {

@@ -29,11 +29,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
     let layer = compose::daemon_layer(&setting, &settings)?;
-    let served =
-        runtime.block_on(server::serve(Arc::clone(&layer), setting.home(), &settings, &lock, Stop::default()));
+    let served = runtime.block_on(server::serve(
+        Arc::clone(&layer),
+        setting.home(),
+        &settings,
+        &lock,
+        Stop::default(),
+    ));
     layer.close(match &served {
         Ok(server::Exit::Drained) => "told to stop",
-        Ok(server::Exit::CutShort { .. }) => "told to stop; calls were still running when the time to drain was up",
+        Ok(server::Exit::CutShort { .. }) => {
+            "told to stop; calls were still running when the time to drain was up"
+        }
         Ok(server::Exit::Forced) => "told to stop at once",
         Err(_) => "could not serve",
     });
