@@ -94,18 +94,15 @@ impl Inspection {
     }
 
     fn words(&mut self, words: &Map<String, Value>, at: &str, place: Place) -> Result<(), DefinitionError> {
-        let path = |schema: Option<&Value>| schema.is_some_and(is_path);
-        let (itself, items) =
-            (words.get("format").is_some_and(|format| format == "path"), path(words.get("items")));
+        let itself = words.get("format").is_some_and(|format| format == "path");
         check_access(words, at, itself)?;
-        let misplaced = match place {
-            Place::Root | Place::Elsewhere => itself,
-            Place::Argument | Place::Items => false,
+        let items = match place {
+            Place::Root | Place::Elsewhere if itself => {
+                return Err(DefinitionError::PathPlace(at.to_owned()));
+            }
+            Place::Argument => words.get("items").is_some_and(is_path),
+            Place::Root | Place::Items | Place::Elsewhere => false,
         };
-        if misplaced {
-            return Err(DefinitionError::PathPlace(at.to_owned()));
-        }
-        let items = items && matches!(place, Place::Argument);
         if (itself || items) && !holds_paths_only(words, itself, items) {
             return Err(DefinitionError::PathType(at.to_owned()));
         }
@@ -158,8 +155,8 @@ mod tests {
 
     use super::*;
 
-    fn refused(schema: Value) -> Option<String> {
-        check(&schema).err().map(|error| error.to_string())
+    fn refused(schema: &Value) -> Option<String> {
+        check(schema).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -194,7 +191,7 @@ mod tests {
                 "`format: path` at `{at}` would be under no path rule: declare each path as an argument of its own, \
                  or as the `items` of an array argument"
             );
-            assert_eq!(refused(schema.clone()), Some(expect), "{schema}");
+            assert_eq!(refused(&schema), Some(expect), "{schema}");
         }
     }
 
@@ -206,7 +203,7 @@ mod tests {
             json!({"properties": {"format": {"type": "string"}, "default": {"type": "string", "format": "path"}}}),
             json!({"properties": {"paths": {"type": "array", "items": {"type": "string", "format": "path"}}}}),
         ] {
-            assert_eq!(refused(schema.clone()), None, "{schema}");
+            assert_eq!(refused(&schema), None, "{schema}");
         }
     }
 
@@ -216,7 +213,7 @@ mod tests {
             let p =
                 if path { json!({"type": "string", "format": "path"}) } else { json!({"type": "string"}) };
             refused(
-                json!({"properties": {"p": p, "q": reference}, "$defs": {"tree": {"items": {"$ref": "#/$defs/tree"}}}}),
+                &json!({"properties": {"p": p, "q": reference}, "$defs": {"tree": {"items": {"$ref": "#/$defs/tree"}}}}),
             )
         };
         for target in ["#", "#/properties/p", "#p", "#/$defs/tree/items", "https://x.invalid/"] {
@@ -234,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_path_is_a_text_or_an_array_of_texts() {
-        let refuses = |a: Value| refused(json!({"properties": {"a": a}}));
+        let refuses = |a: Value| refused(&json!({"properties": {"a": a}}));
         let path = || json!({"type": "string", "format": "path"});
         for wrong in [
             json!({"format": "path"}),
@@ -255,7 +252,7 @@ mod tests {
     fn an_access_nobody_understands_is_refused() {
         let refuses = |access: Value| {
             refused(
-                json!({"properties": {"a": {"type": "string", "format": "path", "x-sinew-access": access}}}),
+                &json!({"properties": {"a": {"type": "string", "format": "path", "x-sinew-access": access}}}),
             )
         };
         assert_eq!(refuses(json!("read")), None);
@@ -270,6 +267,6 @@ mod tests {
         }
         let list = json!({"properties": {"a": {"type": "array", "x-sinew-access": "write",
             "items": {"type": "string", "format": "path"}}}});
-        assert!(refused(list).unwrap().starts_with("`x-sinew-access` at `/properties/a` says nothing"));
+        assert!(refused(&list).unwrap().starts_with("`x-sinew-access` at `/properties/a` says nothing"));
     }
 }
