@@ -7,7 +7,7 @@ use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Arguments, Failure, Output, Refusal, RefusalCode};
+use tool::{Arguments, Failure, LONGEST_WORD, Output, Refusal, RefusalCode, shorten};
 
 use crate::call::Call;
 use crate::content;
@@ -67,10 +67,10 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
 fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
     let registry = &call.world.registry;
     registry.get(&call.tool_name).ok_or_else(|| {
-        let name = &call.tool_name;
+        let name = shorten(&call.tool_name, LONGEST_WORD);
         let refusal =
-            Refusal::new(name, RefusalCode::UnknownTool, format!("Tool {} not found", name.escape_debug()));
-        Box::new(match registry.nearest(name) {
+            Refusal::new(&name, RefusalCode::UnknownTool, format!("Tool {} not found", name.escape_debug()));
+        Box::new(match registry.nearest(&name) {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
             None => refusal.hint("`sinew tools list` shows the tools there are"),
         })
@@ -126,8 +126,8 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
 
 /// The decision is on record, as durably as its risk asks, before anything happens.
 async fn intend(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<Order, Box<Refusal>> {
-    let _timing = call.span.stage(Stage::Record);
     let decision = recorder::decision(call, &permit);
+    let _timing = call.span.stage(Stage::Record);
     let name = permit.call().definition().name().clone();
     let recorded = call.in_time(layer.ledger.intend(decision, permit)).await;
     let order =

@@ -178,7 +178,7 @@ fn announce_refusal(call: &Call, refusal: &Refusal) {
     let (code, reason, latency_ms) = (refusal.code, refusal.reason.as_str(), call.latency_ms());
     let subject = subject(call, &refusal.tool);
     if code == RefusalCode::InvalidArguments {
-        let absent = refusal.problems.iter().filter(|problem| problem.got == "nothing");
+        let absent = refusal.problems.iter().filter(|problem| problem.is_missing());
         let missing: Vec<String> = absent.map(|p| p.pointer.trim_start_matches('/').to_owned()).collect();
         emit(Event::ToolValidationFailed { call: subject, code, missing: &missing, reason });
     } else {

@@ -262,6 +262,13 @@ mod tests {
         (
             "git",
             &[
+                "/r/.git/HEAD",
+                "/r/.git/objects/ab/cd",
+                "/r/.git/worktrees/wt/commondir",
+                "/r/.git/modules/sub/commondir",
+                "/r/bare.git/config",
+                "/r/bare.git/hooks/post-update",
+                "/r/.husky/pre-commit",
                 "/r/.git",
                 "/r/.git/hooks",
                 "/r/.git/hooks/pre-commit",
@@ -332,6 +339,9 @@ mod tests {
                 "/r/.claude/settings.local.json",
                 "/h/.codex/config.toml",
                 "/r/.cursor/mcp.json",
+                "/h/.vimrc",
+                "/r/.exrc",
+                "/r/.zed/tasks.json",
             ],
         ),
     ];
@@ -340,8 +350,7 @@ mod tests {
         "/r/.gitignore",
         "/r/hooks/pre-commit",
         "/r/git/config",
-        "/r/.git/HEAD",
-        "/r/.git/objects/ab/cd",
+        "/r/x.git/README",
         "/r/bashrc",
         "/r/.bashrc.md",
         "/r/x.ssh/y",

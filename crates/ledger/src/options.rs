@@ -37,6 +37,24 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The same with the key at this place.
+    #[must_use]
+    pub fn with_key_file(self, path: PathBuf) -> Self {
+        Options { key_file: Some(path), ..self }
+    }
+
+    /// The same with a second anchor at this place.
+    #[must_use]
+    pub fn with_witness(self, path: PathBuf) -> Self {
+        Options { witness: Some(path), ..self }
+    }
+
+    /// The same with the oldest segments let go beyond this size.
+    #[must_use]
+    pub fn with_keep_bytes(self, bytes: u64) -> Self {
+        Options { keep_bytes: Some(bytes), ..self }
+    }
+
     pub(crate) fn segment_limit(&self) -> u64 {
         self.segment_bytes.clamp(4096, LARGEST_SEGMENT)
     }

@@ -39,7 +39,7 @@ pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) ->
         let workspace = Workspace::at(&configured.path, access).map_err(|error| {
             let path = configured.path.display();
             Problem::configuration(format!("the workspace `{path}` cannot be used: {error}"))
-                .hint(format!("sinew workspace remove {path}"))
+                .hint(format!("sinew workspace remove '{path}'"))
         })?;
         list.push(workspace);
     }
@@ -114,11 +114,11 @@ const LARGEST_LEDGER: u64 = 1 << 30;
 /// How it is kept: its key and a second anchor stand outside its folder, and tell when the folder was put back or
 /// taken away.
 pub(crate) fn ledger_options(setting: &Setting) -> Options {
-    let mut options = Options::default();
-    options.key_file = Some(setting.home().state().join("ledger.key"));
-    options.witness = Some(setting.home().state().join("anchor"));
-    options.keep_bytes = Some(LARGEST_LEDGER);
-    options
+    let state = setting.home().state();
+    Options::default()
+        .with_key_file(state.join("ledger.key"))
+        .with_witness(state.join("anchor"))
+        .with_keep_bytes(LARGEST_LEDGER)
 }
 
 fn layer(setting: &Setting, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
