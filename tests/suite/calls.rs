@@ -45,6 +45,8 @@ fn metadata_says_where_and_under_what_it_ran() {
     assert_eq!(metadata["trace_id"].as_str().unwrap().len(), 32);
     assert_eq!(metadata["span_id"].as_str().unwrap().len(), 16);
     assert_eq!(metadata["sandbox"]["tier"], "none");
+    assert_eq!(metadata["usage"]["read_bytes"], 1);
+    assert!(metadata["usage"]["cpu_ms"].as_f64().unwrap() > 0.0, "{metadata}");
     assert!(metadata["definition_hash"].as_str().unwrap().len() == 64);
     assert!(metadata["policy_hash"].as_str().unwrap().len() == 64);
     assert!(result["latency_ms"].as_f64().unwrap() > 0.0);

@@ -7,7 +7,7 @@ use tests::{Daemon, Home};
 fn essence(mut result: Value) -> Value {
     result.as_object_mut().unwrap().remove("latency_ms");
     let metadata = result["metadata"].as_object_mut().unwrap();
-    for key in ["call_id", "trace_id", "span_id", "remaining"] {
+    for key in ["call_id", "trace_id", "span_id", "remaining", "usage"] {
         metadata.remove(key);
     }
     if let Some(refusal) = metadata.get_mut("refusal") {
@@ -34,6 +34,7 @@ fn last_records(home: &Home) -> Vec<Value> {
         "caller",
         "latency_us",
         "stages",
+        "usage",
     ];
     for record in &mut records {
         for key in changing {

@@ -113,8 +113,8 @@ fn execute(
 
 /// The numbers of a summary line, of nextest or of cargo test; zero for any other line.
 fn counts_in(line: &str) -> Counts {
-    let line = line.trim();
-    let nextest = line.strip_prefix("Summary [").and_then(|rest| rest.split_once(" run: "));
+    let nextest = line.trim().strip_prefix("Summary [").and_then(|rest| rest.split_once(" run: "));
+    // Indented, it is the output of a failed test that nextest shows and has counted itself.
     let harness = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
     let mut counts = Counts::default();
     let Some((_, list)) = nextest.or(harness) else { return counts };
@@ -168,6 +168,7 @@ mod tests {
         check("     Summary [   0.1s] 1 test run: 0 passed, 1 exec failed, 0 skipped", 0, 1);
         check("test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out", 5, 0);
         check("test result: FAILED. 3 passed; 2 failed; 0 ignored", 3, 2);
+        check("    test result: FAILED. 0 passed; 1 failed; 0 ignored", 0, 0);
         check("running 3 tests", 0, 0);
         check("test it_says_3 passed, 4 failed ... ok", 0, 0);
     }

@@ -117,10 +117,11 @@ impl ToolExecutionLayer {
 
     /// The state of the layer.
     pub fn status(&self) -> Status {
-        let world = self.world.load();
+        let (world, mode) = (self.world.load(), self.mode.get());
         Status {
             version: env!("CARGO_PKG_VERSION"),
-            mode: self.mode.get(),
+            mode,
+            remaining: world.policy.remaining(mode, self.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
             calls: self.tally.counts(self.limits.running()),
             tools: world.registry.len(),

@@ -47,6 +47,12 @@ impl Limits {
         self.windows().counts(tool, Instant::now())
     }
 
+    /// How often anything ran in the last minute.
+    pub(crate) fn counts_of_all(&self) -> Counts {
+        let mut windows = self.windows();
+        Counts { tool_last_hour: 0, all_last_minute: slide(&mut windows.all, Instant::now(), MINUTE) }
+    }
+
     /// How many calls are running.
     pub(crate) fn running(&self) -> usize {
         self.slots.taken()

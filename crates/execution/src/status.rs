@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ledger::{Health, State};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tool::Mode;
 
 /// The state of the layer, for `sinew status` and `sinew/status`.
@@ -17,6 +18,8 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// How calls ended, and how many run now.
     pub calls: CallCounts,
+    /// What is left of the limits that hold for all tools in this mode.
+    pub remaining: Map<String, Value>,
     /// How many tools there are.
     pub tools: usize,
     /// Pins the policy in force.

@@ -1,9 +1,12 @@
 //! What a policy offers to those who have no call in hand: which tools may run, which secrets it knows.
 
+use serde_json::{Map, Value};
 use tool::{Mode, RuleRef, ToolDefinition};
 
 use crate::files::SecretAction;
 use crate::policy::Policy;
+use crate::rates::Rates;
+use crate::situation::Counts;
 use crate::standing::Standing;
 
 /// A secret that `safety.yaml` describes.
@@ -23,6 +26,12 @@ impl Policy {
     /// Whether some call of this tool could run in this mode, a human's consent included.
     pub fn offers(&self, definition: &ToolDefinition, mode: Mode) -> bool {
         Standing::of(self, definition).may_run_in(mode)
+    }
+
+    /// What is left of the limits that hold for all tools in this mode.
+    pub fn remaining(&self, mode: Mode, counts: Counts) -> Map<String, Value> {
+        let mode_per_minute = self.safety.calls_per_minute.get(mode).clone();
+        Rates { tool_per_hour: None, mode_per_minute }.remaining(counts)
     }
 
     /// The secrets that must not pass, for whoever sees arguments, results and records.

@@ -33,6 +33,12 @@ pub struct Truncation {
 /// What a call used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
+    /// Time on a processor, in milliseconds.
+    #[serde(default)]
+    pub cpu_ms: f64,
+    /// The most memory a process of its own had; 0 for a tool that runs inside the daemon.
+    #[serde(default)]
+    pub max_rss_bytes: u64,
     /// Bytes read from files.
     pub read_bytes: u64,
     /// Bytes written to files.

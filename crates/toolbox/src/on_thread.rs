@@ -2,9 +2,11 @@
 //! system call for as long as it likes, and must hold nothing else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use governance::Permit;
 use registry::{Order, Running, ToolExecutor};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tool::{Failure, FailureKind, Output};
@@ -22,6 +24,12 @@ impl<A, O> OnThread<A, O> {
     }
 }
 
+/// The processor time of this thread, which runs nothing but the body meanwhile.
+fn thread_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
+}
+
 impl<A, O> ToolExecutor for OnThread<A, O>
 where
     A: DeserializeOwned + Send + 'static,
@@ -31,7 +39,9 @@ where
         let body = self.body;
         let work = move || {
             let permit = order.value();
-            let answer = body(permit, &permit.call().typed()?)?;
+            let began = thread_cpu();
+            let mut answer = body(permit, &permit.call().typed()?)?;
+            answer.facts.usage.cpu_ms = (thread_cpu() - began).as_secs_f64() * 1000.0;
             let value = serde_json::to_value(answer.value).map_err(|error| {
                 Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
             })?;
