@@ -1,7 +1,7 @@
 //! What happened is on record, stays there, and shows when it was touched.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ fn crashes() -> u32 {
 }
 
 /// Sends calls until the daemon goes away; returns the ids of those it answered.
-fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool) -> Vec<String> {
+fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool, progress: &AtomicUsize) -> Vec<String> {
     let mut answered = Vec::new();
     let Ok(stream) = std::os::unix::net::UnixStream::connect(socket) else { return answered };
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -129,6 +129,7 @@ fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool) -> Vec<String> 
         };
         let Some(response) = client.try_execute(tool, &arguments) else { break };
         answered.push(response["result"]["metadata"]["call_id"].as_str().expect("a call id").to_owned());
+        progress.fetch_add(1, Ordering::Relaxed);
     }
     answered
 }
@@ -137,20 +138,23 @@ fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool) -> Vec<String> 
 fn soak_every_answer_has_its_record_however_often_the_daemon_is_killed() {
     let mut home = Home::initialised();
     home.file("seed.txt", "x");
-    // A different moment each time, spread over the whole life of a call.
-    let mut pause = 7_u64;
+    // After another number of answers each time, and so in another moment of the calls under way.
+    let mut moment = 7;
     for _ in 0..crashes() {
         let daemon = Daemon::start_in(home);
         let (socket, stop) = (daemon.home().socket("agent.sock"), AtomicBool::new(false));
+        let progress = AtomicUsize::new(0);
+        moment = moment * 31 % 97;
         let answered: Vec<String> = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..4)
-                .map(|n| {
-                    let (socket, stop) = (&socket, &stop);
-                    scope.spawn(move || load(socket, &format!("w{n}"), stop))
-                })
-                .collect();
-            pause = pause * 31 % 97;
-            std::thread::sleep(Duration::from_millis(60 + pause));
+            let worker = |n: u32| {
+                let (socket, stop, progress) = (&socket, &stop, &progress);
+                scope.spawn(move || load(socket, &format!("w{n}"), stop, progress))
+            };
+            let workers: Vec<_> = (0..4).map(worker).collect();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while progress.load(Ordering::Relaxed) < moment && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_micros(300));
+            }
             daemon.signal(nix::sys::signal::Signal::SIGKILL);
             stop.store(true, Ordering::Relaxed);
             workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()

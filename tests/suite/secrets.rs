@@ -69,12 +69,16 @@ fn a_thousand_planted_secrets_are_found_nowhere() {
     for mode in ["ALERT", "NORMAL"] {
         daemon.control().request("control/mode.set", &json!({"mode": mode, "reason": secrets[0]}));
     }
-    for (n, secret) in secrets.iter().enumerate() {
+    for (n, four) in secrets.chunks(4).enumerate() {
+        let together = four.join(" ");
         match n % 4 {
-            0 => agent.execute("write_file", &json!({"path": "out.txt", "content": secret})),
-            1 => agent.execute("read_file", &json!({"path": format!("missing {secret}")})),
-            2 => agent.execute("read_file", &json!({"path": "out.txt", secret.as_str(): secret})),
-            _ => agent.execute(secret, &json!({"token": secret})),
+            0 => agent.execute("write_file", &json!({"path": "out.txt", "content": together})),
+            1 => agent.execute("read_file", &json!({"path": format!("missing {together}")})),
+            2 => agent.execute(
+                "read_file",
+                &json!({"path": "out.txt", four[0].as_str(): four[1], "more": four[2..]}),
+            ),
+            _ => agent.execute(&four[0], &json!({"token": four})),
         };
     }
     let terminal = daemon.log();
