@@ -1,6 +1,5 @@
 //! What happened is on record, stays there, and shows when it was touched.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -201,7 +200,7 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
 
     let filler = daemon.home().root().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
-    while file.write_all(&[0; 4096]).is_ok() {}
+    while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
     let gone = || drop(std::fs::remove_file(daemon.home().workspace().join("b.txt")));
     gone();
     // The reserve takes some last words; after them nothing more fits.

@@ -1,6 +1,5 @@
 //! Whoever reads the output may leave at any time. That ends the command, and is no failure.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -130,7 +129,7 @@ fn output_that_cannot_be_written_is_a_failure() {
     let home = used_home();
     for words in [["schema", "tools"].as_slice(), &["ledger", "export"], &["call", "read_file", "path=a.txt"]]
     {
-        let full = File::options().write(true).open("/dev/full").unwrap();
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = end(spawn(&home, words, full), words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "sinew {}: {said}", words.join(" "));
