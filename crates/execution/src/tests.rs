@@ -43,6 +43,18 @@ impl Gate {
     }
 }
 
+/// A tool that sits in a system call until the gate opens.
+fn waits_for(gate: &Gate) -> impl Fn(Arc<Order>) -> Running + Send + Sync + 'static {
+    let held = gate.clone();
+    move |_| {
+        let gate = held.clone();
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
+            Ok(Output::default())
+        })
+    }
+}
+
 struct Bench {
     folder: tempfile::TempDir,
     registry: ToolRegistry,
@@ -135,15 +147,7 @@ async fn a_tool_that_panics_is_a_failed_call_and_the_next_one_is_served() {
 #[tokio::test]
 async fn a_tool_past_its_deadline_is_left_behind_and_keeps_its_place() {
     let gate = Gate::default();
-    let held = gate.clone();
-    let stuck = move |_: Arc<Order>| -> Running {
-        let gate = held.clone();
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
-            Ok(Output::default())
-        })
-    };
-    let (layer, folder) = Bench::new().tool("stuck", Category::SYSTEM_WRITE, stuck).layer();
+    let (layer, folder) = Bench::new().tool("stuck", Category::SYSTEM_WRITE, waits_for(&gate)).layer();
     let asked = Instant::now();
     let result = layer.execute(request("stuck", json!({}), None)).await;
     assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{result:?}");
@@ -182,18 +186,11 @@ async fn a_deadline_that_has_passed_starts_nothing() {
 #[tokio::test]
 async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     let gate = Gate::default();
-    let held = gate.clone();
-    let slow = move |_: Arc<Order>| -> Running {
-        let gate = held.clone();
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
-            Ok(Output::default())
-        })
-    };
-    let bench =
-        Bench::new()
-            .tool("slow", Category::READ_ONLY, slow)
-            .tool("write", Category::SYSTEM_WRITE, |_| done(json!({})));
+    let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
+        "write",
+        Category::SYSTEM_WRITE,
+        |_| done(json!({})),
+    );
     let (layer, _folder) = bench.layer();
     // RECOVERY has 8 places; all are taken.
     layer.set_mode(Mode::Recovery, "test", &caller()).await.unwrap();
@@ -255,15 +252,7 @@ async fn an_answer_larger_than_policy_allows_is_a_failure_that_says_so() {
 #[tokio::test]
 async fn draining_refuses_what_comes_and_waits_for_what_runs() {
     let gate = Gate::default();
-    let held = gate.clone();
-    let slow = move |_: Arc<Order>| -> Running {
-        let gate = held.clone();
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || gate.wait()).await.unwrap();
-            Ok(Output::default())
-        })
-    };
-    let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, slow).layer();
+    let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
     let running = Arc::clone(&layer);
     let running = tokio::spawn(async move { running.execute(request("slow", json!({}), None)).await });
     while layer.status().calls.running == 0 {
