@@ -1,0 +1,143 @@
+//! How a started call ended: one outcome on record, one event, one result.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ledger::entry::Concluded;
+use ledger::{Effect, Entry, LedgerError, Outcome, Status};
+use telemetry::{Event, emit, metrics};
+use tool::{Failure, FailureKind, Metadata, Output, Refusal, RefusalCode, ToolResult, canonical};
+
+use super::{effect, metadata, redacted, refused, stages, subject};
+use crate::call::Call;
+use crate::layer::ToolExecutionLayer;
+use crate::pipeline::{Ending, Ran};
+
+/// The result of a call that was started.
+pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolResult {
+    let Ran { order, end } = ran;
+    let definition = Arc::clone(order.value().call().definition());
+    let (end, started) = match end {
+        Ending::Ran(end) => (end, Started::Yes(effect(&definition))),
+        Ending::NotStarted(failure) => (Err(failure), Started::No),
+    };
+    let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
+    let outcome = outcome(layer, call, started, &end, output.as_deref());
+    let end = match layer.ledger.conclude(&order, outcome) {
+        Ok(_) => end,
+        Err(error) => Err(unrecorded(&end, &error)),
+    };
+    let name = definition.name().as_str();
+    let metadata = Metadata {
+        definition_hash: Some(definition.hash().to_owned()),
+        remaining: order.value().remaining(layer.limits.counts(definition.name())),
+        ..metadata(call)
+    };
+    let latency_ms = call.latency_ms();
+    match end {
+        Ok(done) => {
+            layer.tally.done.fetch_add(1, Ordering::Relaxed);
+            let output_bytes = output.map_or(0, |bytes| bytes.len() as u64);
+            emit(Event::ToolCallCompleted { call: subject(call, name), latency_ms, output_bytes });
+            if let Some(cut) = &done.truncated {
+                metrics::truncated(definition.name(), cut.total.saturating_sub(cut.returned));
+            }
+            ToolResult::done(name, done, metadata, latency_ms)
+        }
+        Err(failure) => failed(layer, call, name, failure, metadata),
+    }
+}
+
+fn failed(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    name: &str,
+    failure: Failure,
+    metadata: Metadata,
+) -> ToolResult {
+    layer.tally.failed.fetch_add(1, Ordering::Relaxed);
+    let (kind, error, latency_ms) = (failure.kind, failure.message.as_str(), call.latency_ms());
+    emit(Event::ToolCallFailed { call: subject(call, name), kind, error, latency_ms });
+    ToolResult::failed(name, failure, metadata, latency_ms)
+}
+
+/// Whether the tool was started, and what it could do.
+#[derive(Clone, Copy)]
+enum Started {
+    Yes(Effect),
+    No,
+}
+
+fn outcome(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    started: Started,
+    end: &Result<Output, Failure>,
+    output: Option<&[u8]>,
+) -> Outcome {
+    match end {
+        Ok(done) => Outcome {
+            output_digest: output.map(|bytes| layer.ledger.keyed_digest(bytes)),
+            files_touched: done.files_touched.iter().map(|name| redacted(name)).collect(),
+            truncated: done.truncated.clone(),
+            usage: done.usage,
+            facts: stages(call),
+            ..Outcome::new(Status::Done, call.started.elapsed())
+        },
+        Err(failure) => Outcome {
+            failure: Some(failure.kind),
+            message: Some(redacted(&failure.message)),
+            facts: stages(call),
+            ..Outcome::new(status_of(failure, started), call.started.elapsed())
+        },
+    }
+}
+
+/// A change that ran out of time may still happen, or be half done: nobody can say.
+fn status_of(failure: &Failure, started: Started) -> Status {
+    match (failure.kind, started) {
+        (_, Started::No) => Status::NotStarted,
+        (FailureKind::TimedOut, Started::Yes(Effect::Changes)) => Status::Unknown,
+        (_, Started::Yes(_)) => Status::Failed,
+    }
+}
+
+/// The tool ended, but its end is not on record: the caller must not take it for done.
+fn unrecorded(end: &Result<Output, Failure>, error: &LedgerError) -> Failure {
+    let what = if end.is_ok() { "ran to its end" } else { "failed" };
+    Failure::new(FailureKind::Io, format!("the tool {what}, but that could not be recorded: {error}"))
+        .hint("its effect may have happened; look before trying again")
+}
+
+/// A stage of ours panicked: before its decision was on record the call is refused, after it the call has failed.
+pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
+    let failure = internal_fault();
+    if !call.is_intended() {
+        let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, failure.message);
+        return refused(
+            layer,
+            call,
+            refusal.detail("internal_fault").hint("nothing was run; the log has the place"),
+        );
+    }
+    let outcome = Outcome {
+        failure: Some(failure.kind),
+        message: Some(failure.message.clone()),
+        ..Outcome::new(Status::Unknown, call.started.elapsed())
+    };
+    let concluded = Concluded { call: call.on_record(&call.tool_name), outcome };
+    let recorded = layer.ledger.append(&Entry::Outcome(concluded));
+    let failure =
+        recorded.map_or_else(|error| unrecorded(&Err(failure.clone()), &error), |_| failure.clone());
+    failed(layer, call, &call.tool_name, failure, metadata(call))
+}
+
+/// The last resort: the recording itself panicked.
+pub(crate) fn crashed_result(call: &Call) -> ToolResult {
+    ToolResult::failed(&call.tool_name, internal_fault(), metadata(call), call.latency_ms())
+}
+
+fn internal_fault() -> Failure {
+    Failure::new(FailureKind::Crashed, "a fault inside Sinew ended this call")
+        .hint("the daemon goes on; its log has the place")
+}

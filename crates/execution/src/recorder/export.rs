@@ -1,0 +1,53 @@
+//! A call that is over, handed to whoever collects spans and measurements.
+
+use telemetry::{Note, metrics};
+use tool::{RefusalCode, ToolResult};
+
+use crate::call::Call;
+
+/// Hands the call's span and measurements to whoever collects them. It can neither delay nor fail the call.
+pub(crate) fn export(call: Call, result: &ToolResult) {
+    if let Some(word) = policy_word(result) {
+        call.span.note(Note::Decision(word));
+        metrics::decision(call.mode, word);
+    }
+    if let Some(rule) = result.metadata.refusal.as_ref().and_then(|refusal| refusal.rule.as_ref()) {
+        call.span.note(Note::Rule(rule));
+    }
+    call.span.note(Note::Result(&result.output));
+    call.span.end(match (&result.metadata.refusal, &result.metadata.failure) {
+        (Some(refusal), _) => telemetry::Outcome::Refused(refusal.code),
+        (None, Some(failure)) => telemetry::Outcome::Failed(failure.kind),
+        (None, None) => telemetry::Outcome::Done,
+    });
+}
+
+/// What the policy said, where it was asked: `permit`, `ask` or `deny`.
+fn policy_word(result: &ToolResult) -> Option<&'static str> {
+    let Some(refusal) = &result.metadata.refusal else { return Some("permit") };
+    match refusal.code {
+        RefusalCode::ApprovalDenied | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalPending => {
+            Some("ask")
+        }
+        RefusalCode::ModeDenied
+        | RefusalCode::RateLimited
+        | RefusalCode::PathForbidden
+        | RefusalCode::PathNotAllowed
+        | RefusalCode::CommandNotAllowed
+        | RefusalCode::DomainNotAllowed
+        | RefusalCode::TooLarge
+        | RefusalCode::SandboxUnavailable
+        | RefusalCode::ControlPlane => Some("deny"),
+        RefusalCode::UnknownTool
+        | RefusalCode::NotInAllowlist
+        | RefusalCode::InvalidArguments
+        | RefusalCode::ValidatorRejected
+        | RefusalCode::Busy
+        | RefusalCode::HopBudgetExhausted
+        | RefusalCode::CostCapExceeded
+        | RefusalCode::LedgerUnavailable
+        | RefusalCode::ResourceExhausted
+        | RefusalCode::ShuttingDown
+        | RefusalCode::Conflict => None,
+    }
+}

@@ -1,0 +1,21 @@
+//! Starts and stops of the daemon, on record.
+
+use ledger::entry::{Start, Stop};
+use ledger::{Entry, LedgerError};
+use serde_json::json;
+
+use crate::layer::ToolExecutionLayer;
+
+/// Puts a start of the daemon on record.
+pub(crate) fn start(layer: &ToolExecutionLayer) -> Result<(), LedgerError> {
+    let data = json!({"policy_hash": layer.world.load().policy.hash(), "mode": layer.mode()});
+    let start = Start { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id(), data };
+    layer.ledger.append(&Entry::Start(start)).map(|_| ())
+}
+
+/// Puts a clean stop on record, as far as anything can be recorded any more.
+pub(crate) fn stop(layer: &ToolExecutionLayer, reason: &str) {
+    if let Err(error) = layer.ledger.append(&Entry::Stop(Stop { reason: reason.to_owned() })) {
+        tracing::error!(%error, "the stop could not be recorded");
+    }
+}

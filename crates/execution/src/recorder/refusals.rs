@@ -1,0 +1,54 @@
+//! A call that was not run: its refusal on record, its event, its result.
+
+use std::sync::atomic::Ordering;
+
+use ledger::entry::Refused;
+use ledger::{Entry, LedgerError};
+use telemetry::{Event, emit};
+use tool::{Refusal, RefusalCode, ToolResult};
+
+use super::{metadata, redacted, stages, subject};
+use crate::call::Call;
+use crate::layer::ToolExecutionLayer;
+
+/// The result of a call that was not run.
+pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refusal) -> ToolResult {
+    refusal.trace_id = Some(call.trace.trace_id.clone());
+    let entry = Entry::Refusal(Refused {
+        call: call.on_record(&refusal.tool),
+        code: refusal.code,
+        detail: refusal.detail.clone(),
+        reason: redacted(&refusal.reason),
+        rule: refusal.rule.clone(),
+        policy_hash: Some(call.world.policy.hash().to_owned()),
+        arguments_digest: Some(call.arguments_digest.clone()),
+        latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
+        facts: stages(call),
+    });
+    if let Err(error) = layer.ledger.append(&entry) {
+        refusal = *unavailable(&call.tool_name, &error);
+        refusal.trace_id = Some(call.trace.trace_id.clone());
+    }
+    layer.tally.refused.fetch_add(1, Ordering::Relaxed);
+    announce_refusal(call, &refusal);
+    ToolResult::refused(refusal, metadata(call), call.latency_ms())
+}
+
+fn announce_refusal(call: &Call, refusal: &Refusal) {
+    let (code, reason, latency_ms) = (refusal.code, refusal.reason.as_str(), call.latency_ms());
+    let subject = subject(call, &refusal.tool);
+    if code == RefusalCode::InvalidArguments {
+        let absent = refusal.problems.iter().filter(|problem| problem.is_missing());
+        let missing: Vec<String> = absent.map(|p| p.pointer.trim_start_matches('/').to_owned()).collect();
+        emit(Event::ToolValidationFailed { call: subject, code, missing: &missing, reason });
+    } else {
+        emit(Event::ToolCallBlocked { call: subject, code, reason, rule: refusal.rule.as_ref(), latency_ms });
+    }
+}
+
+/// The refusal of a call whose decision could not be recorded.
+pub(crate) fn unavailable(tool: &str, error: &LedgerError) -> Box<Refusal> {
+    let reason = format!("Permission denied: The decision could not be recorded: {error}");
+    let refusal = Refusal::new(tool, RefusalCode::LedgerUnavailable, reason);
+    Box::new(refusal.hint("nothing was run; free disk space or mend the state folder, then try again"))
+}
