@@ -1,16 +1,19 @@
 //! One thread that writes lines, and a bounded queue before it: a full or hanging disk, or a terminal nobody
 //! reads, costs lines, never time. What is lost is counted, and said in the log as soon as it takes lines again.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::TelemetryError;
 
 const QUEUE_LINES: usize = 8192;
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;
+/// After a line the thread gathers what follows for so long: waking it for each would cost the caller more than
+/// the line itself.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Takes one whole line, newline included, in one `write(2)`.
 pub(crate) trait LineSink: Send + 'static {
@@ -23,49 +26,104 @@ pub(crate) trait LineSink: Send + 'static {
 /// The sending side; clones write to the same place.
 #[derive(Clone)]
 pub(crate) struct LineWriter {
-    queue: SyncSender<Vec<u8>>,
     shared: Arc<Shared>,
+    _senders: Arc<Senders>,
 }
 
 #[derive(Default)]
 struct Shared {
-    queued_bytes: AtomicUsize,
-    accepted: AtomicU64,
-    dropped: AtomicU64,
-    finished: Mutex<u64>,
+    queue: Mutex<Queue>,
+    /// Rung for the thread: there is something to do.
+    work: Condvar,
+    /// Rung for who flushes: lines were written or given up.
     moved: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+    accepted: u64,
+    finished: u64,
+    /// How many wait in `flush`: there is no gathering while somebody waits.
+    flushing: usize,
+    idle: bool,
+    closed: bool,
+}
+
+/// Rings the thread out when the last sender is gone.
+struct Senders(Arc<Shared>);
+
+impl Drop for Senders {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.work.notify_one();
+    }
 }
 
 impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next line, as soon as there is one; none when nothing will come any more.
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut queue = self.lock();
+        if queue.lines.is_empty() && queue.flushing == 0 && !queue.closed {
+            let gathering = self.work.wait_timeout(queue, GATHER);
+            queue = gathering.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        loop {
+            if let Some(line) = queue.lines.pop_front() {
+                return Some(line);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle = true;
+            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle = false;
+        }
+    }
+
     /// A line of so many bytes was written, or given up.
     fn finish(&self, bytes: usize) {
-        self.queued_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        *self.finished.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.moved.notify_all();
+        let mut queue = self.lock();
+        queue.bytes = queue.bytes.saturating_sub(bytes);
+        queue.finished += 1;
+        if queue.flushing > 0 {
+            self.moved.notify_all();
+        }
     }
 }
 
 impl LineWriter {
     pub(crate) fn start(name: &'static str, sink: impl LineSink) -> Result<Self, TelemetryError> {
-        let (queue, lines) = sync_channel(QUEUE_LINES);
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || drain(&lines, &theirs, sink))
+            .spawn(move || drain(&theirs, sink))
             .map_err(|cause| TelemetryError::Thread { name, cause })?;
-        Ok(LineWriter { queue, shared })
+        Ok(LineWriter { _senders: Arc::new(Senders(Arc::clone(&shared))), shared })
     }
 
     /// Hands a line over. Never waits: a line for which there is no room is dropped and counted.
     pub(crate) fn write(&self, line: Vec<u8>) {
-        let bytes = line.len();
-        self.shared.accepted.fetch_add(1, Ordering::AcqRel);
-        let before = self.shared.queued_bytes.fetch_add(bytes, Ordering::AcqRel);
-        let fits = before.saturating_add(bytes) <= QUEUE_BYTES;
-        if !fits || self.queue.try_send(line).is_err() {
+        let mut queue = self.shared.lock();
+        let bytes = queue.bytes.saturating_add(line.len());
+        if queue.lines.len() >= QUEUE_LINES || bytes > QUEUE_BYTES {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-            self.shared.finish(bytes);
+            return;
+        }
+        queue.bytes = bytes;
+        queue.accepted += 1;
+        queue.lines.push_back(line);
+        let asleep = std::mem::take(&mut queue.idle);
+        drop(queue);
+        if asleep {
+            self.shared.work.notify_one();
         }
     }
 
@@ -76,23 +134,26 @@ impl LineWriter {
 
     /// Waits until what was handed over before has been written or given up. False when the time ran out first.
     pub(crate) fn flush(&self, deadline: Instant) -> bool {
-        let target = self.shared.accepted.load(Ordering::Acquire);
-        let mut finished = self.shared.finished.lock().unwrap_or_else(PoisonError::into_inner);
-        while *finished < target {
+        let mut queue = self.shared.lock();
+        let target = queue.accepted;
+        queue.flushing += 1;
+        self.shared.work.notify_one();
+        while queue.finished < target {
             let left = deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
-                return false;
+                break;
             }
-            let woken = self.shared.moved.wait_timeout(finished, left);
-            finished = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.shared.moved.wait_timeout(queue, left);
+            queue = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        queue.flushing -= 1;
+        queue.finished >= target
     }
 }
 
-fn drain(lines: &Receiver<Vec<u8>>, shared: &Shared, mut sink: impl LineSink) {
+fn drain(shared: &Shared, mut sink: impl LineSink) {
     let mut reported = 0;
-    for line in lines {
+    while let Some(line) = shared.next() {
         let lost = shared.dropped.load(Ordering::Relaxed).saturating_sub(reported);
         if lost > 0 && sink.write_line(&sink.loss_notice(lost)).is_ok() {
             reported += lost;
@@ -106,6 +167,8 @@ fn drain(lines: &Receiver<Vec<u8>>, shared: &Shared, mut sink: impl LineSink) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
     use super::*;
 
     /// Takes a line only when it is let.
