@@ -79,12 +79,17 @@ fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
 
 /// Opening can block for ever on a dead mount or a permission dialog, so it happens on a thread that can be left
 /// behind. Such threads are few: when all of them are stuck, further calls are refused rather than piled up.
+/// What the kernel has in memory needs none.
 async fn open(
     layer: &ToolExecutionLayer,
     call: &Call,
     cleared: Cleared,
 ) -> Result<Opened<Cleared>, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Open);
+    let cleared = match resources::open_at_hand(cleared) {
+        Ok(opened) => return Ok(opened),
+        Err(cleared) => cleared,
+    };
     let limit = cleared.timeout();
     let refuse = |code, detail: &str, reason: String| {
         Box::new(Refusal::new(&call.tool_name, code, reason).detail(detail))

@@ -8,6 +8,7 @@
 //! Nothing here decides whether a call may touch what it named, and nothing else in Sinew opens a path that a
 //! caller named.
 
+mod at_hand;
 mod error;
 mod list;
 mod obstacle;
@@ -24,6 +25,7 @@ mod races;
 #[cfg(test)]
 mod testing;
 
+pub use at_hand::open_at_hand;
 pub use error::{AccessError, OpenError};
 pub use list::{Entry, EntryKind, Listing};
 pub use obstacle::Obstacle;

@@ -22,8 +22,9 @@ use macos as system;
 compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ for this system");
 
 pub(crate) use system::{
-    LONGEST_PATH, MOST_LINKS, copy_attributes, is_magic, may_write, name_of, reach, reach_from,
-    reach_without_links, reopen_directory, reopen_for_reading, sync_file,
+    LONGEST_PATH, MOST_LINKS, copy_attributes, device_at_hand, is_local, is_magic, may_write, name_of, reach,
+    reach_at_hand, reach_from, reach_without_links, read_at_hand, reopen_directory, reopen_for_reading,
+    sync_file,
 };
 
 /// Whether the access control list of a file went along with its attributes.

@@ -11,6 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use tool::PathAccess;
 
+use crate::at_hand;
 use crate::error::OpenError;
 use crate::obstacle::{Obstacle, is_exhaustion};
 use crate::opened::{Identity, Object, ObjectFacts, Opened, OpenedPath, Place, special_name};
@@ -28,7 +29,8 @@ pub fn open<T: NamesPaths>(call: T) -> Result<Opened<T>, OpenError> {
         let (key, count) = (excess.key.clone(), requests.len());
         return Err(OpenError::TooMany { key, count, limit: MOST_PATHS });
     }
-    let paths = requests.into_iter().map(resolve).collect::<Result<_, _>>()?;
+    let paths: Vec<OpenedPath> = requests.into_iter().map(resolve).collect::<Result<_, _>>()?;
+    at_hand::learn(&paths);
     Ok(Opened::new(call, paths))
 }
 
@@ -43,7 +45,7 @@ pub fn canonical_directory(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Paths of one call. Each holds up to two descriptors, which all calls share.
-const MOST_PATHS: usize = 128;
+pub(crate) const MOST_PATHS: usize = 128;
 
 /// How often a path is looked up that leads to something else each time. Files are replaced while they are opened;
 /// one that is replaced that often is under attack, or of no use.
@@ -65,15 +67,21 @@ fn resolve(request: PathRequest) -> Result<OpenedPath, OpenError> {
 
 /// Fails only when the machine is exhausted.
 fn attempt(spelling: &Spelling, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
-    let found = platform::reach(&spelling.raw).and_then(|handle| reached(spelling, handle, access));
+    let reach = || platform::reach(&spelling.raw);
+    let found = reach().and_then(|handle| reached(handle, access, reach));
     found.or_else(|errno| unreached(spelling, errno, access))
 }
 
-fn reached(spelling: &Spelling, handle: OwnedFd, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
+/// What a handle refers to; `reach` opens the same path once more.
+pub(crate) fn reached(
+    handle: OwnedFd,
+    access: PathAccess,
+    reach: impl Fn() -> Result<OwnedFd, Errno>,
+) -> Result<(PathBuf, Object), Errno> {
     let platform::Status { kind, facts } = platform::status(&handle)?;
     let name = platform::name_of(&handle, &facts)?;
     // A file that is just being replaced has another name, or none, by the time it is asked for it.
-    let again = platform::status(platform::reach(&spelling.raw)?)?;
+    let again = platform::status(reach()?)?;
     if again.facts.identity != facts.identity {
         return Ok((name, Object::NotThere { obstacle: Obstacle::Changed, place: None }));
     }

@@ -105,7 +105,15 @@ fn chown_all(path: &Path, user: u32) {
     }
 }
 
-struct One(PathRequest);
+/// A call that names one path.
+pub(crate) struct One(PathRequest);
+
+impl One {
+    pub(crate) fn at(path: &Path, access: PathAccess) -> One {
+        let (key, text) = ("path".into(), path.display().to_string());
+        One(PathRequest { key, text, access, base: "/".into() })
+    }
+}
 
 impl NamesPaths for One {
     fn path_requests(&self) -> Vec<PathRequest> {

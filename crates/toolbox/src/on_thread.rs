@@ -1,11 +1,12 @@
 //! Runs a tool's body on a thread that may block, because files can: a dead mount or a permission dialog holds a
-//! system call for as long as it likes, and must hold nothing else.
+//! system call for as long as it likes, and must hold nothing else. What is in memory is read at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use governance::Permit;
 use registry::{Order, Running, ToolExecutor};
+use resources::OpenedPath;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,13 +14,16 @@ use tool::{Failure, FailureKind, Output};
 
 use crate::tool_entry::Answer;
 
-/// A body with typed arguments and a typed output.
+/// What a tool does, with typed arguments and a typed output.
+pub(crate) type Body<A, O> = fn(&Permit, &A) -> Result<Answer<O>, Failure>;
+
+/// Runs a body.
 pub(crate) struct OnThread<A, O> {
-    body: fn(&Permit, &A) -> Result<Answer<O>, Failure>,
+    body: Body<A, O>,
 }
 
 impl<A, O> OnThread<A, O> {
-    pub(crate) fn new(body: fn(&Permit, &A) -> Result<Answer<O>, Failure>) -> Self {
+    pub(crate) fn new(body: Body<A, O>) -> Self {
         OnThread { body }
     }
 }
@@ -30,6 +34,13 @@ fn thread_cpu() -> Duration {
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
 }
 
+/// Whether all that is asked for is to look at small files that are in memory: that blocks nothing, and handing it
+/// to a thread would take longer than doing it.
+fn is_at_hand(permit: &Permit) -> bool {
+    let looks = permit.call().definition().annotations().read_only_hint;
+    looks && !permit.paths().is_empty() && permit.paths().iter().all(OpenedPath::is_at_hand)
+}
+
 impl<A, O> ToolExecutor for OnThread<A, O>
 where
     A: DeserializeOwned + Send + 'static,
@@ -37,18 +48,11 @@ where
 {
     fn run(&self, order: Arc<Order>) -> Running {
         let body = self.body;
-        let work = move || {
-            let permit = order.value();
-            let began = thread_cpu();
-            let mut answer = body(permit, &permit.call().typed()?)?;
-            answer.facts.usage.cpu_ms = (thread_cpu() - began).as_secs_f64() * 1000.0;
-            let value = serde_json::to_value(answer.value).map_err(|error| {
-                Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
-            })?;
-            Ok(Output { value, ..answer.facts })
-        };
         Box::pin(async move {
-            match tokio::task::spawn_blocking(work).await {
+            if is_at_hand(order.value()) {
+                return perform(body, &order);
+            }
+            match tokio::task::spawn_blocking(move || perform(body, &order)).await {
                 Ok(end) => end,
                 // The panic goes on to whoever runs the order, who turns it into a failed call.
                 Err(stopped) => match stopped.try_into_panic() {
@@ -58,4 +62,15 @@ where
             }
         })
     }
+}
+
+fn perform<A: DeserializeOwned, O: Serialize>(body: Body<A, O>, order: &Order) -> Result<Output, Failure> {
+    let permit = order.value();
+    let began = thread_cpu();
+    let mut answer = body(permit, &permit.call().typed()?)?;
+    answer.facts.usage.cpu_ms = (thread_cpu() - began).as_secs_f64() * 1000.0;
+    let value = serde_json::to_value(answer.value).map_err(|error| {
+        Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+    })?;
+    Ok(Output { value, ..answer.facts })
 }

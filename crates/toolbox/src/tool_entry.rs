@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use governance::Permit;
 use registry::ToolRegistry;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tool::{Failure, Output, ToolSpec};
+use tool::{Output, ToolSpec};
 
-use crate::on_thread::OnThread;
+use crate::on_thread::{Body, OnThread};
 use crate::register::ToolboxError;
 
 /// One line of a tool list.
@@ -20,7 +19,7 @@ pub(crate) struct ToolEntry {
 
 impl ToolEntry {
     /// A tool whose schemas are those of the types its body takes and answers with.
-    pub(crate) fn new<A, O>(spec: ToolSpec, body: fn(&Permit, &A) -> Result<Answer<O>, Failure>) -> Self
+    pub(crate) fn new<A, O>(spec: ToolSpec, body: Body<A, O>) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,

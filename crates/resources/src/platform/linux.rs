@@ -6,8 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags, XattrFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::{Kept, Status};
 use crate::opened::{Identity, ObjectFacts};
@@ -27,6 +27,32 @@ const ACL: &[u8] = b"system.posix_acl_access";
 /// Opens what a path leads to, without reading, blocking or passing through a process.
 pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS)
+}
+
+/// The same from what the kernel remembers alone: `EAGAIN` where it would have to ask a disk or a network.
+pub(crate) fn reach_at_hand(path: &Path) -> Result<OwnedFd, Errno> {
+    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
+}
+
+/// The volume of a handle's object, as far as it is known without asking anybody.
+pub(crate) fn device_at_hand(handle: &OwnedFd) -> Option<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let status = rustix::fs::statx(handle, "", flags, StatxFlags::INO).ok()?;
+    Some(rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor))
+}
+
+/// Whether an object is on a disk or in the memory of this machine. Asking may block for as long as a network does.
+pub(crate) fn is_local(handle: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(handle).is_ok_and(|fs| LOCAL.iter().any(|magic| i128::from(fs.f_type) == *magic))
+}
+
+/// ext2–4, XFS, Btrfs, F2FS, bcachefs, ZFS, tmpfs and overlay. What is not listed counts as far away.
+const LOCAL: [i128; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630];
+
+/// Reads what is in memory: `EAGAIN` where it would have to be fetched.
+pub(crate) fn read_at_hand(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    rustix::io::preadv2(file, &mut [std::io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
 }
 
 /// The same for one step from a handle.

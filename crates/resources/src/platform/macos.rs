@@ -35,6 +35,23 @@ pub(crate) fn reach(path: &Path) -> Result<OwnedFd, Errno> {
     confirmed(&open(CWD, path.as_os_str(), OFlags::empty())?)
 }
 
+/// This system cannot say what it would have to wait for, so nothing is at hand.
+pub(crate) fn reach_at_hand(_path: &Path) -> Result<OwnedFd, Errno> {
+    Err(Errno::AGAIN)
+}
+
+pub(crate) fn device_at_hand(_handle: &OwnedFd) -> Option<u64> {
+    None
+}
+
+pub(crate) fn is_local(_handle: &OwnedFd) -> bool {
+    false
+}
+
+pub(crate) fn read_at_hand(_file: &OwnedFd, _buffer: &mut [u8], _offset: u64) -> Result<usize, Errno> {
+    Err(Errno::AGAIN)
+}
+
 /// The same for one step from a handle.
 pub(crate) fn reach_from(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     confirmed(&open(folder.as_fd(), name, OFlags::empty())?)

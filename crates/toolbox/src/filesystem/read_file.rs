@@ -6,7 +6,9 @@ use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage};
+use tool::{
+    Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage, canonical,
+};
 
 use super::{answer_budget, shown, target, timestamp};
 use crate::tool_entry::{Answer, ToolEntry};
@@ -80,7 +82,9 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Content>, Failu
         how_to_continue: format!("call again with offset={end}"),
     });
     let modified = file.metadata().and_then(|facts| timestamp(facts.modified));
-    let value = Content { path: shown(file), content, encoding, size, sha256: file.sha256()?, modified };
+    let is_whole = arguments.offset == 0 && !portion.more;
+    let sha256 = if is_whole { canonical::sha256_hex(&portion.bytes) } else { file.sha256()? };
+    let value = Content { path: shown(file), content, encoding, size, sha256, modified };
     let usage = Usage { read_bytes: used, ..Usage::default() };
     Ok(Answer { value, facts: Output { usage, truncated, ..Output::default() } })
 }

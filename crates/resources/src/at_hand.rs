@@ -1,0 +1,162 @@
+//! Opening without waiting: what the kernel has in memory, on volumes that cannot hang, needs no thread of its own.
+//!
+//! A name that is in the kernel's cache resolves in a microsecond and reaches no disk and no network. Whether the
+//! volume behind it is local is learnt where blocking is allowed, and believed for a minute. Everything else takes
+//! the ordinary way, so a call gets the same answer either way, only sooner or later.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use tool::PathAccess;
+
+use crate::opened::{Object, Opened, OpenedPath};
+use crate::platform;
+use crate::request::{NamesPaths, PathRequest, Spelling};
+use crate::resolve::{self, MOST_PATHS};
+
+/// The number of a volume is given to another one after it is gone.
+const BELIEVED_FOR: Duration = Duration::from_secs(60);
+/// Volumes that are remembered; a machine has few.
+const MOST_VOLUMES: usize = 256;
+/// Files up to this size are read without a thread.
+const SMALL: usize = 64 * 1024;
+
+/// When each local volume was last seen to be one.
+static LOCAL: LazyLock<RwLock<HashMap<u64, Instant>>> = LazyLock::new(RwLock::default);
+
+/// Opens every path of a call from what the kernel has at hand, or gives the call back. Never blocks.
+///
+/// Only files and directories that are there and are only looked at; whatever else is to be said about a path,
+/// [`open`](crate::open) says.
+pub fn open_at_hand<T: NamesPaths>(call: T) -> Result<Opened<T>, T> {
+    let requests = call.path_requests();
+    if requests.len() > MOST_PATHS {
+        return Err(call);
+    }
+    match requests.into_iter().map(resolve_at_hand).collect::<Option<Vec<_>>>() {
+        Some(paths) => Ok(Opened::new(call, paths)),
+        None => Err(call),
+    }
+}
+
+fn resolve_at_hand(request: PathRequest) -> Option<OpenedPath> {
+    if request.access != PathAccess::Read {
+        return None;
+    }
+    let spelling = Spelling::check(&request).ok()?;
+    let reach = || platform::reach_at_hand(&spelling.raw);
+    let handle = reach().ok()?;
+    if !platform::device_at_hand(&handle).is_some_and(is_known_local) {
+        return None;
+    }
+    let (canonical, object) = resolve::reached(handle, request.access, reach).ok()?;
+    match object {
+        Object::File { .. } | Object::Directory { .. } => {}
+        Object::Special { .. } | Object::NotThere { .. } => return None,
+    }
+    Some(OpenedPath { key: request.key, typed: spelling.typed, canonical, access: request.access, object })
+}
+
+/// Notes which volumes are local. Blocks.
+pub(crate) fn learn(paths: &[OpenedPath]) {
+    for path in paths {
+        let (Object::File { handle, facts, .. } | Object::Directory { handle, facts }) = &path.object else {
+            continue;
+        };
+        let device = facts.identity.device;
+        if is_known_local(device) || !platform::is_local(handle) {
+            continue;
+        }
+        let mut local = LOCAL.write().unwrap_or_else(PoisonError::into_inner);
+        if local.len() >= MOST_VOLUMES {
+            local.clear();
+        }
+        local.insert(device, Instant::now());
+    }
+}
+
+fn is_known_local(device: u64) -> bool {
+    let local = LOCAL.read().unwrap_or_else(PoisonError::into_inner);
+    local.get(&device).is_some_and(|seen| seen.elapsed() < BELIEVED_FOR)
+}
+
+impl OpenedPath {
+    /// Whether it is a small file whose whole content is in memory: reading it waits for nothing.
+    pub fn is_at_hand(&self) -> bool {
+        let Object::File { handle, facts, place: None } = &self.object else { return false };
+        let Some(most) = usize::try_from(facts.size).ok().filter(|size| *size <= SMALL) else { return false };
+        if !is_known_local(facts.identity.device) {
+            return false;
+        }
+        let Ok(file) = platform::reopen_for_reading(handle) else { return false };
+        // One byte more than the size: a read that ends with the file says that nothing was left out.
+        let mut content = vec![0; most + 1];
+        platform::read_at_hand(&file, &mut content, 0).is_ok_and(|length| length == most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::testing::{One, World};
+    use crate::{ObjectKind, open};
+
+    fn read(path: &std::path::Path) -> One {
+        One::at(path, PathAccess::Read)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_in_memory_is_opened_at_once_and_is_the_same_object() {
+        let world = World::new();
+        let path = world.file("ws/file", "content");
+        world.link("ws/link", &path);
+        let slow = open(read(&world.path("ws/link"))).unwrap();
+        let fast = open_at_hand(read(&world.path("ws/link"))).map_err(|_| "given back").unwrap();
+        let (slow, fast) = (&slow.paths()[0], &fast.paths()[0]);
+        assert_eq!(
+            (fast.canonical(), fast.typed(), fast.key()),
+            (slow.canonical(), slow.typed(), slow.key())
+        );
+        assert_eq!(fast.metadata(), slow.metadata());
+        assert!(fast.is_at_hand());
+        assert_eq!(fast.read_range(0, 100).unwrap().bytes, b"content");
+    }
+
+    #[test]
+    fn the_rest_takes_the_ordinary_way() {
+        let world = World::new();
+        world.file("ws/file", "content");
+        world.link("ws/dangling", "nowhere");
+        let _ = open(read(&world.path("ws/file")));
+        let given_back = |call: One| open_at_hand(call).is_err();
+        assert!(given_back(read(&world.path("ws/missing"))));
+        assert!(given_back(read(&world.path("ws/dangling"))));
+        assert!(given_back(One::at(&world.path("ws/file"), PathAccess::Write)));
+        assert!(given_back(read(std::path::Path::new("/dev/null"))));
+        assert!(given_back(read(std::path::Path::new("/proc/self/status"))), "not a local volume");
+        assert!(given_back(read(std::path::Path::new("/proc/self/root/etc/passwd"))), "through a process");
+    }
+
+    #[test]
+    fn large_and_growing_files_are_not_at_hand() {
+        let world = World::new();
+        let path = world.file("ws/large", &"x".repeat(SMALL + 1));
+        let opened = open(read(&path)).unwrap();
+        assert_eq!(opened.paths()[0].kind(), ObjectKind::File);
+        assert!(!opened.paths()[0].is_at_hand(), "too large");
+        let path = world.file("ws/grows", "abc");
+        let opened = open(read(&path)).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(b"defgh", 3).unwrap();
+        assert!(!opened.paths()[0].is_at_hand(), "longer than it was");
+    }
+
+    #[test]
+    fn a_volume_nobody_asked_about_is_not_taken_for_local() {
+        assert!(!is_known_local(u64::MAX));
+    }
+}
