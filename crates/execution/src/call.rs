@@ -53,7 +53,6 @@ pub(crate) struct Call {
 impl Call {
     /// Splits a request into what identifies the call and what it says.
     pub(crate) fn admit(request: Request, ledger: &Ledger, world: Arc<World>, mode: Mode) -> (Call, Value) {
-        let workspaces = world.workspaces.based_at(request.cwd.as_deref());
         let id = CallId::fresh();
         let span = CallSpan::start(&Subject {
             tool: &request.tool_name,
@@ -62,6 +61,22 @@ impl Call {
             mode,
             session: request.caller.session.as_deref(),
         });
+        Self::spanned(request, ledger, world, mode, (id, span))
+    }
+
+    /// The same for a call that is only judged: nobody collects a span of what never ran.
+    pub(crate) fn suppose(request: Request, ledger: &Ledger, world: Arc<World>, mode: Mode) -> (Call, Value) {
+        Self::spanned(request, ledger, world, mode, (CallId::fresh(), CallSpan::unexported()))
+    }
+
+    fn spanned(
+        request: Request,
+        ledger: &Ledger,
+        world: Arc<World>,
+        mode: Mode,
+        (id, span): (CallId, CallSpan),
+    ) -> (Call, Value) {
+        let workspaces = world.workspaces.based_at(request.cwd.as_deref());
         let call = Call {
             id,
             span,

@@ -84,10 +84,8 @@ impl ToolExecutionLayer {
 
     async fn conduct(&self, mut call: Call, mut arguments: Value) -> (Call, ToolResult) {
         loop {
-            if self.draining.load(Ordering::Acquire) {
-                let refusal =
-                    Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
-                let result = recorder::refused(self, &call, refusal.hint("try again when it is back"));
+            if let Err(refusal) = self.admits(&call) {
+                let result = recorder::refused(self, &call, *refusal);
                 return (call, result);
             }
             // A panic in a stage is ours, not the caller's, and must not cost the record.
@@ -103,6 +101,15 @@ impl ToolExecutionLayer {
             };
             return (call, result);
         }
+    }
+
+    /// Whether calls are still taken in.
+    pub(crate) fn admits(&self, call: &Call) -> Result<(), Box<Refusal>> {
+        if !self.draining.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let refusal = Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
+        Err(Box::new(refusal.hint("try again when it is back")))
     }
 
     /// Whether a call was judged by a mode or rules that hold no more.

@@ -6,6 +6,7 @@
 
 mod call;
 mod content;
+mod explain;
 mod layer;
 mod limits;
 mod mode;
@@ -19,6 +20,7 @@ mod tests;
 mod world;
 
 pub use call::Request;
+pub use explain::{Explanation, Finding};
 pub use layer::{Parts, ToolExecutionLayer};
 pub use mode::ModeError;
 pub use status::Status;

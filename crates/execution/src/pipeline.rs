@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use governance::{Cleared, Permit, Verdict};
+use guardrail::InputSchema;
 use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Arguments, Failure, LONGEST_WORD, Output, Refusal, RefusalCode, shorten};
+use tool::{Arguments, Failure, LONGEST_WORD, Output, Refusal, RefusalCode, ToolDefinition, shorten};
 
 use crate::call::Call;
 use crate::content;
@@ -46,14 +47,8 @@ impl<R: Into<Box<Refusal>>> From<R> for Halt {
 
 /// Walks one call along the road.
 pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Value) -> Result<Ran, Halt> {
-    let policy = &call.world.policy;
     let tool = look_up(call)?;
-    let valid = call.timed(Stage::Check, || guardrail::check(tool.definition(), tool.schema(), arguments))?;
-    content::refuse_blocked(policy, &valid)?;
-    let situation = call.situation(layer.limits.counts(tool.definition().name()));
-    let cleared = call.timed(Stage::Judge, || governance::clear(policy, &situation, valid))?;
-    let opened = call.in_time(open(layer, call, cleared)).await??;
-    let permit = match call.timed(Stage::Judge, || governance::judge(policy, &situation, opened)) {
+    let permit = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => permit,
         Verdict::Question(question) => return Err(Box::new(question.unanswered()).into()),
         Verdict::Denial(denial) => return Err(denial.into()),
@@ -64,7 +59,29 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     Ok(Ran { order, end })
 }
 
-fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
+/// The part of the road that decides and changes nothing. Running a call and explaining one share it, so that what
+/// is explained is what would happen.
+pub(crate) async fn judge(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    definition: &Arc<ToolDefinition>,
+    schema: &InputSchema,
+    arguments: Value,
+) -> Result<Verdict, Box<Refusal>> {
+    let policy = &call.world.policy;
+    let valid = call.timed(Stage::Check, || guardrail::check(definition, schema, arguments))?;
+    content::refuse_blocked(policy, &valid)?;
+    let situation = call.situation(layer.limits.counts(definition.name()));
+    let cleared = match call.timed(Stage::Judge, || governance::clear(policy, &situation, valid)) {
+        Ok(cleared) => cleared,
+        Err(denial) => return Ok(Verdict::Denial(denial)),
+    };
+    let opened = call.in_time(open(layer, call, cleared)).await??;
+    Ok(call.timed(Stage::Judge, || governance::judge(policy, &situation, opened)))
+}
+
+/// The tool a call names.
+pub(crate) fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
     let registry = &call.world.registry;
     registry.get(&call.tool_name).ok_or_else(|| {
         let name = shorten(&call.tool_name, LONGEST_WORD);

@@ -1,5 +1,7 @@
 //! The layer with tools that misbehave: what no well-behaved tool can show.
 
+mod explain;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

@@ -142,6 +142,11 @@ impl CallSpan {
         CallSpan { started: Instant::now(), stages: Mutex::new(Vec::new()), exported }
     }
 
+    /// The same for a call that is judged and never run: its stages are timed, and no exporter hears of it.
+    pub fn unexported() -> Self {
+        CallSpan { started: Instant::now(), stages: Mutex::new(Vec::new()), exported: None }
+    }
+
     /// A stage begins now, and ends when the value is dropped.
     #[must_use = "the stage ends when this is dropped"]
     pub fn stage(&self, stage: Stage) -> StageSpan<'_> {
