@@ -186,6 +186,18 @@ impl Floor {
         let (group, why) = self.fixed.touched.find(&candidate).or_else(written)?;
         Some(FloorRule { code: RefusalCode::PathForbidden, rule: rule(group), why })
     }
+
+    /// The groups that were looked at before this one was found; all of them if none was.
+    pub(crate) fn before(&self, access: PathAccess, found: Option<&RuleRef>) -> Vec<(RuleRef, String)> {
+        let written = match access {
+            PathAccess::Write => NEVER_WRITTEN,
+            PathAccess::Read => &[],
+        };
+        let groups =
+            NEVER_TOUCHED.iter().chain(written).map(|(group, why, _)| (rule(group), (*why).to_owned()));
+        let own = std::iter::once((rule("sinew"), "it is Sinew's own".to_owned()));
+        own.chain(groups).take_while(|(rule, _)| Some(rule) != found).collect()
+    }
 }
 
 impl Fixed {

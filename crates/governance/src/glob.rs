@@ -20,9 +20,19 @@ use crate::surroundings::FileNames;
 #[derive(Debug)]
 pub(crate) struct PathGlobs {
     set: GlobSet,
-    /// The rule of each compiled glob, in the order of the set.
-    rules: Vec<RuleRef>,
+    /// The pattern each compiled glob comes from, in the order of the set.
+    sources: Vec<usize>,
+    /// The patterns as they are written, in the order of the file.
+    written: Vec<Written>,
     case: Case,
+}
+
+/// A pattern as it is written, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) text: String,
+    pub(crate) pattern: Pattern,
+    pub(crate) rule: RuleRef,
 }
 
 /// Whether names are compared with their case taken out.
@@ -46,29 +56,38 @@ pub(crate) struct PathGlobsBuilder {
     purpose: Purpose,
     names: FileNames,
     set: GlobSetBuilder,
-    rules: Vec<RuleRef>,
+    sources: Vec<usize>,
+    written: Vec<Written>,
 }
 
 impl PathGlobsBuilder {
     pub(crate) fn new(purpose: Purpose, names: FileNames) -> Self {
-        PathGlobsBuilder { purpose, names, set: GlobSetBuilder::new(), rules: Vec::new() }
+        PathGlobsBuilder {
+            purpose,
+            names,
+            set: GlobSetBuilder::new(),
+            sources: Vec::new(),
+            written: Vec::new(),
+        }
     }
 
     /// Adds a pattern in every spelling its purpose asks for.
-    pub(crate) fn add(&mut self, pattern: &Pattern, rule: &RuleRef) -> Result<(), BadPattern> {
+    pub(crate) fn add(&mut self, text: &str, pattern: &Pattern, rule: &RuleRef) -> Result<(), BadPattern> {
         let (literal, rest) = pattern.literal_part();
         let resolved = match self.purpose {
             Purpose::Allow => follow(&literal, belongs_to_root),
             Purpose::Forbid => follow(&literal, |_| true),
         };
-        self.add_spelling(pattern, rule)?;
+        let source = self.written.len();
+        self.written.push(Written { text: text.to_owned(), pattern: pattern.clone(), rule: rule.clone() });
+        self.add_spelling(pattern, source)?;
         if resolved != literal {
-            self.add_spelling(&pattern.moved_to(&resolved, rest), rule)?;
+            self.add_spelling(&pattern.moved_to(&resolved, rest), source)?;
         }
         Ok(())
     }
 
-    fn add_spelling(&mut self, pattern: &Pattern, rule: &RuleRef) -> Result<(), BadPattern> {
+    fn add_spelling(&mut self, pattern: &Pattern, source: usize) -> Result<(), BadPattern> {
         let texts = match self.purpose {
             Purpose::Allow => pattern.with_folder_itself(),
             Purpose::Forbid => pattern.with_everything_below(),
@@ -84,7 +103,7 @@ impl PathGlobsBuilder {
                 suggestion: None,
             })?;
             self.set.add(glob);
-            self.rules.push(rule.clone());
+            self.sources.push(source);
         }
         Ok(())
     }
@@ -103,14 +122,14 @@ impl PathGlobsBuilder {
             message: format!("the patterns cannot be compiled together: {error}"),
             suggestion: Some("use fewer or simpler patterns".to_owned()),
         })?;
-        Ok(PathGlobs { set, rules: self.rules, case })
+        Ok(PathGlobs { set, sources: self.sources, written: self.written, case })
     }
 }
 
 impl PathGlobs {
     /// The first rule, in the order of the file, that matches.
     pub(crate) fn first_match(&self, name: &Name) -> Option<&RuleRef> {
-        if self.rules.is_empty() {
+        if self.written.is_empty() {
             return None;
         }
         let folded = match self.case {
@@ -123,7 +142,28 @@ impl PathGlobs {
             return None;
         }
         let first = self.set.matches_candidate(&candidate).into_iter().min()?;
-        self.rules.get(first)
+        let source = *self.sources.get(first)?;
+        self.written.get(source).map(|written| &written.rule)
+    }
+
+    /// What the pattern of this rule says.
+    pub(crate) fn text_of(&self, rule: &RuleRef) -> &str {
+        self.written.iter().find(|written| written.rule == *rule).map_or("", |written| &written.text)
+    }
+
+    /// The patterns as they are written, in the order of the file.
+    pub(crate) fn written(&self) -> &[Written] {
+        &self.written
+    }
+
+    /// Those that were looked at in vain before this one was found; all of them if none was.
+    pub(crate) fn before<'a>(
+        &'a self,
+        found: Option<&RuleRef>,
+    ) -> impl Iterator<Item = (&'a RuleRef, String)> {
+        let end = found.and_then(|found| self.written.iter().position(|written| written.rule == *found));
+        let skipped = self.written.iter().take(end.unwrap_or(self.written.len()));
+        skipped.map(|written| (&written.rule, written.text.clone()))
     }
 }
 
@@ -176,7 +216,7 @@ mod tests {
         let mut builder = PathGlobsBuilder::new(purpose, FileNames::CaseSensitive);
         for (line, pattern) in (1..).zip(patterns) {
             let pattern = Pattern::parse(pattern, &Variables::default()).unwrap();
-            builder.add(&pattern, &RuleRef { file: "f".to_owned(), line, id: "i".to_owned() }).unwrap();
+            builder.add("p", &pattern, &RuleRef { file: "f".to_owned(), line, id: "i".to_owned() }).unwrap();
         }
         builder.build().unwrap()
     }

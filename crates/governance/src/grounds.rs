@@ -21,6 +21,21 @@ impl Grounds {
         self
     }
 
+    /// The rule that denies.
+    pub(crate) fn rule(&self) -> Option<&RuleRef> {
+        self.0.rule.as_ref()
+    }
+
+    /// The finer word.
+    pub(crate) fn detail(&self) -> &str {
+        self.0.detail.as_deref().unwrap_or_default()
+    }
+
+    /// The sentence.
+    pub(crate) fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
     /// What the caller of this tool is told.
     pub(crate) fn into_refusal(mut self, tool: &str) -> Box<Refusal> {
         self.0.tool = tool.to_owned();

@@ -80,6 +80,19 @@ impl ApprovalFor {
     }
 }
 
+impl std::fmt::Display for ApprovalFor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ApprovalFor::HighRisk => "high_risk_tools",
+            ApprovalFor::Writes => "any_write_operation",
+            ApprovalFor::Network => "network",
+            ApprovalFor::Everything => "all_actions",
+            ApprovalFor::Category(category) => category.as_str(),
+            ApprovalFor::Tool(name) => name,
+        })
+    }
+}
+
 /// The words that are neither a category nor a tool.
 const APPROVAL_WORDS: [&str; 4] = ["high_risk_tools", "any_write_operation", "network", "all_actions"];
 

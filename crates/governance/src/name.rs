@@ -57,6 +57,12 @@ impl Name {
     }
 }
 
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
 /// Takes case out of a text the way file systems that ignore it do: `ß` is `ss`, the long `ſ` an `s`, the Kelvin sign
 /// a `k`. Going by way of upper case finds these; what it finds beyond them only forbids more.
 pub(crate) fn fold(text: &str) -> String {

@@ -44,7 +44,7 @@ pub(crate) fn compile(
     for text in written {
         let rule = inspection.rule(text, id);
         let added = Pattern::parse(text, &around.variables).and_then(|pattern| {
-            builder.add(&pattern, &rule)?;
+            builder.add(text, &pattern, &rule)?;
             Ok(pattern)
         });
         match added {

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use resources::{ObjectKind, OpenedPath, PathRequest};
+use resources::PathRequest;
 use tool::{PathAccess, RefusalCode, RuleRef};
 
 use crate::floor::FloorRule;
 use crate::grounds::{Grounds, place, shown};
 use crate::name::Name;
 use crate::path_list::PathList;
+use crate::reached::{Found, Reached};
 use crate::situation::{Situation, Workspace, WorkspaceAccess, Workspaces};
 use crate::standing::Standing;
 use crate::tools_file::HardLinks;
+use crate::trail::Notes;
 
 /// What stands for the file of the rule that a caller stays in its workspaces.
 const WORKSPACES: &str = "workspaces";
@@ -44,29 +46,32 @@ pub(crate) fn admit_typed(
     standing: &Standing<'_>,
     workspaces: &Workspaces,
     request: &PathRequest,
+    notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     let name = Name::lexical(&request.base, &request.text);
-    refuse_forbidden(standing, &name, request)?;
+    refuse_forbidden(standing, &name, request, notes)?;
     // A `..` succeeds only if the folder it leaves is there: going through one that the caller may not look into
     // would tell whether it exists.
     let look = PathRequest { access: PathAccess::Read, ..request.clone() };
     Name::left_behind(&request.base, &request.text).iter().try_for_each(|folder| {
-        refuse_forbidden(standing, folder, &look)?;
-        admit_place(standing, workspaces, folder, &look).map(|_| ())
+        refuse_forbidden(standing, folder, &look, notes)?;
+        let (rule, states) = admit_place(standing, workspaces, folder, &look, notes)?;
+        notes.holds(&rule, || states.clone(), || folder.to_string());
+        Ok(())
     })
 }
 
-/// What can be said of what was opened. The rule that allowed it is added to `passed`.
-pub(crate) fn admit_opened(
+/// What can be said of what was reached. The rule that allows it is noted.
+pub(crate) fn admit_reached(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
-    path: &OpenedPath,
+    reached: &Reached,
     request: &PathRequest,
-    passed: &mut Vec<RuleRef>,
+    notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     let typed = Name::lexical(&request.base, &request.text);
-    refuse_forbidden(standing, &typed, request)?;
-    let Some(name) = Name::canonical(path.canonical()) else {
+    refuse_forbidden(standing, &typed, request, notes)?;
+    let Some(name) = &reached.name else {
         return Err(not_allowed(
             request,
             "no_canonical_name",
@@ -74,20 +79,36 @@ pub(crate) fn admit_opened(
             "name it without `..`".to_owned(),
         ));
     };
-    if name != typed {
-        refuse_forbidden(standing, &name, request)?;
+    if *name != typed {
+        refuse_forbidden(standing, name, request, notes)?;
     }
-    passed.push(admit_place(standing, situation.workspaces, &name, request)?);
-    refuse_second_name(standing, path, request)?;
-    refuse_large_file(standing, path, request)
+    let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
+    notes.passes(rule, || states.clone(), || name.to_string());
+    refuse_second_name(standing, reached, request)?;
+    refuse_large_file(standing, reached, request, notes)
 }
 
-fn refuse_forbidden(standing: &Standing<'_>, name: &Name, request: &PathRequest) -> Result<(), Grounds> {
-    if let Some(FloorRule { code, rule, why }) = standing.policy.floor.protects(name, request.access) {
+fn refuse_forbidden(
+    standing: &Standing<'_>,
+    name: &Name,
+    request: &PathRequest,
+    notes: &mut Notes<'_>,
+) -> Result<(), Grounds> {
+    let floor = &standing.policy.floor;
+    let protected = floor.protects(name, request.access);
+    notes.asks(|| name.to_string());
+    if notes.are_read() {
+        let before = floor.before(request.access, protected.as_ref().map(|floor| &floor.rule));
+        notes.skips(before.iter().map(|(rule, why)| (rule, why.clone())));
+    }
+    if let Some(FloorRule { code, rule, why }) = protected {
         let hint = format!("no policy can allow this: {why}");
         return Err(Grounds::new(code, "floor", &forbidden(request), hint, &rule));
     }
-    match standing.rules.and_then(|rules| rules.forbidden_paths.first_match(name)) {
+    let Some(rules) = standing.rules else { return Ok(()) };
+    let found = rules.forbidden_paths.first_match(name);
+    notes.skips(rules.forbidden_paths.before(found));
+    match found {
         None => Ok(()),
         Some(rule) => {
             let hint = format!("{} forbids it, whatever else allows it; work elsewhere", place(rule));
@@ -100,16 +121,24 @@ fn forbidden(request: &PathRequest) -> String {
     format!("Path {} is forbidden", shown(&request.text))
 }
 
-/// The rule that lets the call be in this place.
+/// The rule that lets the call be in this place, and what it states.
 fn admit_place(
     standing: &Standing<'_>,
     workspaces: &Workspaces,
     name: &Name,
     request: &PathRequest,
-) -> Result<RuleRef, Grounds> {
-    match standing.rules.and_then(|rules| rules.allowed_paths.as_ref()) {
-        Some(list) => list.globs.first_match(name).cloned().ok_or_else(|| not_listed(list, name, request)),
-        None => admit_workspace(workspaces, name, request),
+    notes: &mut Notes<'_>,
+) -> Result<(RuleRef, String), Grounds> {
+    notes.asks(|| name.to_string());
+    let Some(list) = standing.rules.and_then(|rules| rules.allowed_paths.as_ref()) else {
+        return admit_workspace(workspaces, name, request);
+    };
+    let found = list.globs.first_match(name);
+    notes.skips(list.globs.before(found));
+    match found {
+        Some(rule) if notes.are_read() => Ok((rule.clone(), list.globs.text_of(rule).to_owned())),
+        Some(rule) => Ok((rule.clone(), String::new())),
+        None => Err(not_listed(list, name, request)),
     }
 }
 
@@ -128,7 +157,11 @@ fn not_listed(list: &PathList, name: &Name, request: &PathRequest) -> Grounds {
     not_allowed(request, "not_listed", &list.rule, hint)
 }
 
-fn admit_workspace(workspaces: &Workspaces, name: &Name, request: &PathRequest) -> Result<RuleRef, Grounds> {
+fn admit_workspace(
+    workspaces: &Workspaces,
+    name: &Name,
+    request: &PathRequest,
+) -> Result<(RuleRef, String), Grounds> {
     let here: Vec<&Workspace> =
         workspaces.iter().filter(|workspace| name.as_path().starts_with(workspace.root())).collect();
     let rule = workspace_rule();
@@ -136,8 +169,8 @@ fn admit_workspace(workspaces: &Workspaces, name: &Name, request: &PathRequest) 
         (PathAccess::Read, _) | (PathAccess::Write, WorkspaceAccess::ReadWrite) => true,
         (PathAccess::Write, WorkspaceAccess::ReadOnly) => false,
     };
-    if here.iter().any(suffices) {
-        return Ok(rule);
+    if let Some(workspace) = here.iter().find(|workspace| suffices(workspace)) {
+        return Ok((rule, workspace.root().display().to_string()));
     }
     if let Some(workspace) = here.first() {
         let root = workspace.root().display();
@@ -173,14 +206,14 @@ fn workspace_rule() -> RuleRef {
 /// A file with several names may have one that a rule forbids, and no name tells.
 fn refuse_second_name(
     standing: &Standing<'_>,
-    path: &OpenedPath,
+    reached: &Reached,
     request: &PathRequest,
 ) -> Result<(), Grounds> {
     let choice = standing.rules.map_or(HardLinks::Refuse, |rules| rules.hard_links);
-    let links = path.metadata().map_or(1, |facts| facts.links);
-    if choice == HardLinks::Allow || path.kind() != ObjectKind::File || links < 2 {
-        return Ok(());
-    }
+    let links = match reached.found {
+        Found::File { links, .. } if links > 1 && choice == HardLinks::Refuse => links,
+        Found::File { .. } | Found::Other => return Ok(()),
+    };
     let tool = standing.definition.name();
     let rule = RuleRef { file: DEFAULT.to_owned(), line: 0, id: format!("{tool}.hard_links") };
     let hint = format!(
@@ -191,33 +224,50 @@ fn refuse_second_name(
 
 fn refuse_large_file(
     standing: &Standing<'_>,
-    path: &OpenedPath,
+    reached: &Reached,
     request: &PathRequest,
+    notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
-    let size = match (path.access(), path.kind(), path.metadata()) {
-        (PathAccess::Read, ObjectKind::File, Some(facts)) => facts.size,
+    let size = match (request.access, &reached.found) {
+        (PathAccess::Read, Found::File { size, .. }) => *size,
         _ => return Ok(()),
     };
-    refuse_size(standing, size, || format!("File {} is too large to read", shown(&request.text)))
+    refuse_size(standing, size, || format!("File {} is too large to read", shown(&request.text)), notes)
 }
 
 /// The text a tool is to write counts like the file it becomes.
 pub(crate) fn refuse_large_content(
     standing: &Standing<'_>,
-    arguments: &tool::Arguments,
+    content_bytes: Option<u64>,
+    notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     let writes = standing.definition.path_arguments().iter().any(|path| path.access == PathAccess::Write);
-    let content = arguments.get("content").and_then(serde_json::Value::as_str).filter(|_| writes);
-    let size = content.map_or(0, |text| text.len() as u64);
-    refuse_size(standing, size, || "Content is too large to write".to_owned())
+    match content_bytes.filter(|_| writes) {
+        Some(size) => refuse_size(standing, size, || "Content is too large to write".to_owned(), notes),
+        None => Ok(()),
+    }
 }
 
-fn refuse_size(standing: &Standing<'_>, size: u64, reason: impl Fn() -> String) -> Result<(), Grounds> {
-    match standing.rules.and_then(|rules| rules.max_file_bytes.as_ref()) {
-        Some((most, rule)) if size > *most => {
-            let hint = format!("{size} bytes, and {} allows {most}; use a smaller part", place(rule));
-            Err(Grounds::new(RefusalCode::TooLarge, "max_file_size", &reason(), hint, rule))
-        }
-        _ => Ok(()),
+/// The bytes a call brings with it to write.
+pub(crate) fn content_bytes(arguments: &tool::Arguments) -> Option<u64> {
+    arguments.get("content").and_then(serde_json::Value::as_str).map(|text| text.len() as u64)
+}
+
+fn refuse_size(
+    standing: &Standing<'_>,
+    size: u64,
+    reason: impl Fn() -> String,
+    notes: &mut Notes<'_>,
+) -> Result<(), Grounds> {
+    let Some((most, rule)) = standing.rules.and_then(|rules| rules.max_file_bytes.as_ref()) else {
+        return Ok(());
+    };
+    let asked = || format!("{size} bytes");
+    notes.asks(asked);
+    if size > *most {
+        let hint = format!("{size} bytes, and {} allows {most}; use a smaller part", place(rule));
+        return Err(Grounds::new(RefusalCode::TooLarge, "max_file_size", &reason(), hint, rule));
     }
+    notes.holds(rule, || format!("{most} bytes"), asked);
+    Ok(())
 }

@@ -5,6 +5,7 @@ use tool::{RefusalCode, RuleRef};
 
 use crate::grounds::{Grounds, place};
 use crate::situation::Counts;
+use crate::trail::Notes;
 
 /// The limits that hold for one call. Absent means none; 0 means never.
 #[derive(Clone, Debug)]
@@ -15,9 +16,9 @@ pub(crate) struct Rates {
 
 impl Rates {
     /// Whether one more call fits.
-    pub(crate) fn check(&self, counts: Counts) -> Result<(), Grounds> {
-        one(&self.tool_per_hour, counts.tool_last_hour, "tool_per_hour", "hour")?;
-        one(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute")
+    pub(crate) fn check(&self, counts: Counts, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        one(&self.tool_per_hour, counts.tool_last_hour, "tool_per_hour", "hour", notes)?;
+        one(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute", notes)
     }
 
     /// What is left of each, by its name in a result.
@@ -30,18 +31,22 @@ impl Rates {
             left(&self.mode_per_minute, counts.all_last_minute).map(|n| ("mode_per_minute".to_owned(), n));
         tool.into_iter().chain(mode).collect()
     }
-
-    /// The rules, for the list of those that were passed.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = &RuleRef> {
-        self.tool_per_hour.iter().chain(&self.mode_per_minute).map(|(_, rule)| rule)
-    }
 }
 
-fn one(limit: &Option<(u32, RuleRef)>, count: u32, detail: &str, window: &str) -> Result<(), Grounds> {
+fn one(
+    limit: &Option<(u32, RuleRef)>,
+    count: u32,
+    detail: &str,
+    window: &str,
+    notes: &mut Notes<'_>,
+) -> Result<(), Grounds> {
     let Some((limit, rule)) = limit else { return Ok(()) };
+    let asked = || format!("{count} calls in the last {window}");
     if count < *limit {
+        notes.passes(rule.clone(), || limit.to_string(), asked);
         return Ok(());
     }
+    notes.asks(asked);
     let hint = match limit {
         0 => format!("{} is 0, which lets nothing run", place(rule)),
         _ => format!(

@@ -40,6 +40,16 @@ impl ApprovalRule {
     }
 }
 
+impl std::fmt::Display for ApprovalRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let risk = self.risk.map(|risk| format!("risk {risk}"));
+        let category = self.category.as_ref().map(|category| format!("category {category}"));
+        let what: Vec<String> = risk.into_iter().chain(category).collect();
+        let modes: Vec<&str> = self.modes.iter().map(|mode| mode.as_str()).collect();
+        write!(f, "{} in {}", what.join(" and "), modes.join(", "))
+    }
+}
+
 pub(crate) fn check(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<'_>) -> SafetyRules {
     let mut calls_per_minute = PerMode::default();
     for (key, entry) in file.rate_limits.iter() {

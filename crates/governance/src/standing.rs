@@ -6,12 +6,13 @@ use std::time::Duration;
 use tool::{Category, Mode, PathAccess, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
 
 use crate::grounds::{Grounds, place};
-use crate::mode_rules::{ModeRules, Subject};
+use crate::mode_rules::Subject;
 use crate::policy::Policy;
 use crate::rates::Rates;
 use crate::sight::Sight;
 use crate::situation::Situation;
 use crate::tool_rules::ToolRules;
+use crate::trail::{Notes, Trail};
 use crate::verdict::Limits;
 
 /// What a tool may answer where no rule says otherwise.
@@ -37,42 +38,58 @@ impl<'a> Standing<'a> {
         Standing { policy, definition, rules, category, risk }
     }
 
-    /// Mode, category, what cannot be enforced, rates: all that needs no path. The rules passed are added to `passed`.
-    pub(crate) fn admit(&self, situation: &Situation<'_>, passed: &mut Vec<RuleRef>) -> Result<(), Grounds> {
-        let mode = self.policy.modes.get(situation.mode);
-        passed.push(self.admit_mode(situation.mode)?);
-        passed.extend(self.admit_category(mode, situation.mode)?);
-        self.admit_enforceable()?;
+    /// Mode, category, what cannot be enforced, rates: all that needs no path. The rules passed are noted.
+    pub(crate) fn admit(&self, situation: &Situation<'_>, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        self.admit_mode(situation.mode, notes)?;
+        self.admit_category(situation.mode, notes)?;
+        self.admit_enforceable(notes)?;
         let rates = self.rates(situation.mode);
-        rates.check(situation.counts)?;
-        passed.extend(rates.rules().cloned());
-        Ok(())
+        rates.check(situation.counts, notes)
     }
 
     /// Whether neither the tool's modes nor the mode's categories are against it.
     pub(crate) fn may_run_in(&self, mode: Mode) -> bool {
-        self.admit_mode(mode).is_ok() && self.admit_category(self.policy.modes.get(mode), mode).is_ok()
+        let mut trail = Trail::off();
+        let mut notes = Notes::on(&mut trail);
+        self.admit_mode(mode, &mut notes).is_ok() && self.admit_category(mode, &mut notes).is_ok()
     }
 
     /// Forbidden beats approval beats allowed; a mode in no list is denied.
-    fn admit_mode(&self, mode: Mode) -> Result<RuleRef, Grounds> {
-        let find = |list: &[(Mode, RuleRef)]| {
-            list.iter().find(|(known, _)| *known == mode).map(|(_, rule)| rule.clone())
+    fn admit_mode(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        let asked = || mode.to_string();
+        let mut find = |list: &'a [(Mode, RuleRef)]| {
+            let found = list.iter().position(|(known, _)| *known == mode);
+            notes.asks(asked);
+            notes.skips(
+                list.iter().take(found.unwrap_or(list.len())).map(|(known, rule)| (rule, known.to_string())),
+            );
+            found.and_then(|at| list.get(at)).map(|(_, rule)| rule)
         };
-        if let Some(rule) = self.rules.and_then(|rules| find(&rules.forbidden_modes)) {
-            return Err(self.mode_denied(mode, "forbidden", &rule));
-        }
-        if let Some(rule) = self.rules.and_then(|rules| find(&rules.approval_modes)) {
-            return Ok(rule);
-        }
-        match self.rules.and_then(|rules| rules.allowed_modes.as_ref()) {
-            Some(list) => find(&list.modes).ok_or_else(|| self.mode_denied(mode, "not_listed", &list.rule)),
+        let found = match self.rules {
+            Some(rules) => match find(&rules.forbidden_modes) {
+                Some(rule) => return Err(self.mode_denied(mode, "forbidden", rule)),
+                None => match (find(&rules.approval_modes), &rules.allowed_modes) {
+                    (Some(rule), _) => Some(Ok(rule)),
+                    (None, Some(list)) => Some(find(&list.modes).ok_or(&list.rule)),
+                    (None, None) => None,
+                },
+            },
+            None => None,
+        };
+        let rule = match found {
+            Some(Ok(rule)) => rule.clone(),
+            Some(Err(list)) => return Err(self.mode_denied(mode, "not_listed", list)),
             None => {
                 let rule = self.definition_rule("allowed_modes");
-                let allowed = self.definition.allowed_modes().contains(&mode);
-                if allowed { Ok(rule) } else { Err(self.mode_denied(mode, "not_listed", &rule)) }
+                if !self.definition.allowed_modes().contains(&mode) {
+                    notes.asks(asked);
+                    return Err(self.mode_denied(mode, "not_listed", &rule));
+                }
+                rule
             }
-        }
+        };
+        notes.passes(rule, asked, asked);
+        Ok(())
     }
 
     fn mode_denied(&self, mode: Mode, detail: &str, rule: &RuleRef) -> Grounds {
@@ -102,35 +119,39 @@ impl<'a> Standing<'a> {
         }
     }
 
-    fn admit_category(&self, rules: &ModeRules, mode: Mode) -> Result<Vec<RuleRef>, Grounds> {
+    fn admit_category(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        let rules = self.policy.modes.get(mode);
+        notes.asks(|| self.category.to_string());
         if let Some((0, rule)) = &rules.max_concurrent {
             return Err(self.mode_denied(mode, "no_tasks", rule));
         }
-        let Some((_, first)) = rules.categories.first() else { return Ok(Vec::new()) };
-        match rules.categories.iter().find(|(category, _)| category == self.category) {
-            Some((_, rule)) => Ok(vec![rule.clone()]),
-            None => {
-                let names: Vec<&str> =
-                    rules.categories.iter().map(|(category, _)| category.as_str()).collect();
-                let hint = format!(
-                    "`{}` is of category {}; {} lets only {} run",
-                    self.definition.name(),
-                    self.category,
-                    place(first),
-                    names.join(", ")
-                );
-                let reason = format!("Tool not allowed in {mode} mode");
-                Err(Grounds::new(RefusalCode::ModeDenied, "category", &reason, hint, first))
-            }
+        let Some((_, first)) = rules.categories.first() else { return Ok(()) };
+        let found = rules.categories.iter().position(|(category, _)| category == self.category);
+        let before = rules.categories.iter().take(found.unwrap_or(rules.categories.len()));
+        notes.skips(before.map(|(category, rule)| (rule, category.to_string())));
+        if let Some((category, rule)) = found.and_then(|at| rules.categories.get(at)) {
+            notes.passes(rule.clone(), || category.to_string(), || category.to_string());
+            return Ok(());
         }
+        let names: Vec<&str> = rules.categories.iter().map(|(category, _)| category.as_str()).collect();
+        let hint = format!(
+            "`{}` is of category {}; {} lets only {} run",
+            self.definition.name(),
+            self.category,
+            place(first),
+            names.join(", ")
+        );
+        let reason = format!("Tool not allowed in {mode} mode");
+        Err(Grounds::new(RefusalCode::ModeDenied, "category", &reason, hint, first))
     }
 
     /// A rule that nothing enforces yet denies: a call must never run past a limit somebody wrote down.
-    fn admit_enforceable(&self) -> Result<(), Grounds> {
+    fn admit_enforceable(&self, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let asked = self.rules.and_then(|rules| rules.sandbox.clone());
         let by_definition =
             || self.definition.requires_sandbox().then(|| self.definition_rule("requires_sandbox"));
         if let Some(rule) = asked.or_else(by_definition) {
+            notes.asks(|| "confinement".to_owned());
             let reason = "Tool must run confined, and no confinement is available";
             let hint = format!("{} asks for it; the call is never run weaker", place(&rule));
             return Err(Grounds::new(RefusalCode::SandboxUnavailable, "no_sandbox", reason, hint, &rule));
@@ -149,7 +170,7 @@ impl<'a> Standing<'a> {
     }
 
     /// Every rule that asks for a human.
-    pub(crate) fn approvals(&self, mode: Mode) -> Vec<RuleRef> {
+    pub(crate) fn approvals(&self, mode: Mode, notes: &mut Notes<'_>) -> Vec<RuleRef> {
         let subject = Subject {
             tool: self.definition.name().as_str(),
             category: self.category,
@@ -174,7 +195,26 @@ impl<'a> Standing<'a> {
             .chain(category)
             .chain(by_mode)
             .chain(safety.map(|rule| &rule.rule));
-        definition.into_iter().chain(stated.cloned()).collect()
+        let asked: Vec<RuleRef> = definition.into_iter().chain(stated.cloned()).collect();
+        if notes.are_read() {
+            notes.asks(|| format!("{} of risk {} in {mode}", self.definition.name(), self.risk));
+            notes.skips(self.silent_about(&asked));
+        }
+        notes.asked_by(&asked, || format!("{} in {mode}", self.definition.name()));
+        asked
+    }
+
+    /// The rules that ask a human about something else than this call.
+    fn silent_about(&self, asked: &[RuleRef]) -> impl Iterator<Item = (&'a RuleRef, String)> {
+        let in_modes = |list: &'a [(Mode, RuleRef)]| list.iter().map(|(mode, rule)| (rule, mode.to_string()));
+        let tool = self.rules.into_iter().flat_map(move |rules| in_modes(&rules.approval_modes));
+        let category = self.policy.categories.get(self.category).into_iter();
+        let category = category.flat_map(move |rules| in_modes(&rules.approval_modes));
+        let modes = Mode::ALL.into_iter().flat_map(|mode| &self.policy.modes.get(mode).approvals);
+        let modes = modes.map(|(what, rule)| (rule, what.to_string()));
+        let safety = self.policy.safety.approvals.iter().map(|rule| (&rule.rule, rule.to_string()));
+        let asked = asked.to_vec();
+        tool.chain(category).chain(modes).chain(safety).filter(move |(rule, _)| !asked.contains(rule))
     }
 
     fn rates(&self, mode: Mode) -> Rates {

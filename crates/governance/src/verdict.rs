@@ -15,6 +15,7 @@ use crate::grounds::Grounds;
 use crate::rates::Rates;
 use crate::sight::Sight;
 use crate::situation::Counts;
+use crate::trail::{Notes, Trail};
 
 /// What becomes of a call.
 #[must_use]
@@ -102,7 +103,9 @@ impl Permit {
     /// Whether it may still run now that so much has run. For whoever counts and reserves in one step.
     pub fn within_rates(&self, counts: Counts) -> Result<(), Denial> {
         let tool = self.call().definition().name().as_str();
-        self.limits.rates.check(counts).map_err(|grounds| Denial::new(tool, grounds, self.rules.clone()))
+        let mut trail = Trail::off();
+        let checked = self.limits.rates.check(counts, &mut Notes::on(&mut trail));
+        checked.map_err(|grounds| Denial::new(tool, grounds, self.rules.clone()))
     }
 
     /// What is left of each rate limit that holds.

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tool::{Category, Mode, RiskLevel, RuleRef, ToolDefinition, ToolSpec};
 
 use crate::{
-    Counts, FileNames, Policy, Protected, Situation, Surroundings, Variables, Verdict, Workspace,
-    WorkspaceAccess, Workspaces, clear, judge,
+    Counts, FileNames, Policy, Protected, Situation, Surroundings, Trail, Variables, Verdict, Workspace,
+    WorkspaceAccess, Workspaces, clear_traced, judge_traced,
 };
 
 /// A machine of its own: `$ROOT/ws` is the workspace, `$ROOT/home` the home, `$ROOT/sinew` Sinew's own.
@@ -92,10 +92,14 @@ impl Machine {
     }
 
     pub(super) fn verdict(&self, call: ValidCall) -> Verdict {
+        self.traced(call, &mut Trail::off())
+    }
+
+    pub(super) fn traced(&self, call: ValidCall, trail: &mut Trail) -> Verdict {
         let policy = self.policy();
         let situation = Situation { mode: self.mode, workspaces: &self.workspaces, counts: self.counts };
-        match clear(&policy, &situation, call) {
-            Ok(cleared) => judge(&policy, &situation, resources::open(cleared).unwrap()),
+        match clear_traced(&policy, &situation, call, trail) {
+            Ok(cleared) => judge_traced(&policy, &situation, resources::open(cleared).unwrap(), trail),
             Err(denial) => Verdict::Denial(denial),
         }
     }
