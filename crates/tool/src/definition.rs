@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Category, Mode, PathArgument, RiskLevel, ToolName, ToolParameter, canonical};
+use crate::{Category, Mode, OutwardArgument, PathArgument, RiskLevel, ToolName, ToolParameter, canonical};
 
 /// MCP's hints about a tool. Untrusted by clients, and never used for a decision here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +50,8 @@ pub struct ToolDefinition {
     pub(crate) example: Option<Value>,
     #[serde(skip)]
     pub(crate) paths: Vec<PathArgument>,
+    #[serde(skip)]
+    pub(crate) outward: Vec<OutwardArgument>,
     #[serde(rename = "definition_hash", skip_serializing_if = "String::is_empty")]
     pub(crate) hash: String,
 }
@@ -150,6 +152,11 @@ impl ToolDefinition {
     /// Its arguments that are paths.
     pub fn path_arguments(&self) -> &[PathArgument] {
         &self.paths
+    }
+
+    /// Its arguments that are commands or addresses on the network.
+    pub fn outward_arguments(&self) -> &[OutwardArgument] {
+        &self.outward
     }
 
     /// The digest that pins this definition in the ledger and in approvals.

@@ -45,4 +45,9 @@ pub enum DefinitionError {
     Access { at: String, stated: String, suggestion: String },
     #[error("`x-sinew-access` at `{0}` says nothing without `format: path` beside it")]
     AccessWithoutPath(String),
+    #[error(
+        "the command or address at `{0}` would be under no rule: declare it as an argument of its own with \
+         `type: string`, a command also as `type: array` of texts, addresses also as the `items` of an array"
+    )]
+    OutwardPlace(String),
 }

@@ -103,6 +103,10 @@ pub struct Metadata {
     pub truncated: Option<Truncation>,
     /// Whether an earlier result was returned.
     pub cached: bool,
+    /// Whether the end of this call is in the ledger. `false` where it could not be written: then nothing but a read
+    /// can have run, or the failure says what did; what is owed to the ledger is written when it is back.
+    #[serde(default)]
+    pub recorded: bool,
     /// What is left of each limit, by its name.
     pub remaining: Map<String, Value>,
     /// Why it was refused.
@@ -142,6 +146,7 @@ impl Metadata {
             usage: Usage::default(),
             truncated: None,
             cached: false,
+            recorded: false,
             remaining: Map::new(),
             refusal: None,
             failure: None,

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::definition::Annotations;
 use crate::parameter::object_schema;
 use crate::{
-    Category, DefinitionError, LONGEST_WORD, Mode, PathArgument, RiskLevel, ToolDefinition, ToolName,
-    ToolParameter, shorten,
+    Category, DefinitionError, LONGEST_WORD, Mode, OutwardArgument, PathArgument, RiskLevel, ToolDefinition,
+    ToolName, ToolParameter, shorten,
 };
 
 pub(crate) const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
@@ -131,6 +131,7 @@ impl ToolSpec {
         };
         parameters.iter().try_for_each(|parameter| check_parameter_name(&parameter.name))?;
         let paths = PathArgument::find(&input_schema, &self.category)?;
+        let outward = OutwardArgument::find(&input_schema)?;
         Ok(ToolDefinition {
             name,
             major,
@@ -150,6 +151,7 @@ impl ToolSpec {
             annotations: self.annotations,
             example: self.example,
             paths,
+            outward,
             hash: String::new(),
         }
         .hashed())
