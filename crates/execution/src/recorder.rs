@@ -30,6 +30,7 @@ pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
         call: call.on_record(definition.name().as_str()),
         risk: definition.risk_level(),
         effect: effect(definition),
+        decided_at: None,
         definition_hash: definition.hash().to_owned(),
         policy_hash: call.world.policy.hash().to_owned(),
         arguments_digest: call.arguments_digest.clone(),

@@ -44,6 +44,10 @@ pub struct LedgerStatus {
     pub open_intents: u64,
     /// Records that were acknowledged and are gone. Stays 0.
     pub lost_records: u64,
+    /// Calls whose records wait in memory until they can be written.
+    pub owed: u64,
+    /// Entries that could not be taken; each caller was told.
+    pub turned_away: u64,
 }
 
 impl LedgerStatus {
@@ -59,6 +63,8 @@ impl LedgerStatus {
             records: health.head,
             open_intents: health.open_intents,
             lost_records: health.lost_records,
+            owed: health.owed,
+            turned_away: health.turned_away,
         }
     }
 }

@@ -65,6 +65,7 @@ fn decision(n: u64) -> Decision {
         call: Arc::new(call),
         risk: RiskLevel::Low,
         effect: Effect::Reads,
+        decided_at: None,
         definition_hash: "d".repeat(64),
         policy_hash: "p".repeat(64),
         arguments_digest: "a".repeat(64),

@@ -13,11 +13,10 @@ use jiff::Timestamp;
 
 use crate::{
     anchor::AnchorFile,
-    entry::{Concluded, Entry},
-    line::Body,
+    entry::Entry,
     resume, retention,
     shared::{Queue, RETRY_EVERY, Shared, lock},
-    writer::{Halt, HaltKind, Owed, Purpose},
+    writer::{Halt, HaltKind, Purpose},
 };
 
 /// How often anchors are made durable; in between they are in the kernel.
@@ -66,7 +65,7 @@ impl Committer {
             }
             // After every pass: whoever asked for a try may have asked when it was no longer needed.
             self.shared.tries.send_modify(|count| *count += 1);
-            self.settle();
+            self.shared.settle();
             self.let_go();
             self.write_witness();
             (self.after_pass)();
@@ -175,38 +174,6 @@ impl Committer {
         }
     }
 
-    /// Writes the ends that are owed.
-    fn settle(&self) {
-        let mut writer = lock(&self.shared.writer);
-        if writer.halt.is_some() || writer.owed.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        let due: Vec<Owed> = writer.owed.extract_if(.., |owed| owed.due <= now).collect();
-        for owed in due {
-            // Somebody may have recorded an end after all.
-            if !writer.tracker.is_open(owed.call.call_id) {
-                continue;
-            }
-            let entry =
-                Entry::Outcome(Concluded { call: Arc::clone(&owed.call), outcome: owed.outcome.clone() });
-            let written = Body::new(&entry, &self.shared.key)
-                .and_then(|body| writer.append(&entry, &body, Purpose::LastWords));
-            if let Err(error) = written {
-                tracing::warn!(%error, "the end of a call waits until it can be recorded");
-                writer.owed.push(owed);
-            }
-        }
-        if let Some(next) = writer.owed.iter().map(|owed| owed.due).min() {
-            lock(&self.shared.queue)
-                .look_within(next.saturating_duration_since(now).max(Duration::from_millis(50)));
-        }
-        if !self.shared.unsynced.swap(true, Ordering::AcqRel) {
-            lock(&self.shared.queue).look_within(crate::shared::SYNC_WITHIN);
-        }
-        self.shared.publish(&writer);
-    }
-
     /// Lets old segments go once the entry that says so is durable.
     fn let_go(&mut self) {
         let shared = Arc::clone(&self.shared);
@@ -217,7 +184,10 @@ impl Committer {
         }
         self.retained = Instant::now();
         let (options, active) = {
-            let writer = lock(&shared.writer);
+            let mut writer = lock(&shared.writer);
+            if retention::is_due_a_successor(&writer.active, &writer.options, Timestamp::now()) {
+                writer.rotate();
+            }
             (writer.options.clone(), writer.active.segment.first)
         };
         let plan = match retention::plan(&shared.folder, active, &options, Timestamp::now()) {
@@ -264,11 +234,17 @@ impl Committer {
     fn close(&mut self) {
         lock(&self.shared.writer).owed.iter_mut().for_each(|owed| owed.due = Instant::now());
         if !self.is_halted() {
-            self.settle();
+            self.shared.settle();
             self.sync();
         }
         let mut writer = lock(&self.shared.writer);
         let whole = writer.halt.is_none();
+        if !writer.owed.is_empty() {
+            tracing::error!(
+                records = writer.owed.len(),
+                "the ledger closes with records owed: they are lost"
+            );
+        }
         writer.stop(HaltKind::Closed, "it was closed");
         if whole {
             writer.write_anchor();

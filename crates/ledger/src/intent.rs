@@ -8,30 +8,33 @@ use std::sync::{
 use tool::CallId;
 
 use crate::{
-    LedgerError,
+    LedgerError, Receipt,
     entry::{Call, Outcome, Status},
+    owed::Care,
     shared::Shared,
 };
 
-/// A value that may be acted on, because the decision to do so has been recorded. Made by
-/// [`Ledger::intend`](crate::Ledger::intend) alone; holds on to its value for good, so that no other can be put in.
+/// A value that may be acted on, because the decision to do so has been recorded, or is owed by the ledger where it was
+/// told to let reads through. Made by [`Ledger::intend`](crate::Ledger::intend) alone; holds on to its value for good,
+/// so that no other can be put in.
 ///
 /// ```compile_fail
-/// let forged = ledger::Intent { value: "run me", call: todo!(), seq: 1, shared: todo!(), concluded: todo!() };
+/// let forged = ledger::Intent { value: "run me", call: todo!(), receipt: todo!(), care: todo!(), shared: todo!(), concluded: todo!() };
 /// ```
 ///
 /// One that is dropped without [`Ledger::conclude`](crate::Ledger::conclude) is recorded as `unknown` by the ledger.
 pub struct Intent<T> {
     value: T,
     call: Arc<Call>,
-    seq: u64,
+    receipt: Receipt,
+    care: Care,
     shared: Arc<Shared>,
     concluded: AtomicBool,
 }
 
 impl<T> Intent<T> {
-    pub(crate) fn new(value: T, call: Arc<Call>, seq: u64, shared: Arc<Shared>) -> Self {
-        Intent { value, call, seq, shared, concluded: AtomicBool::new(false) }
+    pub(crate) fn new(value: T, call: Arc<Call>, receipt: Receipt, care: Care, shared: Arc<Shared>) -> Self {
+        Intent { value, call, receipt, care, shared, concluded: AtomicBool::new(false) }
     }
 
     /// What was decided on.
@@ -44,13 +47,13 @@ impl<T> Intent<T> {
         self.call.call_id
     }
 
-    /// The number of the recorded decision.
-    pub fn seq(&self) -> u64 {
-        self.seq
+    /// Where the decision is.
+    pub fn receipt(&self) -> Receipt {
+        self.receipt
     }
 
-    pub(crate) fn conclude(&self, outcome: Outcome) -> Result<u64, LedgerError> {
-        let concluded = self.shared.conclude(&self.call, outcome);
+    pub(crate) fn conclude(&self, outcome: Outcome) -> Result<Receipt, LedgerError> {
+        let concluded = self.shared.conclude(&self.call, outcome, self.care);
         // Whatever else went wrong, the ledger has the outcome or will never take it; a bad entry it never saw.
         if !matches!(concluded, Err(LedgerError::Encode(_))) {
             self.concluded.store(true, Ordering::Release);
@@ -70,7 +73,7 @@ impl<T> Drop for Intent<T> {
 impl<T: std::fmt::Debug> std::fmt::Debug for Intent<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Intent")
-            .field("seq", &self.seq)
+            .field("receipt", &self.receipt)
             .field("call", &self.call)
             .field("value", &self.value)
             .finish()

@@ -12,22 +12,38 @@ use tokio::sync::watch;
 use tool::RiskLevel;
 
 use crate::{
-    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State,
+    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State, WhenUnavailable,
     commit::Committer,
     disk::{Disk, Real},
     entry::{Decision, Effect, Entry},
     index::fill,
     intent::Pending,
     open::{self, Opened},
+    owed::Care,
     shared::{Queue, Shared, lock},
     writer::Purpose,
 };
 
 /// Proof that an entry was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Receipt {
-    /// Its number in the record.
-    pub seq: u64,
+pub enum Receipt {
+    /// It is in the record.
+    Written {
+        /// Its number there.
+        seq: u64,
+    },
+    /// It waits in memory until records are taken again.
+    Owed,
+}
+
+impl Receipt {
+    /// Its number, where it is in the record.
+    pub fn seq(self) -> Option<u64> {
+        match self {
+            Receipt::Written { seq } => Some(seq),
+            Receipt::Owed => None,
+        }
+    }
 }
 
 /// The record of everything that was decided and done, open for writing. One per folder, in one process.
@@ -37,6 +53,7 @@ pub struct Receipt {
 pub struct Ledger {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    when_unavailable: WhenUnavailable,
     /// Held until the ledger is dropped: the kernel lets go of it also when the process dies.
     _lock: File,
 }
@@ -85,16 +102,18 @@ impl Ledger {
             spawn("ledger-commit", folder, move || committer.run())?,
             spawn("ledger-index", folder, move || fill::run(&filled, &rings))?,
         ];
-        Ok((Arc::new(Ledger { shared, threads: Mutex::new(threads), _lock: lock_file }), recovery))
+        let (threads, when_unavailable) = (Mutex::new(threads), options.when_unavailable);
+        Ok((Arc::new(Ledger { shared, threads, when_unavailable, _lock: lock_file }), recovery))
     }
 
     /// Records a decision and returns what was decided on as an intent, which is what an executor takes.
     ///
     /// A call that only reads is in the kernel when this returns, one that changes something is on disk. On an error
-    /// the value is gone with the permission to act on it: nothing may run.
+    /// the value is gone with the permission to act on it: nothing may run. Where reads are let through
+    /// ([`WhenUnavailable::AllowReads`]) the record of one can be owed instead.
     pub async fn intend<T>(&self, decision: Decision, value: T) -> Result<Intent<T>, LedgerError> {
         let call = Arc::clone(&decision.call);
-        let durable = decision.effect == Effect::Changes || decision.risk == RiskLevel::High;
+        let care = self.care(&decision);
         let entry = Entry::Decision(decision);
         let mut pending = Pending {
             call: Arc::clone(&call),
@@ -102,30 +121,48 @@ impl Ledger {
             why: "given up before it was known to be on disk",
             armed: true,
         };
-        let seq = match durable {
-            true => self.record_durably(&entry).await?,
-            false => self.record(&entry).await?,
+        let recorded = match care {
+            Care::OnDisk => self.record_durably(&entry).await,
+            Care::InKernel | Care::MayBeOwed => self.record(&entry).await,
+        };
+        let receipt = match (recorded, entry) {
+            (Ok(seq), _) => Receipt::Written { seq },
+            (Err(LedgerError::Unavailable { .. }), Entry::Decision(decision)) if care == Care::MayBeOwed => {
+                self.shared.owe(decision)?
+            }
+            (Err(error), _) => return Err(error),
         };
         pending.armed = false;
-        Ok(Intent::new(value, call, seq, Arc::clone(&self.shared)))
+        Ok(Intent::new(value, call, receipt, care, Arc::clone(&self.shared)))
+    }
+
+    /// How safe the record of a call must be before the call runs.
+    fn care(&self, decision: &Decision) -> Care {
+        if decision.effect == Effect::Changes || decision.risk == RiskLevel::High {
+            return Care::OnDisk;
+        }
+        match self.when_unavailable {
+            WhenUnavailable::Refuse => Care::InKernel,
+            WhenUnavailable::AllowReads => Care::MayBeOwed,
+        }
     }
 
     /// Records how an intended call ended, in the ledger that holds its intent.
     ///
     /// While nothing can be written the outcome is kept in memory and recorded as soon as there is room; the error
-    /// then tells that it is not in the record yet.
+    /// then tells that it is not in the record yet, or, for a read that may be let through, the receipt does.
     pub fn conclude<T>(&self, intent: &Intent<T>, outcome: Outcome) -> Result<Receipt, LedgerError> {
-        intent.conclude(outcome).map(|seq| Receipt { seq })
+        intent.conclude(outcome)
     }
 
     /// Records an entry; it is in the kernel when this returns and on disk within a second.
     pub fn append(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
-        self.shared.write(entry, Purpose::Work).map(|seq| Receipt { seq })
+        self.shared.write(entry, Purpose::Work).map(|seq| Receipt::Written { seq })
     }
 
     /// Records an entry; it is on disk when this returns.
     pub async fn append_durably(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
-        self.record_durably(entry).await.map(|seq| Receipt { seq })
+        self.record_durably(entry).await.map(|seq| Receipt::Written { seq })
     }
 
     /// Stands for a content that the record must not hold: the same content gives the same digest in this ledger,

@@ -51,6 +51,11 @@ impl Body {
         Ok(Body(bytes))
     }
 
+    /// How many bytes of a line it takes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn object(&self) -> Vec<u8> {
         [b"{", self.0.as_slice(), b"}"].concat()
     }

@@ -5,7 +5,18 @@ use std::{path::PathBuf, time::Duration};
 /// The largest segment: a start reads one segment, so this bounds how long a start takes.
 const LARGEST_SEGMENT: u64 = 256 * 1024 * 1024;
 
-/// Where the parts of a ledger are and how long they are kept.
+/// What becomes of calls that only look while no record can be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenUnavailable {
+    /// They are refused, like every other call.
+    #[default]
+    Refuse,
+    /// Those that are not of high risk run. Their records are owed: kept in memory, so many at most, and written when
+    /// records are taken again. A crash before that takes them.
+    AllowReads,
+}
+
+/// Where the parts of a ledger are, how long they are kept, and what holds while nothing can be written.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The key that seals the records; `key` in the ledger's folder where absent. Kept elsewhere, it also protects
@@ -21,6 +32,8 @@ pub struct Options {
     pub keep_for: Option<Duration>,
     /// Space kept back for the last words when the disk is full.
     pub reserve_bytes: usize,
+    /// What becomes of calls that only look while no record can be taken.
+    pub when_unavailable: WhenUnavailable,
 }
 
 impl Default for Options {
@@ -32,6 +45,7 @@ impl Default for Options {
             keep_bytes: None,
             keep_for: None,
             reserve_bytes: 64 * 1024,
+            when_unavailable: WhenUnavailable::default(),
         }
     }
 }
@@ -52,7 +66,21 @@ impl Options {
     /// The same with the oldest segments let go beyond this size.
     #[must_use]
     pub fn with_keep_bytes(self, bytes: u64) -> Self {
-        Options { keep_bytes: Some(bytes), ..self }
+        // Only whole segments go: small ones let the size come close to what was asked for.
+        let segment_bytes = self.segment_bytes.min(bytes / 8);
+        Options { keep_bytes: Some(bytes), segment_bytes, ..self }
+    }
+
+    /// The same with segments let go once all their records are older than this.
+    #[must_use]
+    pub fn with_keep_for(self, age: Duration) -> Self {
+        Options { keep_for: Some(age), ..self }
+    }
+
+    /// The same with this said about calls that only look.
+    #[must_use]
+    pub fn with_when_unavailable(self, when_unavailable: WhenUnavailable) -> Self {
+        Options { when_unavailable, ..self }
     }
 
     pub(crate) fn segment_limit(&self) -> u64 {

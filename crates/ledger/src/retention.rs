@@ -12,7 +12,7 @@ use crate::{
     lines::Lines,
     private_file,
     record::time_of,
-    segment::{self, Segment},
+    segment::{self, Active, Segment},
 };
 
 /// What goes, and what is recorded about it before it does.
@@ -53,6 +53,14 @@ pub(crate) fn plan(
         folder: folder.to_owned(),
         going,
     }))
+}
+
+/// Whether the open segment has lasted an eighth of what records are kept: only whole segments go, so one that is never
+/// full would otherwise keep its records for ever.
+pub(crate) fn is_due_a_successor(active: &Active, options: &Options, now: Timestamp) -> bool {
+    let Some(keep) = options.keep_for else { return false };
+    let begun = head(&active.segment).ok().and_then(|head| head.time);
+    begun.is_some_and(|begun| begun < now && now.duration_since(begun).unsigned_abs() > keep / 8)
 }
 
 impl Plan {

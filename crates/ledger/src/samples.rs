@@ -34,6 +34,7 @@ pub(crate) fn decided(call: &Arc<Call>) -> Decision {
         call: Arc::clone(call),
         risk: RiskLevel::Low,
         effect: Effect::Reads,
+        decided_at: None,
         definition_hash: "d".repeat(64),
         policy_hash: "p".repeat(64),
         arguments_digest: "a".repeat(64),

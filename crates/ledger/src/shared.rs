@@ -13,19 +13,17 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     LedgerError,
-    entry::{Call, Concluded, Entry, Outcome, Status},
+    entry::Entry,
     health::State,
     key::Key,
     line::Body,
-    writer::{HaltKind, Owed, Purpose, Writer},
+    writer::{HaltKind, Purpose, Writer},
 };
 
 /// How long records may stay in the kernel only.
 pub(crate) const SYNC_WITHIN: Duration = Duration::from_secs(1);
 /// How often a halted ledger tries to go on by itself.
 pub(crate) const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// How long whoever gave a call up has to record its end before the ledger does.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Somebody who waits until a record is durable.
 pub(crate) struct Waiter {
@@ -100,7 +98,7 @@ impl Shared {
         Ok(Ticket { seq, answer })
     }
 
-    fn after_write(&self, writer: &Writer) {
+    pub(crate) fn after_write(&self, writer: &Writer) {
         if writer.halt.is_some() {
             self.publish(writer);
             lock(&self.queue).look_within(RETRY_EVERY);
@@ -125,37 +123,6 @@ impl Shared {
         });
     }
 
-    /// Writes the end of a call, or keeps it until there is room.
-    pub(crate) fn conclude(&self, call: &Arc<Call>, outcome: Outcome) -> Result<u64, LedgerError> {
-        let concluded = Concluded { call: Arc::clone(call), outcome };
-        let entry = Entry::Outcome(concluded);
-        let body = Body::new(&entry, &self.key)?;
-        let mut writer = lock(&self.writer);
-        if !writer.tracker.is_open(call.call_id) || writer.owes(call) {
-            return Err(LedgerError::AlreadyConcluded(call.call_id));
-        }
-        let written = writer.append(&entry, &body, Purpose::LastWords);
-        if let (Err(LedgerError::Unavailable { .. }), Entry::Outcome(concluded)) = (&written, entry) {
-            let (call, outcome, due) = (concluded.call, concluded.outcome, Instant::now());
-            writer.owed.push(Owed { call, outcome, due });
-        }
-        self.after_write(&writer);
-        written
-    }
-
-    /// Notes that nobody will conclude this call. Its end is recorded unless somebody does after all.
-    pub(crate) fn abandon(&self, call: &Arc<Call>, status: Status, why: &str) {
-        let mut writer = lock(&self.writer);
-        if !writer.tracker.is_open(call.call_id) || writer.owes(call) {
-            return;
-        }
-        let outcome = Outcome { message: Some(why.to_owned()), ..Outcome::new(status, Duration::ZERO) };
-        writer.owed.push(Owed { call: Arc::clone(call), outcome, due: Instant::now() + GRACE });
-        drop(writer);
-        lock(&self.queue).look_within(GRACE);
-        self.bell.notify_one();
-    }
-
     /// Waits for one try to go on after a failure.
     pub(crate) async fn one_try(&self) {
         let mut tries = self.tries.subscribe();
@@ -169,12 +136,6 @@ impl Shared {
         self.bell.notify_one();
         // An error means that the ledger is gone; the next write says so.
         let _ = tries.changed().await;
-    }
-}
-
-impl Writer {
-    fn owes(&self, call: &Call) -> bool {
-        self.owed.iter().any(|owed| owed.call.call_id == call.call_id)
     }
 }
 

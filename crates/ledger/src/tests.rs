@@ -4,6 +4,7 @@ mod crash;
 mod faults;
 mod faulty;
 mod full_disk;
+mod owing;
 mod reading;
 mod retaining;
 mod sweep;

@@ -7,7 +7,6 @@ use std::{
     os::unix::fs::MetadataExt,
     path::PathBuf,
     sync::Arc,
-    time::Instant,
 };
 
 use jiff::Timestamp;
@@ -17,9 +16,10 @@ use crate::{
     anchor::{Anchor, AnchorFile, WriterState},
     chain::Chain,
     disk::{self, Disk},
-    entry::{Call, Entry, Note, Outcome, Sealed},
+    entry::{Entry, Note, Sealed},
     key::Key,
     line::{self, Body},
+    owed::Owed,
     segment::{self, Active},
     tracker::Tracker,
 };
@@ -52,15 +52,6 @@ pub(crate) enum HaltKind {
     Resuming,
     /// The ledger was closed.
     Closed,
-}
-
-/// An end that must still be written: its call is open.
-#[derive(Debug)]
-pub(crate) struct Owed {
-    pub(crate) call: Arc<Call>,
-    pub(crate) outcome: Outcome,
-    /// Not before this: whoever gave the call up may be about to record its end.
-    pub(crate) due: Instant,
 }
 
 /// The end of the record and everything needed to add to it.
@@ -187,7 +178,7 @@ impl Writer {
     }
 
     /// Begins a new segment. Where that fails, the old one simply grows on and it is tried again later.
-    fn rotate(&mut self) {
+    pub(crate) fn rotate(&mut self) {
         let begun = Body::whole(&Entry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
             .map_err(io::Error::other)
             .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, &[body]));

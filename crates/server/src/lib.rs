@@ -36,5 +36,5 @@ pub use error::ServeError;
 pub use home::{Environment, Home};
 pub use lock::{Holder, StateLock};
 pub use serve::{Exit, Stop, serve};
-pub use settings::{Limits, SETTINGS_TEMPLATE, Settings, WorkspaceSetting};
+pub use settings::{LedgerSettings, Limits, SETTINGS_TEMPLATE, Settings, WhenUnavailable, WorkspaceSetting};
 pub use settings_file::{SettingsFile, WorkspaceAccess};

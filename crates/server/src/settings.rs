@@ -1,6 +1,8 @@
 //! The settings of the daemon, checked: every limit within its bounds, every workspace an absolute path. Whether
 //! a workspace exists, and what a caller may do there, is for others to find out when it matters.
 
+mod ledger;
+
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +12,9 @@ use telemetry::TelemetrySettings;
 use crate::error::ServeError;
 use crate::home::Home;
 use crate::settings_file::{LimitsFile, SettingsFile, WorkspaceAccess, WorkspaceEntry};
+
+pub(crate) use ledger::LedgerFile;
+pub use ledger::{LedgerSettings, WhenUnavailable};
 
 /// The settings file as it is written out for editing: every key with its default.
 pub const SETTINGS_TEMPLATE: &str = include_str!("../../../config/sinew.yaml");
@@ -21,6 +26,8 @@ pub struct Settings {
     pub workspaces: Vec<WorkspaceSetting>,
     /// What connections may take.
     pub limits: Limits,
+    /// The record of what was decided and done.
+    pub ledger: LedgerSettings,
     /// What the daemon says of itself, and to whom.
     pub telemetry: TelemetrySettings,
 }
@@ -84,6 +91,7 @@ impl Settings {
         Ok(Settings {
             workspaces: file.workspaces.iter().map(workspace).collect::<Result<_, _>>()?,
             limits: check_limits(document, &file.limits)?,
+            ledger: ledger::check(document, &file.ledger)?,
             telemetry: TelemetrySettings {
                 log: file.log,
                 otlp: file.otlp,
@@ -95,20 +103,12 @@ impl Settings {
 
 fn check_limits(document: &Document, file: &LimitsFile) -> Result<Limits, DocumentError> {
     let usual = Limits::default();
-    let number = |key: &str, given: &Option<Located<u64>>, least: u64, most: u64| {
-        let Some(given) = given else { return Ok(None) };
-        if (least..=most).contains(&given.value) {
-            return Ok(Some(given.value));
-        }
-        let message = format!("{key} is {}: it must be between {least} and {most}", given.value);
-        Err(document.error_at(given.line, given.column, &message))
-    };
     let count = |key, given, least, most, usual: usize| {
-        let number = number(key, given, least, most)?;
+        let number = bounded(document, key, given, least, most)?;
         Ok(number.and_then(|n| usize::try_from(n).ok()).unwrap_or(usual))
     };
     let seconds = |key, given, least, usual: Duration| {
-        Ok(number(key, given, least, 600)?.map_or(usual, Duration::from_secs))
+        Ok(bounded(document, key, given, least, 600)?.map_or(usual, Duration::from_secs))
     };
     let in_flight = &file.max_in_flight_per_connection;
     Ok(Limits {
@@ -124,6 +124,22 @@ fn check_limits(document: &Document, file: &LimitsFile) -> Result<Limits, Docume
         drain: seconds("drain_seconds", &file.drain_seconds, 0, usual.drain)?,
         write_stall: seconds("write_stall_seconds", &file.write_stall_seconds, 1, usual.write_stall)?,
     })
+}
+
+/// A number within its bounds, or the place of one that is not.
+fn bounded(
+    document: &Document,
+    key: &str,
+    given: &Option<Located<u64>>,
+    least: u64,
+    most: u64,
+) -> Result<Option<u64>, DocumentError> {
+    let Some(given) = given else { return Ok(None) };
+    if (least..=most).contains(&given.value) {
+        return Ok(Some(given.value));
+    }
+    let message = format!("{key} is {}: it must be between {least} and {most}", given.value);
+    Err(document.error_at(given.line, given.column, &message))
 }
 
 fn check_workspace(
@@ -191,6 +207,7 @@ mod tests {
             "  - path: /srv/c\n    access: read_only\n",
             "limits:\n  max_line_bytes: 4096\n  max_connections: 1\n  max_in_flight_per_connection: 2\n",
             "  drain_seconds: 0\n  write_stall_seconds: 1\ncapture_content: true\n",
+            "ledger:\n  keep_bytes: 16777216\n  keep_days: 30\n  when_unavailable: allow_reads\n",
         ))
         .unwrap();
         let workspaces: Vec<_> =
@@ -208,6 +225,12 @@ mod tests {
             write_stall: Duration::from_secs(1),
         };
         assert_eq!(settings.limits, expect);
+        let expect = LedgerSettings {
+            keep_bytes: 16 << 20,
+            keep_for: Some(Duration::from_secs(30 * 24 * 60 * 60)),
+            when_unavailable: WhenUnavailable::AllowReads,
+        };
+        assert_eq!(settings.ledger, expect);
     }
 
     #[test]
@@ -232,5 +255,13 @@ mod tests {
         check("workspaces:\n  - ~root/x\n", 2, "cannot be expanded");
         check("workspaces:\n  - 5\n", 2, "a path, or a mapping");
         check("log: {size: 1}\n", 1, "unknown key `size`");
+        check(
+            "ledger:\n  keep_bytes: 5\n",
+            2,
+            "keep_bytes is 5: it must be between 16777216 and 1099511627776",
+        );
+        check("ledger:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
+        check("ledger: {keep_bites: 1}\n", 1, "did you mean `keep_bytes`?");
+        check("ledger:\n  when_unavailable: allow\n", 2, "unknown word `allow`");
     }
 }

@@ -9,6 +9,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use telemetry::{LogSettings, OtlpSettings};
 
+use crate::settings::LedgerFile;
+
 /// The settings of the daemon. Every key is optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -18,6 +20,8 @@ pub struct SettingsFile {
     pub(crate) workspaces: Vec<Located<WorkspaceEntry>>,
     /// What one connection, and all together, may take.
     pub(crate) limits: LimitsFile,
+    /// The record of what was decided and done.
+    pub(crate) ledger: LedgerFile,
     /// The daemon's own log.
     pub(crate) log: LogSettings,
     /// OpenTelemetry export; off unless an endpoint is set.

@@ -9,7 +9,7 @@ use governance::{
 };
 use ledger::{Ledger, Options};
 use registry::ToolRegistry;
-use server::Settings;
+use server::{LedgerSettings, Settings};
 use tool::ToolDefinition;
 
 use crate::exit::{Exit, Problem};
@@ -93,14 +93,15 @@ pub(crate) fn daemon_layer(
     setting: &Setting,
     settings: &Settings,
 ) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    let layer = layer(setting, world(setting, settings, Folders::Configured)?)?;
+    let layer = layer(setting, settings, world(setting, settings, Folders::Configured)?)?;
     layer.announce_start().map_err(Problem::configuration)?;
     Ok(layer)
 }
 
 /// The layer of a call without a daemon.
 pub(crate) fn embedded_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    layer(setting, world(setting, &setting.settings()?, Folders::AndThisOne)?)
+    let settings = setting.settings()?;
+    layer(setting, &settings, world(setting, &settings, Folders::AndThisOne)?)
 }
 
 /// Where the ledger is.
@@ -108,21 +109,29 @@ pub(crate) fn ledger_folder(setting: &Setting) -> PathBuf {
     setting.home().state().join("ledger")
 }
 
-/// The oldest segments go beyond this: whoever can make calls must not be able to fill the disk.
-const LARGEST_LEDGER: u64 = 1 << 30;
-
-/// How it is kept: its key and a second anchor stand outside its folder, and tell when the folder was put back or
+/// Where its parts are: its key and a second anchor stand outside its folder, and tell when the folder was put back or
 /// taken away.
-pub(crate) fn ledger_options(setting: &Setting) -> Options {
+pub(crate) fn ledger_parts(setting: &Setting) -> Options {
     let state = setting.home().state();
-    Options::default()
-        .with_key_file(state.join("ledger.key"))
-        .with_witness(state.join("anchor"))
-        .with_keep_bytes(LARGEST_LEDGER)
+    Options::default().with_key_file(state.join("ledger.key")).with_witness(state.join("anchor"))
 }
 
-fn layer(setting: &Setting, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    let opened = Ledger::open(&ledger_folder(setting), &ledger_options(setting));
+/// How it is kept. There is always a size: whoever can make calls must not be able to fill the disk.
+fn ledger_options(setting: &Setting, settings: &LedgerSettings) -> Options {
+    let when_unavailable = match settings.when_unavailable {
+        server::WhenUnavailable::Refuse => ledger::WhenUnavailable::Refuse,
+        server::WhenUnavailable::AllowReads => ledger::WhenUnavailable::AllowReads,
+    };
+    let options =
+        ledger_parts(setting).with_keep_bytes(settings.keep_bytes).with_when_unavailable(when_unavailable);
+    match settings.keep_for {
+        Some(age) => options.with_keep_for(age),
+        None => options,
+    }
+}
+
+fn layer(setting: &Setting, settings: &Settings, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    let opened = Ledger::open(&ledger_folder(setting), &ledger_options(setting, &settings.ledger));
     let (ledger, recovery) = opened.map_err(Problem::configuration)?;
     ToolExecutionLayer::new(Parts { world, ledger, recovery }).map_err(Problem::configuration)
 }

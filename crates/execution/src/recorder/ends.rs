@@ -23,12 +23,13 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
     };
     let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
     let outcome = outcome(layer, call, started, &end, output.as_deref());
-    let end = match layer.ledger.conclude(&order, outcome) {
-        Ok(_) => end,
-        Err(error) => Err(unrecorded(&end, &error)),
+    let (end, recorded) = match layer.ledger.conclude(&order, outcome) {
+        Ok(receipt) => (end, receipt.seq().is_some()),
+        Err(error) => (Err(unrecorded(&end, &error)), false),
     };
     let name = definition.name().as_str();
     let metadata = Metadata {
+        recorded,
         definition_hash: Some(definition.hash().to_owned()),
         remaining: order.value().remaining(layer.limits.counts(definition.name())),
         ..metadata(call)
@@ -126,10 +127,11 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
         ..Outcome::new(Status::Unknown, call.started.elapsed())
     };
     let concluded = Concluded { call: call.on_record(&call.tool_name), outcome };
-    let recorded = layer.ledger.append(&Entry::Outcome(concluded));
-    let failure =
-        recorded.map_or_else(|error| unrecorded(&Err(failure.clone()), &error), |_| failure.clone());
-    failed(layer, call, &call.tool_name, failure, metadata(call))
+    let (failure, recorded) = match layer.ledger.append(&Entry::Outcome(concluded)) {
+        Ok(_) => (failure, true),
+        Err(error) => (unrecorded(&Err(failure), &error), false),
+    };
+    failed(layer, call, &call.tool_name, failure, Metadata { recorded, ..metadata(call) })
 }
 
 /// The last resort: the recording itself panicked.

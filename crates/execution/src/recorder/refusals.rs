@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use ledger::entry::Refused;
 use ledger::{Entry, LedgerError};
 use telemetry::{Event, emit};
-use tool::{Refusal, RefusalCode, ToolResult};
+use tool::{Metadata, Refusal, RefusalCode, ToolResult};
 
 use super::{metadata, redacted, stages, subject};
 use crate::call::Call;
@@ -25,13 +25,15 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
         facts: stages(call),
     });
-    if let Err(error) = layer.ledger.append(&entry) {
+    let written = layer.ledger.append(&entry);
+    let recorded = written.is_ok();
+    if let Err(error) = written {
         refusal = *unavailable(&call.tool_name, &error);
         refusal.trace_id = Some(call.trace.trace_id.clone());
     }
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
     announce_refusal(call, &refusal);
-    ToolResult::refused(refusal, metadata(call), call.latency_ms())
+    ToolResult::refused(refusal, Metadata { recorded, ..metadata(call) }, call.latency_ms())
 }
 
 fn announce_refusal(call: &Call, refusal: &Refusal) {

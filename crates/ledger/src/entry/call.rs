@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool::{
@@ -43,6 +44,10 @@ pub struct Decision {
     pub risk: RiskLevel,
     /// Whether it can change anything: decides how durable this record is before the call runs.
     pub effect: Effect,
+    /// When it was decided, where that could be recorded only later: the call ran, or was running, before this line was
+    /// written. Absent where the record came first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<Timestamp>,
     /// Pins the definition.
     pub definition_hash: String,
     /// Pins the policy that judged.

@@ -180,7 +180,7 @@ fn child(folder: &Path) {
                 let intent = ledger.intend(samples::decision("write_file", effect), ()).await.unwrap();
                 println!("intended {}", intent.call_id());
                 let receipt = ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
-                println!("replied {} {}", intent.call_id(), receipt.seq);
+                println!("replied {} {}", intent.call_id(), receipt.seq().unwrap());
             }
         });
     }

@@ -73,6 +73,25 @@ async fn the_oldest_segments_go_and_the_rest_verifies() {
 }
 
 #[test]
+fn a_segment_that_is_never_full_is_followed_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::default().with_keep_for(Duration::from_nanos(8));
+    let (ledger, _) = open_with(folder.path(), &Options::default());
+    ledger.append(&samples::note("old")).unwrap();
+    drop(ledger);
+    // The first pass of a ledger that is opened looks for what is too old.
+    let (ledger, _) = open_with(folder.path(), &options);
+    while ledger.health().head < 5 {
+        std::thread::yield_now();
+    }
+    ledger.close();
+    let report = assert_intact(folder.path());
+    assert!(report.first > 2, "the old records are gone: {report:?}");
+    let found = ledger.query(&Filter { kind: Some("note".into()), ..Filter::default() }).unwrap();
+    assert_eq!(found.len(), 0);
+}
+
+#[test]
 fn age_alone_lets_whole_segments_go() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open_with(folder.path(), &small());

@@ -17,7 +17,7 @@ async fn a_call_from_intent_to_outcome() {
         let health = ledger.health();
         assert_eq!(health.open_intents, 1);
         assert_eq!(
-            health.synced >= intent.seq(),
+            Some(health.synced) >= intent.receipt().seq(),
             effect == Effect::Changes,
             "only a change waits for the disk"
         );
@@ -29,7 +29,7 @@ async fn a_call_from_intent_to_outcome() {
         assert_eq!(tail[0].entry, Entry::Decision(decision.clone()));
         assert_eq!(
             (tail[1].seq, &tail[1].entry),
-            (receipt.seq, &samples::outcome_of(&decision.call, Status::Done))
+            (receipt.seq().unwrap(), &samples::outcome_of(&decision.call, Status::Done))
         );
     }
     assert_eq!(ledger.health().state, State::Ready);
@@ -67,7 +67,7 @@ fn a_thousand_at_once_leave_no_gap_and_no_double() {
                     let effect = if n % 2 == 0 { Effect::Reads } else { Effect::Changes };
                     let intent = ledger.intend(samples::decision("write_file", effect), n).await.unwrap();
                     let end = ledger.conclude(&intent, samples::outcome(Status::Done)).unwrap();
-                    [intent.seq(), end.seq]
+                    [intent.receipt().seq().unwrap(), end.seq().unwrap()]
                 })
             })
             .collect();

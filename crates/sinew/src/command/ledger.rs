@@ -168,7 +168,7 @@ pub(crate) fn end(record: &Value) -> String {
 
 fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
     let folder = compose::ledger_folder(setting);
-    let report = verify(&folder, &compose::ledger_options(setting)).map_err(unreadable(&folder))?;
+    let report = verify(&folder, &compose::ledger_parts(setting)).map_err(unreadable(&folder))?;
     if output.json {
         let told = |found: &[Finding]| {
             let facts = |f: &Finding| json!({"file": f.file, "line": f.line, "offset": f.offset, "seq": f.seq, "what": f.what});

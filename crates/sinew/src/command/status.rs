@@ -6,7 +6,7 @@ use crate::cli::JsonArgs;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
-use crate::terminal::{NOTE, paint, say, tell};
+use crate::terminal::{NOTE, paint, say, tell, visible_line};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
@@ -41,9 +41,19 @@ fn show(status: &Value) -> Result<(), Problem> {
     table.add_row(["up", &format!("{} s", text("/uptime_seconds"))]);
     table.add_row(["calls", &calls]);
     table.add_row(["tools", &text("/tools")]);
-    table.add_row(["ledger", &format!("{}, {} records", text("/ledger/state"), text("/ledger/records"))]);
+    table.add_row(["ledger", &ledger(&text)]);
     table.add_row(["workspaces", &folders]);
     say(table)
+}
+
+/// Its state; where it takes no records, why, and what waits for it.
+fn ledger(text: &impl Fn(&str) -> String) -> String {
+    let mut line = format!("{}, {} records", text("/ledger/state"), text("/ledger/records"));
+    if text("/ledger/owed") != "0" {
+        line += &format!(", {} owed", text("/ledger/owed"));
+    }
+    let reason = text("/ledger/reason");
+    if reason.is_empty() { line } else { line + "\n" + &visible_line(&reason) }
 }
 
 fn warn_of_skew(status: &Value) {

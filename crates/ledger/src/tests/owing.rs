@@ -1,0 +1,133 @@
+//! Reads that are let through while nothing can be recorded: owed, bounded, and written when records are taken again.
+
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
+
+use tool::RiskLevel;
+
+use super::{all, assert_intact, faulty::Faulty};
+use crate::{
+    Decision, Effect, Entry, Intent, Ledger, LedgerError, Options, Receipt, Status, WhenUnavailable, samples,
+};
+
+/// A ledger that can make nothing durable any more.
+async fn broken(folder: &Path, when_unavailable: WhenUnavailable) -> (Arc<Faulty>, Arc<Ledger>) {
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder, &Options::default().with_when_unavailable(when_unavailable));
+    disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
+    ledger.append_durably(&samples::note("x")).await.unwrap_err();
+    (disk, ledger)
+}
+
+async fn read(ledger: &Ledger) -> Result<Intent<()>, LedgerError> {
+    ledger.intend(samples::decision("read_file", Effect::Reads), ()).await
+}
+
+/// Mends the disk and waits until nothing is owed.
+async fn mend(disk: &Faulty, ledger: &Ledger) {
+    disk.failing_syncs.store(0, Ordering::SeqCst);
+    while ledger.health().owed > 0 {
+        let _ = ledger.append_durably(&samples::note("again")).await;
+    }
+}
+
+/// What the record says of a call: whether its decision came late, and its end.
+fn on_record(folder: &Path, intent: &Intent<()>) -> (bool, Vec<Status>) {
+    let records: Vec<_> = all(folder).into_iter().map(|record| record.entry).collect();
+    let decisions = records.iter().filter_map(|entry| match entry {
+        Entry::Decision(decision) if decision.call.call_id == intent.call_id() => Some(decision),
+        _ => None,
+    });
+    let decisions: Vec<&Decision> = decisions.collect();
+    assert_eq!(decisions.len(), 1, "one decision");
+    let ends = records.iter().filter_map(|entry| match entry {
+        Entry::Outcome(end) if end.call.call_id == intent.call_id() => Some(end.outcome.status),
+        _ => None,
+    });
+    (decisions[0].decided_at.is_some(), ends.collect())
+}
+
+#[tokio::test]
+async fn a_read_is_let_through_and_recorded_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
+    let ended = read(&ledger).await.unwrap();
+    assert_eq!(ended.receipt(), Receipt::Owed);
+    assert_eq!(ledger.conclude(&ended, samples::outcome(Status::Done)).unwrap(), Receipt::Owed);
+    let again = ledger.conclude(&ended, samples::outcome(Status::Done));
+    assert!(matches!(again, Err(LedgerError::AlreadyConcluded(_))), "{again:?}");
+    let (running, dropped) = (read(&ledger).await.unwrap(), read(&ledger).await.unwrap());
+    let forgotten = dropped.call_id();
+    drop(dropped);
+    assert_eq!(ledger.health().owed, 3, "what waits can be seen");
+    assert!(all(folder.path()).iter().all(|record| record.entry.kind() != "decision"));
+
+    mend(&disk, &ledger).await;
+    let end = ledger.conclude(&running, samples::outcome(Status::Failed)).unwrap();
+    assert!(end.seq().is_some(), "back in the record, it ends there: {end:?}");
+    assert_eq!(on_record(folder.path(), &ended), (true, vec![Status::Done]));
+    assert_eq!(on_record(folder.path(), &running), (true, vec![Status::Failed]));
+    let last = ledger.reader().call(forgotten).unwrap().pop().unwrap().json();
+    assert_eq!(last["outcome"], "unknown", "one that nobody ended");
+    drop((ended, running));
+    drop(ledger);
+    assert_intact(folder.path());
+}
+
+#[tokio::test]
+async fn only_harmless_reads_are_let_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
+    ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap_err();
+    let risky = Decision { risk: RiskLevel::High, ..samples::decision("read_file", Effect::Reads) };
+    ledger.intend(risky, ()).await.unwrap_err();
+    assert_eq!(ledger.health().owed, 0);
+
+    let folder = tempfile::tempdir().unwrap();
+    let (_disk, ledger) = broken(folder.path(), WhenUnavailable::Refuse).await;
+    read(&ledger).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_read_under_way_when_the_disk_fails_is_answered_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Faulty::default());
+    let options = Options::default().with_when_unavailable(WhenUnavailable::AllowReads);
+    let (ledger, _) = disk.open(folder.path(), &options);
+    let (reads, writes) = (read(&ledger).await.unwrap(), samples::decision("write_file", Effect::Changes));
+    let writes = ledger.intend(writes, ()).await.unwrap();
+    disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
+    ledger.append_durably(&samples::note("x")).await.unwrap_err();
+    assert_eq!(ledger.conclude(&reads, samples::outcome(Status::Done)).unwrap(), Receipt::Owed);
+    ledger.conclude(&writes, samples::outcome(Status::Done)).unwrap_err();
+    mend(&disk, &ledger).await;
+    assert_eq!(on_record(folder.path(), &reads), (false, vec![Status::Done]));
+    assert_eq!(on_record(folder.path(), &writes), (false, vec![Status::Done]));
+}
+
+#[tokio::test]
+async fn what_is_owed_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
+    let mut held = Vec::new();
+    let refused = loop {
+        let mut large = samples::decision("read_file", Effect::Reads);
+        large.facts = serde_json::json!({"paths": "x".repeat(120_000)});
+        match ledger.intend(large, ()).await {
+            Ok(intent) => held.push(intent),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 1000, "memory fills up");
+    };
+    assert!(refused.to_string().contains(&format!("{} reads already wait", held.len())), "{refused}");
+    mend(&disk, &ledger).await;
+    for intent in &held {
+        ledger.conclude(intent, samples::outcome(Status::Done)).unwrap();
+    }
+    let kinds = super::kinds(folder.path());
+    for kind in ["decision", "outcome"] {
+        assert_eq!(kinds.iter().filter(|found| **found == kind).count(), held.len(), "{kind}");
+    }
+}
