@@ -5,6 +5,7 @@
 mod calls;
 mod command_line;
 mod doors;
+mod explain;
 mod hostile_input;
 mod life;
 mod mcp;

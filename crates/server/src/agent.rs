@@ -19,6 +19,7 @@ pub(crate) struct Agent {
 
 const METHODS: &[Method<Agent>] = &[
     methods::execute::METHOD,
+    methods::explain::METHOD,
     methods::tools::METHOD,
     methods::status::METHOD,
     mcp::initialize::METHOD,

@@ -1,5 +1,6 @@
 //! Sinew's own methods on `agent.sock`, one file each.
 
 pub(crate) mod execute;
+pub(crate) mod explain;
 pub(crate) mod status;
 pub(crate) mod tools;

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Call a tool, through the daemon if one runs, else in this process.
     Call(CallArgs),
+    /// Say what would become of a call, and by which rules. Nothing runs, and nothing is recorded.
+    Explain(ExplainArgs),
     /// List the tools, or show one.
     #[command(subcommand)]
     Tools(ToolsCommand),
@@ -81,6 +83,20 @@ pub(crate) struct CallArgs {
     /// Give up after this many milliseconds, waiting included.
     #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,
+}
+
+#[derive(Args)]
+#[command(override_usage = "sinew explain [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
+pub(crate) struct ExplainArgs {
+    /// The tool, then its arguments: `key=value`, or `key:=JSON` for a value that is not text.
+    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1..)]
+    pub(crate) words: Vec<String>,
+    /// Answer in JSON; followed by an object, take the arguments from it (`-` reads them from standard input).
+    #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) json: Option<String>,
+    /// Judge in this mode instead of the one that holds.
+    #[arg(long, value_parser = mode())]
+    pub(crate) mode: Option<Mode>,
 }
 
 #[derive(Subcommand)]

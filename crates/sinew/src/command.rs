@@ -3,6 +3,7 @@
 mod call;
 mod completions;
 mod demo;
+mod explain;
 mod init;
 mod ledger;
 mod logs;
@@ -22,6 +23,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
     match command {
         Command::Serve(args) => serve::run(&args),
         Command::Call(args) => call::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Tools(command) => tools::run(command),
         Command::Status(output) => status::run(output),
         Command::Mode(command) => mode::run(command),

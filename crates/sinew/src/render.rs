@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
-use tool::{Mode, Refusal, ToolDefinition, ToolResult};
+use tool::{Mode, Refusal, RuleRef, ToolDefinition, ToolResult};
 
 use crate::exit::Problem;
 use crate::terminal::{
@@ -24,6 +24,9 @@ pub(crate) fn result(result: &ToolResult) -> Result<(), Problem> {
         self::refusal(refusal);
     } else {
         failure(result);
+    }
+    if !result.metadata.recorded {
+        tell(paint(NOTE, "not on record yet: the ledger takes no records; `sinew status` says why"));
     }
     tell(paint(QUIET, summary(result)));
     Ok(())
@@ -74,14 +77,19 @@ fn refusal(refusal: &Refusal) {
         ));
     }
     if let Some(rule) = &refusal.rule {
-        tell(match rule.line {
-            0 if rule.file == rule.id => format!("  rule: {}", rule.id),
-            0 => format!("  rule: {} ({})", rule.id, rule.file),
-            line => format!("  rule: {} ({}:{line})", rule.id, rule.file),
-        });
+        tell(format!("  rule: {}", self::rule(rule)));
     }
     if let Some(hint) = &refusal.hint {
         tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
+    }
+}
+
+/// A rule, as a person finds it.
+pub(crate) fn rule(rule: &RuleRef) -> String {
+    match rule.line {
+        0 if rule.file == rule.id => rule.id.clone(),
+        0 => format!("{} ({})", rule.id, rule.file),
+        line => format!("{} ({}:{line})", rule.id, rule.file),
     }
 }
 

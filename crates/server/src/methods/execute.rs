@@ -1,7 +1,7 @@
 //! `sinew/execute`: one tool call. Everything about the call itself is decided, and recorded, by the layer.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use execution::Request;
 use serde_json::{Map, Value};
@@ -23,20 +23,26 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
-    let request = Request {
-        tool_name: tool_name(&mut params, "tool_name")?,
-        // Whatever they are: arguments of the wrong type get a recorded refusal that shows the right ones.
-        arguments: params.take("arguments").ok_or_else(|| RpcError::missing("arguments", "an object"))?,
-        caller: session.caller(Door::Socket),
-        trace: trace(&mut params)?,
-        deadline: deadline(&mut params)?,
-        cwd: params.want("cwd")?,
-        started: call.began,
-    };
-    NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;
+    let request = request(session, &mut params, call.began)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
     Ok(Answer::later(async move { rpc::answer(&layer.execute(request).await) }))
+}
+
+/// The call that a message describes.
+pub(crate) fn request(session: &Session, params: &mut Params, began: Instant) -> Result<Request, RpcError> {
+    let request = Request {
+        tool_name: tool_name(params, "tool_name")?,
+        // Whatever they are: arguments of the wrong type get a recorded refusal that shows the right ones.
+        arguments: params.take("arguments").ok_or_else(|| RpcError::missing("arguments", "an object"))?,
+        caller: session.caller(Door::Socket),
+        trace: trace(params)?,
+        deadline: deadline(params)?,
+        cwd: params.want("cwd")?,
+        started: began,
+    };
+    NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;
+    Ok(request)
 }
 
 /// The name of a tool, which need not exist.
@@ -49,7 +55,8 @@ pub(crate) fn tool_name(params: &mut Params, field: &'static str) -> Result<Stri
     Err(RpcError::invalid_params(field, &message))
 }
 
-fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError> {
+/// How long the caller will wait.
+pub(crate) fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError> {
     match params.want("deadline_ms")? {
         Some(0) => Err(RpcError::invalid_params("deadline_ms", "`deadline_ms` must be at least 1")),
         given => Ok(given.map(|ms| Duration::from_millis(ms).min(LONGEST_DEADLINE))),

@@ -1,6 +1,6 @@
 //! `sinew call`: one tool call, through the daemon if one runs, else along the same road in this process.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use execution::{Request, ToolFilter};
 use serde_json::{Value, json};
@@ -70,8 +70,18 @@ fn in_this_process(
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
     let arguments: Value = spoken.arguments(tools::find(&definitions, &tool))?;
-    let request = Request {
-        tool_name: tool,
+    let deadline = deadline_ms.map(Duration::from_millis);
+    let request = Request { deadline, ..request(setting, tool, arguments) };
+    let result = runtime.block_on(layer.execute(request));
+    // A thread stuck in a dead mount must not keep the command from ending.
+    runtime.shutdown_background();
+    Ok((result, wants_json))
+}
+
+/// A call made in this process.
+pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) -> Request {
+    Request {
+        tool_name,
         arguments,
         caller: Caller {
             uid: nix::unistd::getuid().as_raw(),
@@ -82,12 +92,8 @@ fn in_this_process(
             session: None,
         },
         trace: TraceContext::root(),
-        deadline: deadline_ms.map(std::time::Duration::from_millis),
+        deadline: None,
         cwd: Some(setting.folder().to_owned()),
         started: Instant::now(),
-    };
-    let result = runtime.block_on(layer.execute(request));
-    // A thread stuck in a dead mount must not keep the command from ending.
-    runtime.shutdown_background();
-    Ok((result, wants_json))
+    }
 }

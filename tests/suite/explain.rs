@@ -1,0 +1,117 @@
+//! `explain` says what `call` would do, by the same rules, and leaves nothing behind.
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+/// Calls, and how each ends: 0 it runs, 3 it is refused.
+fn cases(home: &Home) -> Vec<(&'static str, Value, i32)> {
+    home.file("README.md", "# Hello\n");
+    home.file(".env", "TOKEN=x\n");
+    std::os::unix::fs::symlink("/etc", home.workspace().join("way-out")).unwrap();
+    let ssh = home.user().join(".ssh/config").display().to_string();
+    vec![
+        ("read_file", json!({"path": "README.md"}), 0),
+        ("READ_FILE", json!({"path": "README.md"}), 0),
+        ("read_file", json!({"path": ".env"}), 3),
+        ("read_file", json!({"path": "../x"}), 3),
+        ("read_file", json!({"path": "way-out/hostname"}), 3),
+        ("read_file", json!({"pth": "README.md"}), 3),
+        ("write_file", json!({"path": ssh, "content": "x"}), 3),
+        ("write_file", json!({"path": "k", "content": "-----BEGIN PRIVATE KEY-----"}), 3),
+        ("no_such_tool", json!({}), 3),
+        ("write_file", json!({"path": "new.txt", "content": "x"}), 0),
+    ]
+}
+
+/// What a refusal says to a program.
+fn facts(refusal: &Value) -> [&Value; 4] {
+    ["code", "detail", "reason", "rule"].map(|key| &refusal[key])
+}
+
+fn explain(home: &Home, tool: &str, arguments: &Value, exit: i32) -> Value {
+    let mut told = home.run(&["explain", tool, "--json", &arguments.to_string()]).must_exit(exit).json();
+    assert_eq!(told["schema_version"], 1, "{told}");
+    if let Some(refusal) = told["refusal"].as_object_mut() {
+        refusal.remove("trace_id");
+    }
+    told
+}
+
+#[test]
+fn it_agrees_with_the_call_at_both_doors() {
+    let home = Home::initialised();
+    let cases = cases(&home);
+    let alone: Vec<Value> =
+        cases.iter().map(|(tool, arguments, exit)| explain(&home, tool, arguments, *exit)).collect();
+    let daemon = Daemon::start_in(home);
+    for ((tool, arguments, exit), alone) in cases.iter().zip(alone) {
+        let told = explain(daemon.home(), tool, arguments, *exit);
+        assert_eq!(told, alone, "{tool} {arguments}");
+        let done =
+            daemon.home().run(&["call", tool, "--json", &arguments.to_string()]).must_exit(*exit).json();
+        let refusal = &done["metadata"]["refusal"];
+        assert_eq!(facts(&told["refusal"]), facts(refusal), "{tool} {arguments}");
+        assert_eq!(told["verdict"] == "permit", done["success"] == true, "{tool} {arguments}: {told}");
+    }
+}
+
+#[test]
+fn nothing_runs_and_nothing_is_recorded() {
+    let daemon = Daemon::start();
+    let before = daemon.home().records().len();
+    let mut client = daemon.agent();
+    for (tool, arguments, _) in cases(daemon.home()) {
+        client.request("sinew/explain", &json!({"tool_name": tool, "arguments": arguments}));
+    }
+    assert!(!daemon.home().workspace().join("new.txt").exists(), "it was written");
+    let status = client.request("sinew/status", &json!({}));
+    assert_eq!(status["result"]["calls"]["refused"], 0, "{status}");
+    assert_eq!(daemon.home().records().len(), before);
+}
+
+#[test]
+fn a_person_is_told_the_rule_and_the_way_out() {
+    let home = Home::initialised();
+    let cases = [
+        ("NORMAL", 0, "permit write_file would run in NORMAL mode", "write_file.allowed_in_modes", ""),
+        (
+            "ALERT",
+            4,
+            "ask a human is asked before write_file runs",
+            "ALERT.require_approval_for",
+            "a human is asked by",
+        ),
+        (
+            "LOCKDOWN",
+            3,
+            "deny write_file would be refused",
+            "write_file.forbidden_in_modes",
+            "it runs in NORMAL",
+        ),
+    ];
+    for (mode, exit, verdict, rule, change) in cases {
+        let words = ["explain", "write_file", "path=a", "content=b", "--mode", mode];
+        let run = home.run(&words).must_exit(exit);
+        let text = run.stdout();
+        assert!(text.starts_with(verdict), "{run}");
+        let line = text.lines().find(|line| line.contains(rule)).unwrap_or_else(|| panic!("{run}"));
+        let place = line.split_once(".yaml:").map(|(_, rest)| rest.trim_end_matches(')').parse::<u64>());
+        assert!(matches!(place, Some(Ok(1..))), "file and line: {line}");
+        assert!(text.contains(change), "{run}");
+    }
+    assert!(!home.workspace().join("a").exists());
+}
+
+#[test]
+fn the_message_is_read_as_strictly_as_a_call() {
+    let daemon = Daemon::start();
+    let mut client = daemon.agent();
+    let mut field =
+        |params: Value| client.request("sinew/explain", &params)["error"]["data"]["field"].clone();
+    assert_eq!(field(json!({"arguments": {}})), "tool_name");
+    assert_eq!(field(json!({"tool_name": "read_file"})), "arguments");
+    assert_eq!(field(json!({"tool_name": "x", "arguments": {}, "mode": "SAFE"})), "mode");
+    assert_eq!(field(json!({"tool_name": "x", "arguments": {}, "mood": "NORMAL"})), "mood");
+    assert_eq!(field(json!({"tool_name": "x", "arguments": {}, "deadline_ms": 0})), "deadline_ms");
+    assert_eq!(field(json!({"tool_name": "x", "arguments": {}, "dry_run": true})), "dry_run");
+}
