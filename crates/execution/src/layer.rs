@@ -1,8 +1,10 @@
 //! The layer every door talks to: one request in, one result out, and exactly one end on record.
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -68,18 +70,24 @@ impl ToolExecutionLayer {
         }))
     }
 
-    /// Runs one call to its end. The work is a task of its own: a caller that goes away takes neither the tool nor
-    /// the record with it.
+    /// Runs one call to its end. What cannot be done without waiting is a task of its own: a caller that goes away
+    /// takes neither the tool nor the record with it.
     pub async fn execute(self: &Arc<Self>, request: Request) -> ToolResult {
         let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
         let crashed = recorder::crashed_result(&call);
-        let layer = Arc::clone(self);
-        let conducted = self.calls.spawn(async move {
+        let (layer, tracked) = (Arc::clone(self), self.calls.token());
+        let work = AssertUnwindSafe(async move {
             let (call, result) = layer.conduct(call, arguments).await;
             recorder::export(call, &result);
+            drop(tracked);
             result
         });
-        conducted.await.unwrap_or(crashed)
+        let mut work = Box::pin(work.catch_unwind());
+        let conducted = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
+            Poll::Ready(conducted) => Ok(conducted),
+            Poll::Pending => tokio::spawn(work).await,
+        };
+        conducted.ok().and_then(Result::ok).unwrap_or(crashed)
     }
 
     async fn conduct(&self, mut call: Call, mut arguments: Value) -> (Call, ToolResult) {

@@ -1,8 +1,12 @@
 //! Running an order: within its deadline and its bounds, and never taking the daemon down.
 
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use registry::{Order, Tool};
 use telemetry::Stage;
 use telemetry::metrics::Level;
@@ -50,13 +54,20 @@ async fn within_limit(
     recorder::announce_start(call, order);
     let _timing = call.span.stage(Stage::Run);
     let running = tool.executor().run(Arc::clone(order));
-    let work = tokio::spawn(async move {
+    let work = AssertUnwindSafe(async move {
         let (_place, _counted) = (slot, Level::ToolsRunning.hold());
         running.await
     });
-    match tokio::time::timeout(limit, work).await {
-        Ok(Ok(end)) => end.and_then(|output| within_bounds(order, output)),
-        Ok(Err(crash)) => Err(crashed(&crash)),
+    let mut work = Box::pin(work.catch_unwind());
+    let end = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
+        // Most looks at files end here: a task and a timer would cost them more than they do.
+        Poll::Ready(end) => Ok(Ok(end)),
+        Poll::Pending => tokio::time::timeout(limit, tokio::spawn(work)).await,
+    };
+    match end {
+        Ok(Ok(Ok(end))) => end.and_then(|output| within_bounds(order, output)),
+        Ok(Ok(Err(_panic))) => Err(crashed("panicked")),
+        Ok(Err(_cancelled)) => Err(crashed("was cancelled")),
         Err(_) => {
             let message = format!("{} timed out after {:.1} s", call.tool_name, limit.as_secs_f64());
             Err(Failure::new(FailureKind::TimedOut, message)
@@ -81,8 +92,7 @@ fn within_bounds(order: &Order, output: Output) -> Result<Output, Failure> {
 }
 
 /// The panic's own words may hold arguments, so they stay in the log of the process, not in the reply.
-fn crashed(crash: &tokio::task::JoinError) -> Failure {
-    let what = if crash.is_panic() { "panicked" } else { "was cancelled" };
-    Failure::new(FailureKind::Crashed, format!("the tool {what}"))
+fn crashed(how: &str) -> Failure {
+    Failure::new(FailureKind::Crashed, format!("the tool {how}"))
         .hint("this is a fault in the tool, not in the call")
 }

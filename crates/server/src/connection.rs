@@ -3,9 +3,11 @@
 //! Back-pressure, not refusal: with as many answers open as the limit allows, or with more replies unread than the
 //! queue holds, nothing more is read until that changes.
 
+use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -155,9 +157,13 @@ impl<C: Send + Sync> Talk<C> {
             }
             Answer::Later(reply) => {
                 let limit = self.connection.limits.max_line_bytes;
-                let answer = answer_later(ticket, reply, self.outbox.clone(), limit, held);
-                self.answers.spawn(answer);
-                return self.wait_for_a_place().await;
+                let mut answer = Box::pin(answer_later(ticket, reply, self.outbox.clone(), limit, held));
+                // What can be answered without waiting is: a task of its own would take longer to wake.
+                let at_once = poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await;
+                if at_once.is_pending() {
+                    self.answers.spawn(answer);
+                    return self.wait_for_a_place().await;
+                }
             }
         }
         ControlFlow::Continue(())
