@@ -1,5 +1,8 @@
 //! What happened is on record, stays there, and shows when it was touched.
 
+#[cfg(target_os = "linux")]
+mod faults;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -183,47 +186,6 @@ fn soak_every_answer_has_its_record_however_often_the_daemon_is_killed() {
     assert_eq!(report["intact"], true, "{report}");
     assert!(start_up < Duration::from_secs(5), "start-up after the crashes took {start_up:?}");
     println!("{} crashes, {} records, start-up after them {start_up:?}", crashes(), records.len());
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
-    let Some(home) = Home::on_small_disk(4 << 20) else {
-        eprintln!("skipped: only root can make a small disk");
-        return;
-    };
-    home.file("a.txt", "x");
-    let daemon = Daemon::start_in(home);
-    let mut agent = daemon.agent();
-    let write = json!({"path": "b.txt", "content": "y"});
-    assert_eq!(agent.execute("write_file", &write)["success"], true);
-
-    let filler = daemon.home().root().join("filler");
-    let mut file = std::fs::File::create(&filler).unwrap();
-    while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
-    let gone = || drop(std::fs::remove_file(daemon.home().workspace().join("b.txt")));
-    gone();
-    // The reserve takes some last words; after them nothing more fits.
-    let refused =
-        (0..2000).map(|_| agent.execute("write_file", &write)).find(|result| result["success"] == false);
-    let refused = refused.expect("a full disk must refuse");
-    assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
-    let status = agent.request("sinew/status", &json!({}));
-    assert_eq!(status["result"]["ledger"]["state"], "unavailable", "the state is visible: {status}");
-    gone();
-    assert_eq!(agent.execute("write_file", &write)["success"], false);
-    assert!(!daemon.home().workspace().join("b.txt").exists(), "nothing runs unrecorded");
-
-    drop(file);
-    std::fs::remove_file(filler).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while agent.execute("write_file", &write)["success"] != true {
-        assert!(Instant::now() < deadline, "no recovery although there is room again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let home = daemon.stop();
-    let report = verify(&home);
-    assert_eq!(report["intact"], true, "{report}");
 }
 
 #[test]

@@ -1,0 +1,284 @@
+//! A disk that fails under the real daemon: what is risky is refused, reads are answered or refused as configured, the
+//! state is visible, nothing is lost, and the record goes on without a restart.
+//!
+//! The errors are injected into the system calls of the running process by `strace`; a small disk is a real one.
+
+mod strace;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use strace::Strace;
+use tests::{Client, Daemon, Home, sinew};
+
+use super::verify;
+
+/// What becomes of reads while no record can be written.
+#[derive(Clone, Copy, PartialEq)]
+enum Reads {
+    Refused,
+    Answered,
+}
+
+/// Where an error strikes.
+#[derive(Clone, Copy)]
+enum At {
+    /// Whatever is made durable.
+    EverySync,
+    /// What is written to the open segment, and to the one that would follow it.
+    SegmentWrites,
+}
+
+/// The daemon with a fault it does not know of yet.
+struct Scene {
+    daemon: Daemon,
+    agent: Client,
+    /// Calls that were answered as recorded, or as owed.
+    answered: Vec<String>,
+}
+
+impl Scene {
+    fn new(reads: Reads) -> Scene {
+        let home = Home::initialised();
+        if reads == Reads::Answered {
+            let file = home.root().join("config/sinew.yaml");
+            let text = std::fs::read_to_string(&file).unwrap();
+            std::fs::write(&file, text.replace("when_unavailable: refuse", "when_unavailable: allow_reads"))
+                .unwrap();
+        }
+        home.file("a.txt", "x");
+        let daemon = Daemon::start_in(home);
+        let agent = daemon.agent();
+        let mut scene = Scene { daemon, agent, answered: Vec::new() };
+        assert_eq!(scene.write()["success"], true);
+        assert_eq!(scene.read()["metadata"]["recorded"], true);
+        std::fs::remove_file(scene.target()).unwrap();
+        scene
+    }
+
+    fn target(&self) -> PathBuf {
+        self.daemon.home().workspace().join("b.txt")
+    }
+
+    fn write(&mut self) -> Value {
+        self.call("write_file", &json!({"path": "b.txt", "content": "y"}))
+    }
+
+    fn read(&mut self) -> Value {
+        self.call("read_file", &json!({"path": "a.txt"}))
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        let result = self.agent.execute(tool, arguments);
+        if result["success"] == true {
+            self.answered.push(result["metadata"]["call_id"].as_str().unwrap().to_owned());
+        }
+        result
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.daemon.home().root().join("state/ledger")
+    }
+
+    /// The files whose writes fail: the open segment, and every name the next one can have.
+    fn segments(&self) -> Vec<PathBuf> {
+        let mut paths = segments(&self.ledger());
+        let head = self.daemon.home().records().len() as u64;
+        paths.extend((head..head + 40).map(|seq| self.ledger().join(format!("segment-{seq:012}.ndjson"))));
+        paths
+    }
+
+    /// Injects an error, or says why that is not possible here.
+    fn fail(&self, at: At, error: &str) -> Option<Strace> {
+        let only = match at {
+            At::EverySync => Vec::new(),
+            At::SegmentWrites => self.segments(),
+        };
+        let call = match at {
+            At::EverySync => "fdatasync",
+            At::SegmentWrites => "write",
+        };
+        Strace::inject(self.daemon.pid(), call, error, &only)
+    }
+
+    /// What holds while no record can be written.
+    fn check_down(&mut self, reads: Reads, reason: &str) {
+        let refused = self.write();
+        assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
+        assert_eq!(refused["metadata"]["recorded"], false, "{refused}");
+        let read = self.read();
+        match reads {
+            Reads::Refused => {
+                assert_eq!(read["metadata"]["refusal"]["code"], "ledger_unavailable", "{read}");
+            }
+            Reads::Answered => {
+                assert_eq!((&read["success"], &read["metadata"]["recorded"]), (&json!(true), &json!(false)));
+                assert_eq!(self.write()["success"], false, "only reads are let through");
+            }
+        }
+        assert!(!self.target().exists(), "nothing runs unrecorded");
+        let shown = self.daemon.home().run(&["status"]).must_exit(0).stdout();
+        assert!(shown.contains("unavailable") && shown.contains(reason), "the state is visible: {shown}");
+        let status = self.status();
+        assert_eq!(status["lost_records"], 0, "{status}");
+        assert!(reads == Reads::Refused || status["owed"] != 0, "what waits can be seen: {status}");
+    }
+
+    fn status(&self) -> Value {
+        self.daemon.home().run(&["status", "--json"]).must_exit(0).json()["ledger"].clone()
+    }
+
+    /// The fault is gone: the same process goes on, in a new segment, with everything in it.
+    fn check_back(mut self, first: &Path, length: u64, reason: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.write()["success"] != true || self.status()["owed"] != 0 {
+            assert!(Instant::now() < deadline, "no recovery although the fault is gone: {}", self.status());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(self.status()["state"], "ready");
+        assert_eq!(std::fs::metadata(first).unwrap().len(), length, "the failed segment is left alone");
+        let answered = std::mem::take(&mut self.answered);
+        drop(self.agent);
+        let home = self.daemon.stop();
+        let records = home.records();
+        for id in answered {
+            let kinds: Vec<&Value> = records
+                .iter()
+                .filter(|record| record["call_id"] == *id)
+                .map(|record| &record["kind"])
+                .collect();
+            assert_eq!(kinds, ["decision", "outcome"], "{id}");
+        }
+        let resumed = records.iter().find(|record| record["kind"] == "resumed").expect("a new segment");
+        assert!(resumed["reason"].as_str().unwrap().contains(reason), "{resumed}");
+        assert_eq!((&resumed["lost"], resumed["turned_away"].as_u64() >= Some(1)), (&json!(0), true));
+        let report = verify(&home);
+        assert_eq!(report["intact"], true, "{report}");
+    }
+}
+
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "ndjson")).collect();
+    paths.sort();
+    paths
+}
+
+/// A fault comes, stays for a while, and goes.
+fn check(at: At, error: &str, says: &str, reads: Reads) {
+    let mut scene = Scene::new(reads);
+    let first = segments(&scene.ledger()).remove(0);
+    let Some(strace) = scene.fail(at, error) else { return };
+    scene.check_down(reads, says);
+    let length = std::fs::metadata(&first).unwrap().len();
+    assert_eq!(segments(&scene.ledger()), std::slice::from_ref(&first), "no half-made segment stays");
+    strace.stop();
+    scene.check_back(&first, length, says);
+}
+
+#[test]
+fn a_disk_that_makes_nothing_durable_refuses_everything() {
+    check(At::EverySync, "EIO", "Input/output error", Reads::Refused);
+}
+
+#[test]
+fn a_disk_that_makes_nothing_durable_still_answers_reads_where_they_are_allowed() {
+    check(At::EverySync, "EIO", "Input/output error", Reads::Answered);
+}
+
+#[test]
+fn a_disk_that_takes_no_writes_refuses_everything() {
+    check(At::SegmentWrites, "EIO", "Input/output error", Reads::Refused);
+}
+
+#[test]
+fn a_disk_that_takes_no_writes_still_answers_reads_where_they_are_allowed() {
+    check(At::SegmentWrites, "EIO", "Input/output error", Reads::Answered);
+}
+
+#[test]
+fn a_state_folder_that_turns_read_only_is_left_by_itself_when_it_can_be_written_again() {
+    let mut scene = Scene::new(Reads::Answered);
+    let (folder, first) = (scene.ledger(), segments(&scene.ledger()).remove(0));
+    // As a file system does that remounts itself: what is open takes no more, and no name can be made.
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o500)).unwrap();
+    let strace = scene.fail(At::SegmentWrites, "EROFS");
+    if let Some(strace) = strace {
+        scene.check_down(Reads::Answered, "Read-only file system");
+        strace.stop();
+        scene.check_down(Reads::Answered, "Read-only file system");
+    }
+    let length = std::fs::metadata(&first).unwrap().len();
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
+    if scene.status()["turned_away"] != 0 {
+        scene.check_back(&first, length, "Read-only file system");
+    }
+}
+
+#[test]
+fn a_read_only_state_folder_stops_the_start_and_says_so() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    let home = Daemon::start_in(home).stop();
+    let before = home.records();
+    let state = home.root().join("state").display().to_string();
+    let binary = sinew().get_program().to_owned();
+    // A user namespace of its own lets anyone mount, and what is mounted is seen by nobody else.
+    let script =
+        "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && exec \"$2\" serve --allow-root";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-Urm", "sh", "-c", script, "sh", &state]).arg(binary);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.env("SINEW_HOME", home.root()).env("HOME", home.user());
+    let output = command.output();
+    let Some(output) = output.ok().filter(|output| output.status.code() == Some(7)) else {
+        return eprintln!("skipped: no mount namespace can be made here");
+    };
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("Read-only file system") && told.contains(&state), "{told}");
+    assert_eq!(home.records(), before, "nothing was touched");
+    drop(Daemon::start_in(home).stop());
+}
+
+#[test]
+fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
+    let Some(home) = Home::on_small_disk(4 << 20) else {
+        eprintln!("skipped: only root can make a small disk");
+        return;
+    };
+    home.file("a.txt", "x");
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let write = json!({"path": "b.txt", "content": "y"});
+    assert_eq!(agent.execute("write_file", &write)["success"], true);
+
+    let filler = daemon.home().root().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+    let gone = || drop(std::fs::remove_file(daemon.home().workspace().join("b.txt")));
+    gone();
+    // The reserve takes some last words; after them nothing more fits.
+    let refused =
+        (0..2000).map(|_| agent.execute("write_file", &write)).find(|result| result["success"] == false);
+    let refused = refused.expect("a full disk must refuse");
+    assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
+    let status = agent.request("sinew/status", &json!({}));
+    assert_eq!(status["result"]["ledger"]["state"], "unavailable", "the state is visible: {status}");
+    gone();
+    assert_eq!(agent.execute("write_file", &write)["success"], false);
+    assert!(!daemon.home().workspace().join("b.txt").exists(), "nothing runs unrecorded");
+
+    drop(file);
+    std::fs::remove_file(filler).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while agent.execute("write_file", &write)["success"] != true {
+        assert!(Instant::now() < deadline, "no recovery although there is room again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let home = daemon.stop();
+    let report = verify(&home);
+    assert_eq!(report["intact"], true, "{report}");
+}
