@@ -1,45 +1,71 @@
-//! The check itself: arguments in, a valid call or one refusal out.
+//! The check by a tool's own schema alone, and the defaults that every check fills in.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use tool::{Arguments, Refusal, ToolDefinition};
 
-use crate::findings::Findings;
-use crate::refusal::refusal;
+use crate::ValidCall;
+use crate::curated::Curated;
+use crate::guard::{Guard, Known};
 use crate::schema::InputSchema;
-use crate::{ValidCall, problem};
 
-/// Checks arguments against the tool's schema and fills in its defaults.
+/// Checks arguments against the tool's schema alone and fills in its defaults. A call on the road is checked by a
+/// [`Guard`], which knows the curated map too.
 pub fn check(
     definition: &Arc<ToolDefinition>,
     schema: &InputSchema,
     arguments: Value,
 ) -> Result<ValidCall, Box<Refusal>> {
-    let filled = with_defaults(definition, arguments);
-    let findings = Findings::of(definition, schema, &filled);
-    let findings = match filled {
-        Value::Object(arguments) if findings.is_empty() => {
-            return Ok(ValidCall::new(Arc::clone(definition), arguments));
-        }
-        Value::Object(_) => findings,
-        other => Findings::stated(problem::not_an_object(definition, &other)),
-    };
-    Err(Box::new(refusal(definition, schema, findings)))
+    let (nothing, nobody) = (Curated::none(), |_: &str| None);
+    let guard = Guard::new(&nothing, &nobody);
+    guard.check(Known { definition, schema }, arguments).map_err(|rejected| rejected.refusal)
 }
 
-/// The arguments as they are judged: none at all is an empty object, and what has a default is there.
-pub(crate) fn with_defaults(definition: &ToolDefinition, arguments: Value) -> Value {
-    let mut arguments = match arguments {
-        Value::Null => Arguments::new(),
-        Value::Object(arguments) => arguments,
-        other => return other,
-    };
-    for parameter in definition.parameters() {
-        let Some(default) = parameter.default.as_ref().filter(|default| !default.is_null()) else { continue };
-        arguments.entry(&parameter.name).or_insert_with(|| default.clone());
+/// Arguments as they are judged: none at all is an empty object, and what has a default is there.
+pub(crate) struct Filled<'d> {
+    pub(crate) arguments: Value,
+    /// The names of the defaults that were put in, in that order, at the end.
+    added: Vec<&'d str>,
+}
+
+impl<'d> Filled<'d> {
+    pub(crate) fn new(definition: &'d ToolDefinition, arguments: Value) -> Self {
+        let mut arguments = match arguments {
+            Value::Null => Arguments::new(),
+            Value::Object(arguments) => arguments,
+            other => return Filled { arguments: other, added: Vec::new() },
+        };
+        let mut added = Vec::new();
+        for parameter in definition.parameters() {
+            let Some(default) = parameter.default.as_ref().filter(|default| !default.is_null()) else {
+                continue;
+            };
+            if !arguments.contains_key(&parameter.name) {
+                arguments.insert(parameter.name.clone(), default.clone());
+                added.push(parameter.name.as_str());
+            }
+        }
+        Filled { arguments: Value::Object(arguments), added }
     }
-    Value::Object(arguments)
+
+    /// The arguments, if they are an object.
+    pub(crate) fn into_object(self) -> Result<Arguments, Self> {
+        match self.arguments {
+            Value::Object(arguments) => Ok(arguments),
+            arguments => Err(Filled { arguments, ..self }),
+        }
+    }
+
+    /// The arguments as they came.
+    pub(crate) fn without_defaults(self) -> Value {
+        let mut arguments = self.arguments;
+        if let Value::Object(map) = &mut arguments {
+            // From the end, so that what was there before keeps its order.
+            self.added.iter().rev().for_each(|name| drop(map.remove(*name)));
+        }
+        arguments
+    }
 }
 
 #[cfg(test)]

@@ -2,23 +2,23 @@
 //! check would refuse.
 
 use serde_json::{Map, Value, json};
-use tool::ToolDefinition;
 
-use crate::check::with_defaults;
-use crate::schema::InputSchema;
+use crate::check::Filled;
+use crate::guard::Known;
 
 /// A longer example is not shown: it would be most of the refusal.
-const LONGEST: usize = 1024;
+pub(crate) const LONGEST: usize = 1024;
 /// A made-up example has no more values than this. Where a schema wants more, what is made does not fit it.
 const MOST_VALUES: usize = 64;
 /// Nor a text with more characters, for the same reason.
 const LONGEST_TEXT: u64 = 256;
 
-/// Arguments the tool would accept.
-pub(crate) fn of(definition: &ToolDefinition, schema: &InputSchema) -> Option<Value> {
+/// Arguments the tool's schema accepts.
+pub(crate) fn of(known: Known<'_>) -> Option<Value> {
+    let Known { definition, schema } = known;
     let example = definition.example().cloned();
     let example = example.unwrap_or_else(|| Maker { left: MOST_VALUES }.value(definition.input_schema()));
-    let filled = with_defaults(definition, example.clone());
+    let filled = Filled::new(definition, example.clone()).arguments;
     let accepted = filled.is_object() && schema.validator().is_valid(&filled);
     (accepted && example.to_string().len() <= LONGEST).then_some(example)
 }
@@ -102,12 +102,16 @@ mod tests {
     use tool::{Category, RiskLevel, ToolSpec};
 
     use super::*;
+    use crate::InputSchema;
 
     fn offered(input_schema: Value, example: Option<Value>) -> Option<Value> {
         let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
         (spec.input_schema, spec.example) = (Some(input_schema), example);
-        let definition = spec.check().unwrap();
-        of(&definition, &InputSchema::compile(definition.input_schema()).unwrap())
+        let definition = std::sync::Arc::new(spec.check().unwrap());
+        of(Known {
+            definition: &definition,
+            schema: &InputSchema::compile(definition.input_schema()).unwrap(),
+        })
     }
 
     fn made(property: &Value) -> Option<Value> {

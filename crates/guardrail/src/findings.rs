@@ -5,8 +5,8 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use tool::{Problem, ToolDefinition};
 
+use crate::guard::Known;
 use crate::problem;
-use crate::schema::InputSchema;
 
 /// More problems than this are counted, not listed: a refusal is read by a model with a budget.
 pub(crate) const MOST_PROBLEMS: usize = 16;
@@ -17,36 +17,76 @@ const MOST_BYTES: usize = 6 * 1024;
 const MOST_PLACES: usize = 16 << 20;
 
 /// What is wrong with the arguments of a call.
+#[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// The first of them, what is missing before the rest.
     pub(crate) problems: Vec<Problem>,
     /// How many there are.
     pub(crate) count: usize,
+    /// Calls that would work, of the tools that the call itself calls.
+    pub(crate) examples: Vec<String>,
 }
 
 impl Findings {
-    /// What a tool's schema has against these arguments.
-    pub(crate) fn of(definition: &ToolDefinition, schema: &InputSchema, arguments: &Value) -> Self {
-        let validator = schema.validator();
+    /// What a tool's schema has against these arguments, after what was `stated` without it. What both say is said
+    /// once.
+    pub(crate) fn of(known: Known<'_>, arguments: &Value, stated: Vec<Problem>) -> Self {
+        let (definition, validator) = (known.definition, known.schema.validator());
         if places_exceed(arguments, MOST_PLACES) {
             let unlisted = (!validator.is_valid(arguments)).then(|| problem::too_large(definition));
-            return Self::stated(unlisted.into_iter().collect());
+            return Self::stated(stated.into_iter().chain(unlisted).collect());
         }
         let errors: Vec<_> = validator.iter_errors(arguments).collect();
-        let mut findings: Vec<Finding<'_>> = errors.iter().flat_map(Finding::all).collect();
-        findings.sort_by_key(|finding| !finding.is_missing());
-        let listed = findings.iter().take(MOST_PROBLEMS).map(|finding| finding.problem(definition));
-        Findings { count: findings.len(), problems: within_bytes(listed) }
+        let by_schema = errors.iter().flat_map(|error| Finding::all(error, definition));
+        let news: Vec<_> =
+            by_schema.filter(|finding| !finding.repeats(&stated)).map(Found::BySchema).collect();
+        Self::listed(stated.into_iter().map(Found::Stated).chain(news).collect())
     }
 
-    /// Problems that were found another way.
+    /// Problems that were found without a schema.
     pub(crate) fn stated(problems: Vec<Problem>) -> Self {
-        let count = problems.len();
-        Findings { count, problems: within_bytes(problems.into_iter().take(MOST_PROBLEMS)) }
+        let mut once: Vec<Problem> = Vec::new();
+        for problem in problems {
+            let repeats = |known: &Problem| known.is_missing() && known.pointer == problem.pointer;
+            // Unmet groups share the place of the object that lacks them.
+            if problem.pointer.is_empty() || !once.iter().any(repeats) {
+                once.push(problem);
+            }
+        }
+        Self::listed(once.into_iter().map(Found::Stated).collect())
+    }
+
+    fn listed(mut found: Vec<Found<'_>>) -> Self {
+        found.sort_by_key(|found| !found.is_missing());
+        let count = found.len();
+        let problems = within_bytes(found.into_iter().take(MOST_PROBLEMS).map(Found::into_problem));
+        Findings { count, problems, examples: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+}
+
+/// One problem, whoever found it.
+enum Found<'e> {
+    Stated(Problem),
+    BySchema(Finding<'e>),
+}
+
+impl Found<'_> {
+    fn is_missing(&self) -> bool {
+        match self {
+            Found::Stated(problem) => problem.is_missing(),
+            Found::BySchema(finding) => finding.is_missing(),
+        }
+    }
+
+    fn into_problem(self) -> Problem {
+        match self {
+            Found::Stated(problem) => problem,
+            Found::BySchema(finding) => finding.problem(),
+        }
     }
 }
 
@@ -55,16 +95,17 @@ struct Finding<'e> {
     error: &'e ValidationError<'e>,
     /// The key that should not be there, where that is the problem.
     unknown: Option<&'e str>,
+    definition: &'e ToolDefinition,
 }
 
 impl<'e> Finding<'e> {
-    fn all(error: &'e ValidationError<'e>) -> Vec<Self> {
+    fn all(error: &'e ValidationError<'e>, definition: &'e ToolDefinition) -> Vec<Self> {
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-                unexpected.iter().map(|key| Finding { error, unknown: Some(key) }).collect()
+                unexpected.iter().map(|key| Finding { error, unknown: Some(key), definition }).collect()
             }
-            _ => vec![Finding { error, unknown: None }],
+            _ => vec![Finding { error, unknown: None, definition }],
         }
     }
 
@@ -72,10 +113,20 @@ impl<'e> Finding<'e> {
         matches!(self.error.kind(), ValidationErrorKind::Required { .. })
     }
 
-    fn problem(&self, definition: &ToolDefinition) -> Problem {
+    /// Whether somebody said so already: that nothing is there, or the very same.
+    fn repeats(&self, stated: &[Problem]) -> bool {
+        if stated.is_empty() || self.unknown.is_some() {
+            return false;
+        }
+        let place = problem::place(self.error);
+        let mut there = stated.iter().filter(|problem| problem.pointer == place && !place.is_empty());
+        there.any(|problem| problem.is_missing() || problem.expected == self.problem().expected)
+    }
+
+    fn problem(&self) -> Problem {
         match self.unknown {
-            Some(key) => problem::unknown_key(self.error, key, definition),
-            None => problem::of(self.error, definition),
+            Some(key) => problem::unknown_key(self.error, key, self.definition),
+            None => problem::of(self.error, self.definition),
         }
     }
 }

@@ -4,7 +4,9 @@
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
-use tool::{LONGEST_WORD, Problem, ToolDefinition, nearest, shorten};
+use tool::{LONGEST_WORD, Problem, ToolDefinition, shorten};
+
+use crate::synonym;
 
 /// What a schema wants may be a long pattern or list; more of it than this is not shown.
 const LONGEST_EXPECTED: usize = 256;
@@ -18,7 +20,8 @@ pub(crate) fn of(error: &ValidationError<'_>, definition: &ToolDefinition) -> Pr
     let pointer = shown(error.instance_path().as_str());
     match error.kind() {
         ValidationErrorKind::Required { property } => {
-            missing(&pointer, property.as_str().unwrap_or_default(), definition)
+            let field = property.as_str().unwrap_or_default();
+            missing(&pointer, field, if pointer.is_empty() { kind_of(field, definition) } else { A_VALUE })
         }
         kind => {
             let (expected, got) = (expected(kind), got(error.instance(), kind));
@@ -42,25 +45,25 @@ pub(crate) fn unknown_key(error: &ValidationError<'_>, key: &str, definition: &T
     };
     let word = shorten(key, LONGEST_WORD);
     let mut message = format!("`{}` is not an argument of {}", word.escape_debug(), definition.name());
-    if let Some(near) = nearest(key, known.iter().copied()) {
-        message.push_str(&format!("; did you mean `{near}`?"));
+    if let Some(meant) = synonym::meant(key, &known) {
+        message.push_str(&format!("; did you mean `{meant}`?"));
     } else if !known.is_empty() {
         message.push_str(&format!("; it takes {}", listed(&known)));
     }
     Problem::new(join(&shown(parent), key), "no such argument", "an unknown argument", message)
 }
 
+/// Something else than an object of arguments.
+pub(crate) fn not_object(came: &Value) -> Problem {
+    let kind = kind_of_value(came);
+    Problem::new("", "object", kind, format!("the arguments must be an object, not {kind}"))
+}
+
 /// Whatever came instead of an object holds none of the required fields.
 pub(crate) fn not_an_object(definition: &ToolDefinition, came: &Value) -> Vec<Problem> {
-    let kind = match came {
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Bool(_) => "boolean",
-        _ => "number",
-    };
-    let shape = Problem::new("", "object", kind, format!("the arguments must be an object, not {kind}"));
+    let shape = not_object(came);
     let required = definition.parameters().iter().filter(|parameter| parameter.must_be_given());
-    let missing = required.map(|parameter| missing("", &parameter.name, definition));
+    let missing = required.map(|parameter| missing("", &parameter.name, parameter.kind.as_str()));
     std::iter::once(shape).chain(missing).collect()
 }
 
@@ -75,11 +78,70 @@ pub(crate) fn too_large(definition: &ToolDefinition) -> Problem {
 }
 
 /// A required field that is not there.
-fn missing(parent: &str, field: &str, definition: &ToolDefinition) -> Problem {
-    let parameter = definition.parameters().iter().find(|p| p.name == field && parent.is_empty());
-    let expected = parameter.map_or("a value", |parameter| parameter.kind.as_str());
+pub(crate) fn missing(parent: &str, field: &str, expected: &str) -> Problem {
     let message = format!("`{}` is required", shorten(field, LONGEST_WORD).escape_debug());
     Problem::missing(join(parent, field), expected, message)
+}
+
+/// A required field that is null or an empty text.
+pub(crate) fn empty(field: &str, expected: &str) -> Problem {
+    let message = format!("`{field}` is required; null and an empty text count as missing");
+    Problem::missing(join("", field), expected, message)
+}
+
+/// A group of fields of which none is there: one problem, of the object that should hold one of them.
+pub(crate) fn none_of<'a>(fields: impl Iterator<Item = &'a str>) -> Problem {
+    let fields: Vec<&str> = fields.collect();
+    let message = format!("one of `{}` is required", fields.join("`, `"));
+    Problem::missing("", format!("{ONE_OF}{}", fields.join("|")), message)
+}
+
+/// A text with fewer characters than it must have.
+pub(crate) fn too_short(field: &str, least: u32, length: usize) -> Problem {
+    let (expected, got) = (format!("at least {least} characters long"), format!("{length} characters"));
+    let pointer = join("", field);
+    let message = format!("{pointer} must be {expected}, not {got}");
+    Problem::new(pointer, expected, got, message)
+}
+
+/// What an unmet group is expected to be begins with this, and nothing else that is missing does.
+const ONE_OF: &str = "one of: ";
+/// What is expected of a field that nothing is known of.
+pub(crate) const A_VALUE: &str = "a value";
+
+/// The required fields that are missing, as a person would name them.
+pub fn missing_fields(problems: &[Problem]) -> Vec<String> {
+    problems.iter().filter(|problem| problem.is_missing()).map(field).collect()
+}
+
+fn field(problem: &Problem) -> String {
+    let place = problem.pointer.trim_start_matches('/').escape_debug().to_string();
+    match (place.is_empty(), problem.expected.starts_with(ONE_OF)) {
+        (_, false) => place,
+        (true, true) => problem.expected.clone(),
+        (false, true) => format!("{place}/({})", problem.expected),
+    }
+}
+
+/// The same problem of a call inside a call: its place and its words begin with those of the inner call.
+pub(crate) fn inside(outer: &str, speaker: &str, inner: Problem) -> Problem {
+    let pointer = shown(&format!("{outer}{}", inner.pointer));
+    Problem { pointer, message: format!("{speaker}: {}", inner.message), ..inner }
+}
+
+/// The type of a tool's argument.
+pub(crate) fn kind_of(field: &str, definition: &ToolDefinition) -> &'static str {
+    let parameter = definition.parameters().iter().find(|parameter| parameter.name == field);
+    parameter.map_or(A_VALUE, |parameter| parameter.kind.as_str())
+}
+
+/// Where an error is, as a problem would say.
+pub(crate) fn place(error: &ValidationError<'_>) -> String {
+    let parent = shown(error.instance_path().as_str());
+    match error.kind() {
+        ValidationErrorKind::Required { property } => join(&parent, property.as_str().unwrap_or_default()),
+        _ => parent,
+    }
 }
 
 /// A JSON pointer, short enough to repeat: each step is cut, and of too many the first and the last are left.
@@ -93,7 +155,7 @@ fn shown(pointer: &str) -> String {
 }
 
 /// One more step of a pointer, cut and escaped as RFC 6901 wants it.
-fn join(parent: &str, key: &str) -> String {
+pub(crate) fn join(parent: &str, key: &str) -> String {
     format!("{parent}/{}", shorten(key, LONGEST_WORD).replace('~', "~0").replace('/', "~1"))
 }
 
@@ -132,13 +194,21 @@ fn got(value: &Value, kind: &ValidationErrorKind) -> String {
     let by_length =
         matches!(kind, ValidationErrorKind::MinLength { .. } | ValidationErrorKind::MaxLength { .. });
     match value {
-        Value::Null => "null".into(),
-        Value::Bool(_) => "boolean".into(),
-        Value::Number(_) => "number".into(),
         Value::String(text) if by_length => format!("{} characters", text.chars().count()),
-        Value::String(_) => "string".into(),
         Value::Array(items) => format!("array of {}", items.len()),
-        Value::Object(_) => "object".into(),
+        other => kind_of_value(other).into(),
+    }
+}
+
+/// The JSON type of a value.
+pub(crate) fn kind_of_value(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 

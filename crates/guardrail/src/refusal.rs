@@ -1,27 +1,30 @@
 //! The refusal of a malformed call: what is wrong, all at once, and a call that would be accepted.
 
-use tool::{Problem, Refusal, RefusalCode, ToolDefinition};
+use serde_json::Value;
+use tool::{Refusal, RefusalCode};
 
-use crate::example;
 use crate::findings::Findings;
-use crate::schema::InputSchema;
+use crate::problem;
 
-pub(crate) fn refusal(definition: &ToolDefinition, schema: &InputSchema, findings: Findings) -> Refusal {
-    let Findings { problems, count } = findings;
-    let tool = definition.name().as_str();
-    let example = example::of(definition, schema);
-    let (missing, others): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(|p| p.is_missing());
-
-    let mut reason = format!("⚠️ Invalid {tool} call.");
+/// The refusal of a call to `tool` with these findings. The example, if any, is known to be accepted.
+pub(crate) fn refusal(tool: &str, findings: Findings, example: Option<Value>) -> Refusal {
+    let Findings { problems, count, examples } = findings;
+    let missing = problem::missing_fields(&problems);
+    let mut reason = format!("⚠️ Invalid {} call.", tool.escape_debug());
     if !missing.is_empty() {
-        let fields: Vec<String> = missing.iter().map(|problem| field(problem)).collect();
-        reason.push_str(&format!(" Missing required fields: {}.", fields.join(", ")));
+        reason.push_str(&format!(" Missing required fields: {}.", missing.join(", ")));
     }
-    for problem in others {
+    for problem in problems.iter().filter(|problem| !problem.is_missing()) {
         reason.push_str(&format!(" {}.", problem.message.trim_end_matches('?')));
     }
+    if count > problems.len() {
+        reason.push_str(&format!(" And {} more.", counted(count - problems.len())));
+    }
+    for inner in examples {
+        reason.push_str(&format!(" {inner}."));
+    }
     let detail = if missing.is_empty() { "invalid_value" } else { "missing_field" };
-    let mut hint = format!("send the call again with the {} corrected", counted(count));
+    let mut hint = format!("send the call again with the {} corrected", corrected(count));
     if let Some(example) = &example {
         reason.push_str(&format!(" Example: {example}"));
         hint.push_str("; `example` is accepted");
@@ -36,11 +39,10 @@ pub(crate) fn refusal(definition: &ToolDefinition, schema: &InputSchema, finding
     refusal
 }
 
-/// The missing field, as a person would name it.
-fn field(problem: &Problem) -> String {
-    problem.pointer.trim_start_matches('/').escape_debug().to_string()
+fn corrected(problems: usize) -> String {
+    if problems == 1 { "problem".into() } else { counted(problems) }
 }
 
 fn counted(problems: usize) -> String {
-    if problems == 1 { "problem".into() } else { format!("{problems} problems") }
+    if problems == 1 { "1 problem".into() } else { format!("{problems} problems") }
 }

@@ -8,10 +8,15 @@ const DEEPEST: usize = 64;
 /// A compiled pattern may not need more memory than this.
 const LARGEST_PATTERN: usize = 1 << 20;
 
+/// The format of an argument that is a list of `{tool_slug, arguments}`.
+const CALLS: &str = "calls";
+
 /// A compiled JSON Schema (2020-12, or the older draft it declares).
 #[derive(Debug)]
 pub struct InputSchema {
     validator: Validator,
+    /// The arguments that hold calls of other tools.
+    calls: Vec<String>,
 }
 
 impl InputSchema {
@@ -23,7 +28,14 @@ impl InputSchema {
         let patterns = PatternOptions::regex().size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_PATTERN);
         let options = jsonschema::options().offline().with_pattern_options(patterns);
         let validator = options.build(schema).map_err(|error| SchemaError::Invalid(error.to_string()))?;
-        Ok(InputSchema { validator })
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let calls = properties.filter(|(_, property)| property["format"] == CALLS);
+        Ok(InputSchema { validator, calls: calls.map(|(name, _)| name.clone()).collect() })
+    }
+
+    /// The arguments that hold calls of other tools: those of the format `calls`.
+    pub(crate) fn calls(&self) -> &[String] {
+        &self.calls
     }
 
     pub(crate) fn validator(&self) -> &Validator {

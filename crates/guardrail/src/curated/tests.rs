@@ -1,0 +1,185 @@
+//! Loading the map: what loads, what does not, and where the report points.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
+
+use super::*;
+use crate::{InputSchema, Known};
+
+fn load(text: &str) -> Result<Curated, CuratedError> {
+    Curated::of(Document::from_text("guardrails.yaml", text).unwrap())
+}
+
+/// The text does not load, and the report says this, there.
+#[track_caller]
+fn check(text: &str, place: (u64, u64), message: &str, help: &str) {
+    found(load(text).map(|_| ()), text, place, message, help);
+}
+
+#[track_caller]
+fn found<T: std::fmt::Debug>(
+    loaded: Result<T, CuratedError>,
+    text: &str,
+    place: (u64, u64),
+    message: &str,
+    help: &str,
+) {
+    let error = loaded.expect_err(text);
+    let [problem] = error.problems() else { panic!("{text}\nexpected one problem:\n{error}") };
+    assert!(problem.message.contains(message), "{text}\n{problem}");
+    assert!(problem.suggestion.as_deref().unwrap_or_default().contains(help), "{text}\n{problem}");
+    assert_eq!((problem.line, problem.column), place, "{text}\n{problem}");
+}
+
+#[test]
+fn the_shipped_map_loads_and_has_the_nine_names_of_the_documents() {
+    let curated = Curated::embedded().unwrap_or_else(|error| panic!("{error}"));
+    let demands = |name: &str| {
+        let entry = curated.of_unknown(name).unwrap_or_else(|| panic!("{name}"));
+        let required: Vec<&str> = entry.required.iter().map(|field| field.as_str()).collect();
+        let groups: Vec<Vec<&str>> =
+            entry.groups.iter().map(|group| group.iter().map(|field| field.as_str()).collect()).collect();
+        let least: Vec<(&str, u32)> =
+            entry.least.iter().map(|(field, least)| (field.as_str(), *least)).collect();
+        assert!(entry.example.is_some(), "{name} shows an example");
+        json!([required, groups, least])
+    };
+    assert_eq!(demands("write"), json!([["file_path", "content"], [], [["content", 11]]]));
+    assert_eq!(demands("write_local_file"), json!([["path", "content"], [], [["content", 11]]]));
+    assert_eq!(demands("read_local_file"), json!([["path"], [], []]));
+    assert_eq!(demands("list_directory"), json!([["path"], [], []]));
+    assert_eq!(demands("upload_to_composio"), json!([["path", "tool_slug", "toolkit_slug"], [], []]));
+    assert_eq!(demands("gmail_send_email"), json!([["subject", "body"], [["recipient_email", "to"]], []]));
+    assert_eq!(demands("composio_search_web"), json!([["query"], [], []]));
+    assert_eq!(demands("composio_search_news"), json!([["query"], [], []]));
+    assert_eq!(demands("composio_multi_execute_tool"), json!([["tools"], [], []]));
+    assert_eq!(demands("write_file"), json!([["path"], [], []]), "an empty file may be written");
+    assert_eq!(curated.hash().len(), 64);
+}
+
+#[test]
+fn b33_the_map_is_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = Curated::load(folder.path()).unwrap_err();
+    assert!(missing.to_string().contains("guardrails.yaml: does not exist"), "{missing}");
+    assert!(missing.to_string().contains("`sinew init`"), "{missing}");
+    let file = folder.path().join("guardrails.yaml");
+    std::fs::write(&file, "tools: {mine: {required: [a]}}\n").unwrap();
+    let mine = Curated::load(folder.path()).unwrap();
+    assert!(
+        mine.of_unknown("MINE").is_some() && mine.of_unknown("write").is_none(),
+        "it replaces the built-in one"
+    );
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    Curated::load(folder.path()).expect_err("a file that others can write is not trusted");
+}
+
+#[test]
+fn what_could_only_confuse_is_an_error() {
+    check("tools:\n  a: {requird: [x]}\n", (2, 7), "unknown key `requird`", "did you mean `required`");
+    check("tools:\n  a: {required: [x]}\n  a: {}\n", (3, 3), "`a` stands twice", "merge");
+    check(
+        "tools:\n  Mail: {required: [x]}\n  mail: {required: [x]}\n",
+        (3, 3),
+        "stands twice, first on line 2",
+        "case",
+    );
+    check("tools:\n  a b: {required: [x]}\n", (2, 3), "is not a tool name", "");
+    check("tools:\n  a: {}\n", (2, 3), "demands nothing and shows nothing", "`required`");
+    check("tools:\n  a: {required: [x, x]}\n", (2, 21), "`x` is demanded twice", "remove one");
+    check("tools:\n  a: {required: [x], required_any: [[x, y]]}\n", (2, 38), "`x` is demanded twice", "");
+    check("tools:\n  a: {required: ['']}\n", (2, 18), "1 to 64 characters", "");
+    check("tools:\n  a: {required: [x], required_any: [[]]}\n", (2, 37), "can never be satisfied", "remove");
+    check("tools:\n  a: {required_any: [[x]]}\n", (2, 22), "no choice", "`required`");
+    check("tools:\n  a: {min_length: {x: 0}}\n", (2, 23), "demands nothing", "remove");
+    check("tools:\n  a: {min_length: {x: -1}}\n", (2, 23), "", "");
+    check("tools:\n  a: {deprecated: ' '}\n", (2, 19), "what to use instead", "use write_file");
+    check(
+        "tools:\n  a: {required: [x], example: {y: 1}}\n",
+        (2, 31),
+        "would be refused: `x` is required",
+        "",
+    );
+    let long = format!("tools:\n  a: {{example: {{x: {}}}}}\n", "y".repeat(2000));
+    check(&long, (2, 16), "longer than 1024 bytes", "shorten");
+    check("# nothing\n", (1, 1), "the file is empty", "");
+}
+
+fn write_file() -> (Arc<ToolDefinition>, InputSchema) {
+    let mut spec = ToolSpec::new("write_file", "Write", Category::SYSTEM_WRITE, RiskLevel::High);
+    spec.aliases = vec!["put_file".into()];
+    spec.input_schema = Some(json!({"type": "object", "additionalProperties": false, "required": ["path"],
+        "properties": {"path": {"type": "string"}, "content": {"type": "string"}}}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    (definition, schema)
+}
+
+fn against_tools(text: &str) -> Result<Vec<DocumentError>, CuratedError> {
+    let (definition, schema) = write_file();
+    load(text)?.check_tools([Known { definition: &definition, schema: &schema }])
+}
+
+#[test]
+fn an_entry_fits_its_tool_or_is_an_error() {
+    let check =
+        |text: &str, place, message: &str, help: &str| found(against_tools(text), text, place, message, help);
+    check(
+        "tools:\n  write_file: {required: [pth]}\n",
+        (2, 27),
+        "has no argument `pth`",
+        "did you mean `path`?",
+    );
+    check(
+        "tools:\n  write_file: {calls: steps}\n",
+        (2, 23),
+        "has no argument `steps`",
+        "every call would be refused",
+    );
+    check(
+        "tools:\n  write_file: {example: {path: 1}}\n",
+        (2, 25),
+        "would refuse this example: /path must be",
+        "",
+    );
+    check(
+        "tools:\n  wriet_file: {required: [path]}\n",
+        (2, 3),
+        "no tool is called",
+        "did you mean `write_file`?",
+    );
+    check(
+        "tools:\n  put_file: {required: [path]}\n",
+        (2, 3),
+        "is another name of `write_file`",
+        "write `write_file`",
+    );
+    for fine in [
+        "tools:\n  write_file: {required: [path], example: {path: a}}\n",
+        "tools:\n  gmail_send_email: {required: [to]}\n",
+        "tools:\n  writefile: {required: [path], deprecated: use write_file}\n",
+    ] {
+        assert_eq!(against_tools(fine).unwrap(), [], "{fine}");
+    }
+    let warned =
+        against_tools("tools:\n  write_file: {required: [path], deprecated: use another}\n").unwrap();
+    assert!(warned[0].message.contains("is called deprecated, and is there"), "{warned:?}");
+}
+
+/// Run with `SINEW_WRITE_SCHEMAS=1` after a change of the file's types.
+#[test]
+fn the_schema_beside_the_shipped_file_is_current_and_accepts_it() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/governance/schema/guardrails.json");
+    let schema = schemars::schema_for!(GuardrailsFile).to_value();
+    let current = format!("{schema:#}\n");
+    if std::env::var_os("SINEW_WRITE_SCHEMAS").is_some() {
+        std::fs::write(&file, &current).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap_or_default(), current, "{} is stale", file.display());
+    let shipped: serde_json::Value = Document::from_text("f", TEXT).unwrap().parse().unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(validator.is_valid(&shipped));
+    assert!(!validator.is_valid(&json!({"tools": {"a": {"requird": ["x"]}}})));
+}

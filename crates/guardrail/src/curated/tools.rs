@@ -1,0 +1,94 @@
+//! The map against the tools there are: an entry must not make its tool impossible to call, or bind nothing by a slip.
+
+use document::DocumentError;
+use serde_json::Value;
+use tool::nearest;
+
+use super::{Curated, CuratedError};
+use crate::entry::Entry;
+use crate::guard::{Guard, Known};
+
+impl Curated {
+    /// Compares the map with the tools there are. A name that no tool has is as it should be, since callers bring
+    /// names from other hosts; one that is a slip of a tool's name, or another name of a tool, is an error. What is
+    /// allowed but probably not meant is returned.
+    pub fn check_tools<'a>(
+        &self,
+        tools: impl IntoIterator<Item = Known<'a>>,
+    ) -> Result<Vec<DocumentError>, CuratedError> {
+        let tools: Vec<Known<'a>> = tools.into_iter().collect();
+        let mut report = Report { curated: self, errors: Vec::new(), warnings: Vec::new() };
+        let mut entries: Vec<_> = self.entries.iter().collect();
+        entries.sort_by_key(|(_, entry)| entry.key.line);
+        for (name, entry) in entries {
+            match tools.iter().find(|tool| tool.definition.name() == name) {
+                Some(tool) => report.known(entry, *tool),
+                None => report.unknown(entry, &tools),
+            }
+        }
+        if report.errors.is_empty() { Ok(report.warnings) } else { Err(CuratedError::new(report.errors)) }
+    }
+}
+
+struct Report<'c> {
+    curated: &'c Curated,
+    errors: Vec<DocumentError>,
+    warnings: Vec<DocumentError>,
+}
+
+impl Report<'_> {
+    fn at(&self, place: (u64, u64), message: &str, suggestion: &str) -> Option<DocumentError> {
+        let error = self.curated.document.as_ref()?.error_at(place.0, place.1, message);
+        Some(error.suggest(suggestion))
+    }
+
+    fn known(&mut self, entry: &Entry, tool: Known<'_>) {
+        let name = tool.definition.name();
+        let parameters = || tool.definition.parameters().iter().map(|parameter| parameter.name.as_str());
+        if tool.definition.input_schema()["additionalProperties"] == Value::Bool(false) {
+            for field in entry.fields().filter(|field| parameters().all(|known| known != field.as_str())) {
+                let near = nearest(field, parameters());
+                let help = near.map_or("every call would be refused".to_owned(), |near| {
+                    format!("did you mean `{near}`?")
+                });
+                let message = format!("`{name}` has no argument `{}`", field.value);
+                self.errors.extend(self.at((field.line, field.column), &message, &help));
+            }
+        }
+        if let Some(example) = &entry.example {
+            let guard = Guard::new(self.curated, &|_| None);
+            if let Err(rejected) = guard.check(tool, example.value.clone()) {
+                let said = rejected.refusal.schema_error.unwrap_or_default();
+                let message = format!("`{name}` would refuse this example: {said}");
+                let help = "every example must be a call that works";
+                self.errors.extend(self.at((example.line, example.column), &message, help));
+            }
+        }
+        if entry.deprecated.is_some() {
+            let message = format!("`{name}` is called deprecated, and is there");
+            let warning = self.at((entry.key.line, entry.key.column), &message, "calls of it run as before");
+            self.warnings.extend(warning);
+        }
+    }
+
+    fn unknown(&mut self, entry: &Entry, tools: &[Known<'_>]) {
+        let place = (entry.key.line, entry.key.column);
+        let named = entry.key.to_ascii_lowercase();
+        let alias_of = tools.iter().find(|tool| tool.definition.answers_to(&named));
+        if let Some(tool) = alias_of {
+            let name = tool.definition.name();
+            let message =
+                format!("`{}` is another name of `{name}`, and would bind nothing", entry.key.value);
+            self.errors.extend(self.at(place, &message, &format!("write `{name}`")));
+            return;
+        }
+        // An old name is near its successor's more often than not, and is meant.
+        if entry.deprecated.is_some() {
+            return;
+        }
+        if let Some(near) = nearest(&named, tools.iter().map(|tool| tool.definition.name().as_str())) {
+            let message = format!("no tool is called `{}`", entry.key.value);
+            self.errors.extend(self.at(place, &message, &format!("did you mean `{near}`?")));
+        }
+    }
+}

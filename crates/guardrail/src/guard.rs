@@ -1,0 +1,145 @@
+//! The guard before every call: the tool's schema and the curated map together, every problem at once.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tool::{LONGEST_WORD, Refusal, ToolDefinition, shorten};
+
+use crate::check::Filled;
+use crate::curated::Curated;
+use crate::entry::Entry;
+use crate::findings::Findings;
+use crate::nested::Nested;
+use crate::refusal::refusal;
+use crate::repair::{self, Proposal};
+use crate::schema::InputSchema;
+use crate::{ValidCall, example, problem};
+
+/// A tool that is there, and its schema, compiled.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What it is.
+    pub definition: &'a Arc<ToolDefinition>,
+    /// What its arguments must be.
+    pub schema: &'a InputSchema,
+}
+
+/// Finds a tool by a name, exactly as the registry would.
+pub type FindTool<'a> = dyn Fn(&str) -> Option<Known<'a>> + 'a;
+
+/// What a call is checked by.
+#[derive(Clone, Copy)]
+pub struct Guard<'a> {
+    pub(crate) curated: &'a Curated,
+    pub(crate) tools: &'a FindTool<'a>,
+}
+
+/// A call that did not pass.
+#[derive(Debug)]
+pub struct Rejected {
+    /// What the caller is told.
+    pub refusal: Box<Refusal>,
+    /// What may have been meant. Nobody has judged it.
+    pub proposal: Option<Proposal>,
+}
+
+/// Arguments that do not fit, and why.
+pub(crate) struct Unfit {
+    findings: Findings,
+    /// As they came.
+    arguments: Value,
+    /// Whether the curated map had something to say.
+    by_map: bool,
+}
+
+impl<'a> Guard<'a> {
+    /// A guard for one snapshot of tools and map.
+    pub fn new(curated: &'a Curated, tools: &'a FindTool<'a>) -> Self {
+        Guard { curated, tools }
+    }
+
+    /// Checks arguments and fills in the tool's defaults.
+    pub fn check(&self, known: Known<'_>, arguments: Value) -> Result<ValidCall, Rejected> {
+        self.accept(known, arguments).map_err(|unfit| {
+            let name = known.definition.name();
+            let mut refusal = refusal(name.as_str(), unfit.findings, self.example(known));
+            if unfit.by_map {
+                refusal.rule = self.curated.of_tool(name).map(|entry| entry.rule.clone());
+            }
+            Rejected { refusal: Box::new(refusal), proposal: repair::propose(self, known, unfit.arguments) }
+        })
+    }
+
+    pub(crate) fn accept(&self, known: Known<'_>, arguments: Value) -> Result<ValidCall, Box<Unfit>> {
+        let filled = Filled::new(known.definition, arguments);
+        let entry = self.curated.of_tool(known.definition.name());
+        let mapped = entry.map(|entry| entry.problems(&filled.arguments, Some(known.definition)));
+        let mapped = mapped.unwrap_or_default();
+        let nested = Nested::of(self, calls_of(entry, Some(known)), &filled.arguments);
+        let by_map = !mapped.is_empty();
+        let unstated = !by_map && nested.problems.is_empty();
+        let filled = if unstated && known.schema.validator().is_valid(&filled.arguments) {
+            match filled.into_object() {
+                Ok(arguments) => return Ok(ValidCall::new(Arc::clone(known.definition), arguments)),
+                Err(filled) => filled,
+            }
+        } else {
+            filled
+        };
+        let stated = mapped.into_iter().chain(nested.problems).collect();
+        let findings = if filled.arguments.is_object() {
+            Findings::of(known, &filled.arguments, stated)
+        } else {
+            let shape = problem::not_an_object(known.definition, &filled.arguments);
+            Findings::stated(shape.into_iter().chain(stated).collect())
+        };
+        let findings = Findings { examples: nested.examples, ..findings };
+        Err(Box::new(Unfit { findings, arguments: filled.without_defaults(), by_map }))
+    }
+
+    /// What the curated map has against a call of a name that no tool has; nothing where it does not know the name
+    /// or the arguments are as they should be.
+    pub fn check_unknown(&self, name: &str, arguments: &Value) -> Option<Box<Refusal>> {
+        let entry = self.curated.of_unknown(name)?;
+        let findings = self.against(entry, arguments);
+        if findings.is_empty() {
+            return None;
+        }
+        let name = shorten(name, LONGEST_WORD);
+        let example = entry.example.as_ref().map(|example| example.value.clone());
+        let mut refusal = refusal(&name, findings, example);
+        refusal.hint = Some(match &entry.deprecated {
+            Some(instead) => format!("`{name}` is deprecated and not here any more: {instead}"),
+            None => format!("correct the call where `{name}` is offered; no tool has that name here"),
+        });
+        refusal.rule = Some(entry.rule.clone());
+        Some(Box::new(refusal))
+    }
+
+    fn against(&self, entry: &Entry, arguments: &Value) -> Findings {
+        let nested = Nested::of(self, calls_of(Some(entry), None), arguments);
+        let shape = (!arguments.is_object() && !arguments.is_null()).then(|| problem::not_object(arguments));
+        let stated = entry.problems(arguments, None).into_iter().chain(shape).chain(nested.problems);
+        Findings { examples: nested.examples, ..Findings::stated(stated.collect()) }
+    }
+
+    /// Arguments that would be accepted: the map's, else the tool's own, else made from its schema.
+    pub fn example(&self, known: Known<'_>) -> Option<Value> {
+        let mapped = self.curated.of_tool(known.definition.name()).and_then(|entry| entry.example.as_ref());
+        let fits = |example: &Value| self.accept(known, example.clone()).is_ok();
+        let mapped = mapped.map(|example| &example.value).filter(|example| fits(example)).cloned();
+        mapped.or_else(|| example::of(known).filter(fits))
+    }
+}
+
+/// The arguments that hold calls, as the map and the schema say.
+pub(crate) fn calls_of<'e>(entry: Option<&'e Entry>, known: Option<Known<'e>>) -> Vec<&'e str> {
+    let by_schema = known.map(|known| known.schema.calls()).unwrap_or_default().iter().map(String::as_str);
+    let mut fields: Vec<&str> = by_schema.collect();
+    let by_map = entry.and_then(|entry| entry.calls.as_ref()).map(|field| field.as_str());
+    match by_map {
+        Some(field) if !fields.contains(&field) => fields.push(field),
+        _ => {}
+    }
+    fields
+}

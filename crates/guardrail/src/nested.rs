@@ -1,0 +1,166 @@
+//! Calls inside a call: a list of `{tool_slug, arguments}` under one argument. Its shape is checked by index, then each
+//! inner call like any other, so that nothing malformed is passed on inside a well-formed envelope.
+
+use serde_json::Value;
+use tool::{LONGEST_WORD, Problem, shorten};
+
+use crate::check::Filled;
+use crate::entry::Entry;
+use crate::findings::Findings;
+use crate::guard::{Guard, Known};
+use crate::problem;
+
+/// Calls in one list.
+const MOST_CALLS: usize = 64;
+/// Lists of calls inside calls.
+const DEEPEST: usize = 3;
+/// Examples of inner calls in one refusal; each tool is shown once.
+const MOST_EXAMPLES: usize = 4;
+
+/// What is wrong with the calls inside a call.
+#[derive(Default)]
+pub(crate) struct Nested {
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) examples: Vec<String>,
+    shown: Vec<String>,
+    /// How many more inner calls are looked at, over all lists and levels.
+    left: usize,
+}
+
+impl Nested {
+    /// Looks at the lists of calls under these fields.
+    pub(crate) fn of(guard: &Guard<'_>, fields: Vec<&str>, arguments: &Value) -> Self {
+        let mut nested = Nested { left: 4 * MOST_CALLS, ..Nested::default() };
+        for field in fields {
+            nested.list(guard, "", field, arguments.get(field), 1);
+        }
+        nested
+    }
+
+    fn list(&mut self, guard: &Guard<'_>, parent: &str, field: &str, value: Option<&Value>, depth: usize) {
+        let place = problem::join(parent, field);
+        let calls = match value {
+            Some(Value::Array(calls)) => calls,
+            None | Some(Value::Null) => return self.problems.push(problem::missing(parent, field, "array")),
+            Some(Value::String(_)) => {
+                let message =
+                    format!("{place} must be array, not string: send the list itself, not JSON text");
+                return self.problems.push(Problem::new(place, "array", "string", message));
+            }
+            Some(other) => {
+                let got = problem::kind_of_value(other);
+                let message = format!("{place} must be array, not {got}");
+                return self.problems.push(Problem::new(place, "array", got, message));
+            }
+        };
+        if depth > DEEPEST || calls.len() > MOST_CALLS || calls.len() > self.left {
+            let expected = format!("at most {MOST_CALLS} calls, nested at most {DEEPEST} deep");
+            let got = format!("{} calls, {depth} deep", calls.len());
+            let message = format!("{place} holds {got}; send {expected}");
+            return self.problems.push(Problem::new(place, expected, got, message));
+        }
+        self.left -= calls.len();
+        for (index, call) in calls.iter().enumerate() {
+            self.call(guard, &format!("{place}/{index}"), &format!("{field}[{index}]"), call, depth);
+        }
+    }
+
+    fn call(&mut self, guard: &Guard<'_>, place: &str, speaker: &str, call: &Value, depth: usize) {
+        let Value::Object(call) = call else {
+            let got = problem::kind_of_value(call);
+            let message = format!("{speaker} must be object with tool_slug and arguments, not {got}");
+            return self.problems.push(Problem::new(place, "object", got, message));
+        };
+        let slug = match call.get("tool_slug") {
+            Some(Value::String(slug)) if !slug.is_empty() => Some(slug),
+            None | Some(Value::Null | Value::String(_)) => {
+                self.problems.push(said(speaker, problem::missing(place, "tool_slug", "string")));
+                None
+            }
+            Some(other) => {
+                let got = problem::kind_of_value(other);
+                let message = format!("{speaker}: tool_slug must be string, not {got}");
+                self.problems.push(Problem::new(problem::join(place, "tool_slug"), "string", got, message));
+                None
+            }
+        };
+        let Some(arguments) = call.get("arguments") else {
+            return self.problems.push(said(speaker, problem::missing(place, "arguments", "object")));
+        };
+        if let Some(slug) = slug {
+            self.inner(guard, place, speaker, slug, arguments, depth);
+        }
+    }
+
+    /// The inner call itself: by the schema of a tool that is there, by the map where it knows the name.
+    fn inner(
+        &mut self,
+        guard: &Guard<'_>,
+        place: &str,
+        speaker: &str,
+        slug: &str,
+        arguments: &Value,
+        depth: usize,
+    ) {
+        let known = (guard.tools)(slug);
+        let entry = match known {
+            Some(known) => guard.curated.of_tool(known.definition.name()),
+            None => guard.curated.of_unknown(slug),
+        };
+        if known.is_none() && entry.is_none() {
+            return;
+        }
+        let place = problem::join(place, "arguments");
+        let speaker = format!("{speaker} ({})", shorten(slug, LONGEST_WORD).escape_debug());
+        let problems = problems_of(known, entry, arguments);
+        if !problems.is_empty() {
+            self.show(guard, &speaker, slug, known, entry);
+        }
+        self.problems.extend(problems.into_iter().map(|inner| problem::inside(&place, &speaker, inner)));
+        for field in crate::guard::calls_of(entry, known) {
+            self.list(guard, &place, field, arguments.get(field), depth + 1);
+        }
+    }
+
+    fn show(
+        &mut self,
+        guard: &Guard<'_>,
+        speaker: &str,
+        slug: &str,
+        known: Option<Known<'_>>,
+        entry: Option<&Entry>,
+    ) {
+        let slug = slug.to_ascii_lowercase();
+        if self.examples.len() == MOST_EXAMPLES || self.shown.contains(&slug) {
+            return;
+        }
+        let example = match known {
+            Some(known) => guard.example(known),
+            None => entry.and_then(|entry| entry.example.as_ref()).map(|example| example.value.clone()),
+        };
+        self.examples.extend(example.map(|example| format!("Example for {speaker}: {example}")));
+        self.shown.push(slug);
+    }
+}
+
+fn said(speaker: &str, problem: Problem) -> Problem {
+    Problem { message: format!("{speaker}: {}", problem.message), ..problem }
+}
+
+fn problems_of(known: Option<Known<'_>>, entry: Option<&Entry>, arguments: &Value) -> Vec<Problem> {
+    let Some(known) = known else {
+        let shape = (!arguments.is_object()).then(|| problem::not_object(arguments));
+        return shape
+            .into_iter()
+            .chain(entry.map(|entry| entry.problems(arguments, None)).unwrap_or_default())
+            .collect();
+    };
+    let filled = Filled::new(known.definition, arguments.clone()).arguments;
+    let stated = entry.map(|entry| entry.problems(&filled, Some(known.definition))).unwrap_or_default();
+    if filled.is_object() {
+        Findings::of(known, &filled, stated).problems
+    } else {
+        let shape = problem::not_an_object(known.definition, &filled);
+        Findings::stated(shape.into_iter().chain(stated).collect()).problems
+    }
+}

@@ -1,0 +1,64 @@
+//! Whether a tool that failed complains of its arguments: what no check could foresee, advice may still mend.
+
+use tool::{Failure, FailureKind};
+
+/// What validators of other systems say, in lower case.
+const COMPLAINTS: [&str; 8] = [
+    "validation error",
+    "field required",
+    "inputvalidationerror",
+    "required parameter",
+    "missing required",
+    "is a required property",
+    "invalid params",
+    "invalid arguments",
+];
+/// A longer message is not a sentence about an argument; its beginning is enough.
+const READ: usize = 2000;
+
+/// Whether a failure reads like a refusal of the arguments. Words in backticks are values, and do not count.
+pub fn blames_arguments(failure: &Failure) -> bool {
+    let may_be = match failure.kind {
+        FailureKind::WrongKind | FailureKind::Unreadable | FailureKind::Crashed | FailureKind::Io => true,
+        FailureKind::NotFound
+        | FailureKind::TooLarge
+        | FailureKind::Conflict
+        | FailureKind::TimedOut
+        | FailureKind::Cancelled
+        | FailureKind::ResourceExhausted
+        | FailureKind::Transient => false,
+    };
+    let text: String = failure.message.chars().take(READ).flat_map(char::to_lowercase).collect();
+    let spoken: String = text.split('`').step_by(2).collect();
+    may_be && COMPLAINTS.iter().any(|complaint| spoken.contains(complaint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b29_only_complaints_about_arguments_count() {
+        let check = |kind, message: &str, expect: bool| {
+            assert_eq!(blames_arguments(&Failure::new(kind, message)), expect, "{kind:?} {message}");
+        };
+        for complaint in [
+            "1 validation error for Mail: subject",
+            "subject: Field required",
+            "InputValidationError: x",
+            "the required parameter to is absent",
+            "Missing required argument",
+            "-32602 Invalid params",
+        ] {
+            check(FailureKind::Io, complaint, true);
+            check(FailureKind::Crashed, complaint, true);
+            check(FailureKind::TimedOut, complaint, false);
+            check(FailureKind::NotFound, complaint, false);
+        }
+        for other in ["connection refused", "", "disk full", "the file is required reading"] {
+            check(FailureKind::Io, other, false);
+        }
+        check(FailureKind::Unreadable, "`missing required.txt` cannot be read: permission denied", false);
+        check(FailureKind::Io, &format!("{} field required", "x".repeat(READ)), false);
+    }
+}

@@ -1,0 +1,46 @@
+//! Arguments under another name than the tool's.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use tool::{Arguments, LONGEST_WORD, ToolDefinition, shorten};
+
+use super::Changes;
+use crate::synonym;
+
+/// Renames each key that the tool does not know and that was meant to be one that is not there. An open schema takes
+/// keys of any name, so there only a required argument can have been meant.
+pub(super) fn rename(definition: &ToolDefinition, arguments: &mut Arguments, changes: &mut Changes) {
+    let closed = definition.input_schema()["additionalProperties"] == Value::Bool(false);
+    let parameters = definition.parameters().iter();
+    let wanted = parameters.filter(|parameter| closed || parameter.must_be_given());
+    let absent: Vec<&str> = wanted
+        .map(|parameter| parameter.name.as_str())
+        .filter(|name| !arguments.contains_key(*name))
+        .collect();
+    let is_own = |key: &String| definition.parameters().iter().any(|parameter| parameter.name == *key);
+    let mut meant: HashMap<&str, Vec<String>> = HashMap::new();
+    for key in arguments.keys().filter(|key| !is_own(key)) {
+        if let Some(name) = synonym::meant(key, &absent) {
+            meant.entry(name).or_default().push(key.clone());
+        }
+    }
+    let renamed: HashMap<&String, &str> = meant
+        .iter()
+        .filter_map(|(name, keys)| match keys.as_slice() {
+            [only] => Some((only, *name)),
+            _ => None,
+        })
+        .collect();
+    if renamed.is_empty() {
+        return;
+    }
+    let entries = std::mem::take(arguments).into_iter().map(|(key, value)| match renamed.get(&key) {
+        Some(name) => {
+            changes.add(format!("`{}` is called `{name}`", shorten(&key, LONGEST_WORD).escape_debug()));
+            ((*name).to_owned(), value)
+        }
+        None => (key, value),
+    });
+    *arguments = entries.collect();
+}

@@ -1,0 +1,136 @@
+//! What is proposed, and what is not.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
+
+use super::*;
+use crate::{Curated, InputSchema};
+
+fn definition() -> Arc<ToolDefinition> {
+    let mut spec = ToolSpec::new("write_file", "Write", Category::SYSTEM_WRITE, RiskLevel::High);
+    spec.input_schema = Some(json!({"type": "object", "additionalProperties": false,
+        "required": ["path", "content"],
+        "$defs": {"mode": {"type": "string", "enum": ["create", "overwrite"]}},
+        "properties": {
+            "path": {"type": "string", "minLength": 1},
+            "content": {"type": "string"},
+            "mode": {"$ref": "#/$defs/mode", "default": "overwrite"},
+            "size": {"type": "number"},
+            "lines": {"type": ["integer", "null"]},
+            "sync": {"type": "boolean"},
+            "tags": {"type": "array", "items": {"type": "integer"}},
+            "meta": {"anyOf": [{"type": "object", "properties": {"deep": {"type": "boolean"}}}, {"type": "null"}]}}}));
+    Arc::new(spec.check().unwrap())
+}
+
+fn proposed(arguments: Value) -> Option<(Value, String)> {
+    let definition = definition();
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let (curated, nobody) = (Curated::none(), |_: &str| None);
+    let rejected =
+        Guard::new(&curated, &nobody).check(Known { definition: &definition, schema: &schema }, arguments);
+    let (call, offer) = rejected.unwrap_err().proposal?.into_parts();
+    assert_eq!(call.arguments()["mode"].as_str().map(str::is_empty), Some(false), "judged with its defaults");
+    Some((Value::Object(offer.arguments.unwrap_or_default()), offer.note))
+}
+
+#[track_caller]
+fn check(arguments: &Value, expect: &Value, note: &str) {
+    let (repaired, said) = proposed(arguments.clone()).unwrap_or_else(|| panic!("nothing for {arguments}"));
+    assert_eq!(&repaired, expect, "{arguments}");
+    assert_eq!(said, note, "{arguments}");
+}
+
+#[test]
+fn an_obvious_mistake_has_one_repair() {
+    let good = || json!({"path": "a", "content": "b"});
+    check(&json!({"file_path": "a", "content": "b"}), &good(), "`file_path` is called `path`");
+    check(
+        &json!({"Path": "a", "contnet": "b"}),
+        &good(),
+        "`Path` is called `path`; `contnet` is called `content`",
+    );
+    check(
+        &json!({"filename": "a", "text": "b"}),
+        &good(),
+        "`filename` is called `path`; `text` is called `content`",
+    );
+    let wrapped = "what is under `arguments` are the arguments themselves";
+    check(&json!({"arguments": good()}), &good(), wrapped);
+    check(&json!({"name": "write_file", "arguments": good()}), &good(), wrapped);
+    check(&json!({"input": good()}), &good(), "what is under `input` are the arguments themselves");
+    check(&json!({"params": good()}), &good(), "what is under `params` are the arguments themselves");
+    let text = "the arguments are the object itself, not JSON text";
+    check(&json!(good().to_string()), &good(), text);
+    check(&json!({"arguments": good().to_string()}), &good(), &format!("{wrapped}; {text}"));
+}
+
+#[test]
+fn text_is_read_as_what_it_says() {
+    let with = |key: &str, value: Value| {
+        let mut call = json!({"path": "a", "content": "b"});
+        call[key] = value;
+        call
+    };
+    check(&with("size", json!("1.5")), &with("size", json!(1.5)), "/size is number, not text");
+    check(&with("size", json!("3")), &with("size", json!(3)), "/size is number, not text");
+    check(&with("lines", json!(" 3 ")), &with("lines", json!(3)), "/lines is number, not text");
+    check(&with("sync", json!("True")), &with("sync", json!(true)), "/sync is boolean, not text");
+    check(&with("tags", json!("[1, 2]")), &with("tags", json!([1, 2])), "/tags is array, not text");
+    check(&with("tags", json!(["1", 2])), &with("tags", json!([1, 2])), "/tags/0 is number, not text");
+    check(
+        &with("meta", json!("{\"deep\": true}")),
+        &with("meta", json!({"deep": true})),
+        "/meta is object, not text",
+    );
+    check(
+        &with("meta", json!({"deep": "true"})),
+        &with("meta", json!({"deep": true})),
+        "/meta/deep is boolean, not text",
+    );
+    check(
+        &with("mode", json!("Create")),
+        &with("mode", json!("create")),
+        "/mode is written as the schema has it",
+    );
+    check(
+        &with("size", Value::Null),
+        &json!({"path": "a", "content": "b"}),
+        "/size may be left out, not null",
+    );
+}
+
+#[test]
+fn nothing_is_guessed_or_invented() {
+    for hopeless in [
+        json!({"path": "a"}),
+        json!({}),
+        json!(null),
+        json!([1]),
+        json!("not JSON"),
+        json!({"file_path": "a", "filename": "b", "content": "c"}),
+        json!({"path": "a", "content": "b", "colour": "red"}),
+        json!({"path": "a", "content": "b", "size": "large"}),
+        json!({"path": "a", "content": "b", "size": "1e999"}),
+        json!({"path": "a", "content": "b", "lines": "3.5"}),
+        json!({"path": "a", "content": "b", "size": "{\"a\": 1, \"a\": 2}"}),
+        json!({"path": null, "content": "b"}),
+        json!({"arguments": {"path": "a", "content": "b"}, "more": 1}),
+        json!({"name": "other_tool", "arguments": {"path": "a", "content": "b"}}),
+        json!({"arguments": "{\"path\": \"a\", \"path\": \"b\", \"content\": \"c\"}"}),
+        json!({"arguments": {"input": {"params": {"args": {"arguments": {}}}}}}),
+    ] {
+        assert!(proposed(hopeless.clone()).is_none(), "{hopeless}");
+    }
+}
+
+#[test]
+fn a_large_call_is_told_what_to_change_and_not_repeated() {
+    let call = |bytes: usize| json!({"file_path": "a", "content": "x".repeat(bytes)});
+    assert_eq!(proposed(call(1000)).unwrap().0["path"], "a");
+    let (repeated, note) = proposed(call(LARGEST_REPEATED)).unwrap();
+    assert_eq!((repeated, note.as_str()), (json!({}), "`file_path` is called `path`"));
+    assert!(proposed(call(LARGEST)).is_none());
+}

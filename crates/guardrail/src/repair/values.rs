@@ -1,0 +1,127 @@
+//! Values of another type than the schema's that say what was meant: `"3"` for 3, JSON text for a list, `"True"` for
+//! true, `"Overwrite"` for a word the schema has in lower case, null for an argument that may be left out.
+
+use serde_json::Value;
+use tool::{Arguments, ToolDefinition, strict_json};
+
+use super::Changes;
+use crate::problem;
+
+/// Deeper values are left alone.
+const DEEPEST: usize = 6;
+/// References followed for one value; more of them are a loop or a puzzle.
+const MOST_STEPS: usize = 8;
+
+/// Reads each value as what the schema wants it to be.
+pub(super) fn retype(definition: &ToolDefinition, arguments: &mut Arguments, changes: &mut Changes) {
+    let root = definition.input_schema();
+    Reader { root, changes }.object(arguments, root, "", DEEPEST);
+}
+
+struct Reader<'a> {
+    root: &'a Value,
+    changes: &'a mut Changes,
+}
+
+impl<'a> Reader<'a> {
+    fn object(&mut self, map: &mut Arguments, schema: &'a Value, place: &str, left: usize) {
+        let required =
+            |key: &str| schema["required"].as_array().is_some_and(|keys| keys.iter().any(|k| k == key));
+        let nulls: Vec<String> =
+            map.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key.clone()).collect();
+        for key in nulls {
+            let property = schema["properties"].get(&key).map(|property| self.resolved(property));
+            if property.is_some_and(|property| !admits(property, "null")) && !required(&key) {
+                self.changes.add(format!("{} may be left out, not null", problem::join(place, &key)));
+                map.shift_remove(&key);
+            }
+        }
+        for (key, value) in map.iter_mut() {
+            if let Some(property) = schema["properties"].get(key) {
+                self.value(value, property, &problem::join(place, key), left);
+            }
+        }
+    }
+
+    fn value(&mut self, value: &mut Value, schema: &'a Value, place: &str, left: usize) {
+        let Some(left) = left.checked_sub(1) else { return };
+        let schema = self.resolved(schema);
+        if let Value::String(text) = value
+            && let Some(read) = read(text, schema)
+        {
+            let kind = problem::kind_of_value(&read);
+            self.changes.add(match read {
+                Value::String(_) => format!("{place} is written as the schema has it"),
+                _ => format!("{place} is {kind}, not text"),
+            });
+            *value = read;
+        }
+        match value {
+            Value::Object(map) => self.object(map, schema, place, left),
+            Value::Array(items) => {
+                let Some(schema) = schema.get("items") else { return };
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.value(item, schema, &format!("{place}/{index}"), left);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The schema behind references and behind the one choice that is not null.
+    fn resolved(&self, schema: &'a Value) -> &'a Value {
+        let mut schema = schema;
+        for _ in 0..MOST_STEPS {
+            let target = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
+            if let Some(target) = target.and_then(|place| self.root.pointer(place)) {
+                schema = target;
+                continue;
+            }
+            let choices =
+                schema["anyOf"].as_array().or_else(|| schema["oneOf"].as_array()).into_iter().flatten();
+            let real: Vec<&Value> = choices.filter(|choice| choice["type"] != "null").collect();
+            match real.as_slice() {
+                [only] if schema.get("type").is_none() => schema = only,
+                _ => return schema,
+            }
+        }
+        schema
+    }
+}
+
+/// Whether the schema's types leave room for this one.
+fn admits(schema: &Value, kind: &str) -> bool {
+    match &schema["type"] {
+        Value::String(only) => only == kind,
+        Value::Array(kinds) => kinds.iter().any(|known| known == kind),
+        _ => true,
+    }
+}
+
+/// What a text says, if the schema wants no text.
+fn read(text: &str, schema: &Value) -> Option<Value> {
+    if admits(schema, "string") {
+        return spelt(text, schema);
+    }
+    let trimmed = text.trim();
+    let read = match trimmed {
+        "True" | "TRUE" => Value::Bool(true),
+        "False" | "FALSE" => Value::Bool(false),
+        _ => strict_json::parse(trimmed).ok()?,
+    };
+    let kind = match &read {
+        Value::Number(number) if !number.is_f64() => {
+            ["integer", "number"].into_iter().find(|kind| admits(schema, kind))?
+        }
+        other => problem::kind_of_value(other),
+    };
+    (kind != "null" && kind != "string" && admits(schema, kind)).then_some(read)
+}
+
+/// The one word of the schema that differs from the text by case alone.
+fn spelt(text: &str, schema: &Value) -> Option<Value> {
+    let words: Vec<&str> = schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
+    let mut same = words.iter().filter(|word| word.to_lowercase() == text.to_lowercase());
+    let (first, second) = (same.next()?, same.next());
+    (*first != text && second.is_none()).then(|| Value::from(*first))
+}

@@ -1,0 +1,79 @@
+//! What a caller meant by an argument's name that a tool does not know.
+
+use tool::nearest;
+
+/// Names that models use for one another. A key stands for another of its row, and only where the tool has exactly
+/// one of them.
+const SYNONYMS: [&[&str]; 8] = [
+    &[
+        "path",
+        "file_path",
+        "filepath",
+        "filename",
+        "file_name",
+        "file",
+        "target_file",
+        "absolute_path",
+        "directory",
+        "directory_path",
+        "dir",
+        "folder",
+        "target",
+        "location",
+    ],
+    &["content", "contents", "text", "file_text", "file_content", "data", "body", "new_content"],
+    &["query", "q", "search", "search_query", "search_term", "keywords"],
+    &["url", "uri", "link", "href", "address"],
+    &["command", "cmd", "argv", "shell_command"],
+    &["to", "recipient", "recipient_email", "email"],
+    &["limit", "max_entries", "max_results", "count", "max"],
+    &["offset", "start", "skip"],
+];
+
+/// The one known name that `key` was probably meant to be: the same but for case and separators, a synonym, or a slip
+/// of the keyboard. Nothing where two would do.
+pub(crate) fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    let folded = fold(key);
+    let same: Vec<&&str> = known.iter().filter(|name| fold(name) == folded).collect();
+    match same.as_slice() {
+        [one] => return Some(one),
+        [] => {}
+        _ => return None,
+    }
+    let row = SYNONYMS.iter().find(|row| row.iter().any(|word| fold(word) == folded));
+    let others: Vec<&&str> =
+        row.into_iter().flat_map(|row| known.iter().filter(|name| row.contains(name))).collect();
+    match others.as_slice() {
+        [one] => Some(one),
+        [] => nearest(key, known.iter().copied()),
+        _ => None,
+    }
+}
+
+fn fold(word: &str) -> String {
+    // A key may be megabytes long; no name of ours is.
+    let letters = word.chars().take(tool::LONGEST_WORD + 1).filter(|c| !matches!(c, '_' | '-' | ' ' | '.'));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_name_is_meant_or_none() {
+        let check =
+            |key: &str, known: &[&str], expect: Option<&str>| assert_eq!(meant(key, known), expect, "{key}");
+        let write = ["path", "content", "mode"];
+        check("file_path", &write, Some("path"));
+        check("FilePath", &write, Some("path"));
+        check("Content", &write, Some("content"));
+        check("contnet", &write, Some("content"));
+        check("text", &write, Some("content"));
+        check("colour", &write, None);
+        check("file", &["path", "target"], None);
+        check("max-entries", &["max_entries", "limit"], Some("max_entries"));
+        check("A_B", &["ab", "a_b"], None);
+        check(&"path".repeat(1 << 20), &write, None);
+    }
+}
