@@ -40,6 +40,7 @@ mod tool_names;
 mod tool_rules;
 mod tools_file;
 mod trail;
+mod transitions;
 mod verdict;
 
 pub use cleared::Cleared;
@@ -51,4 +52,7 @@ pub use remedy::Change;
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use surroundings::{FileNames, Protected, Surroundings, Variables};
 pub use trail::{Said, Step, Trail};
+pub use transitions::{
+    ChangedBy, Machine, Move, Need, Reading, Transition, Transitions, a_human_may_lead, ways_out,
+};
 pub use verdict::{Denial, Permit, Question, Verdict};

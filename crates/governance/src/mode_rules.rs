@@ -3,8 +3,8 @@
 use document::Located;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
-use crate::modes_file::{ModeEntry, ModesFile, TransitionEntry};
-use crate::problems::{Inspection, suggest_mode};
+use crate::modes_file::{ModeEntry, ModesFile, RunningCalls};
+use crate::problems::Inspection;
 
 /// One value for each mode.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +45,10 @@ pub(crate) struct ModeRules {
     /// Empty means all.
     pub(crate) categories: Vec<(Category, RuleRef)>,
     pub(crate) approvals: Vec<(ApprovalFor, RuleRef)>,
+    /// What happens, on entering the mode, to running calls that it forbids.
+    pub(crate) running: RunningCalls,
+    /// Whether the machine is watched.
+    pub(crate) watched: bool,
 }
 
 /// What a mode asks a human about.
@@ -108,9 +112,6 @@ pub(crate) fn check(
             *rules.get_mut(mode) = check_mode(mode, entry, categories, inspection);
         }
     }
-    for (key, entry) in file.transition_rules.iter() {
-        check_transition(key, entry, inspection);
-    }
 }
 
 fn check_mode(
@@ -134,7 +135,12 @@ fn check_mode(
         let rule = inspection.rule(word, format!("{mode}.require_approval_for"));
         approvals.push((approval_for(word, known), rule));
     }
-    ModeRules { max_concurrent, categories, approvals }
+    let running = entry.on_transition.running.unwrap_or(match mode {
+        Mode::Lockdown => RunningCalls::Cancel,
+        Mode::Normal | Mode::Alert | Mode::Degraded | Mode::Recovery => RunningCalls::Finish,
+    });
+    let watched = entry.background_monitoring_enabled.unwrap_or(true);
+    ModeRules { max_concurrent, categories, approvals, running, watched }
 }
 
 pub(crate) fn approval_for(word: &Located<String>, known: &[Category]) -> ApprovalFor {
@@ -174,52 +180,4 @@ pub(crate) fn category(
         inspection.error(word, &format!("unknown category `{}`", word.value), Some(suggestion));
     }
     found
-}
-
-/// The edges between modes. A human may also enter LOCKDOWN from anywhere; a rule may not.
-const EDGES: [(Mode, Mode); 9] = [
-    (Mode::Normal, Mode::Alert),
-    (Mode::Normal, Mode::Degraded),
-    (Mode::Alert, Mode::Normal),
-    (Mode::Alert, Mode::Degraded),
-    (Mode::Alert, Mode::Lockdown),
-    (Mode::Degraded, Mode::Normal),
-    (Mode::Degraded, Mode::Lockdown),
-    (Mode::Lockdown, Mode::Recovery),
-    (Mode::Recovery, Mode::Normal),
-];
-
-fn check_transition(key: &Located<String>, entry: &TransitionEntry, inspection: &mut Inspection<'_>) {
-    let Some((from, to)) = key.split_once("_to_") else {
-        let suggestion = Some("name it by its two modes, such as NORMAL_to_ALERT".to_owned());
-        return inspection.error(key, &format!("`{}` names no two modes", key.value), suggestion);
-    };
-    let mut mode = |word: &str| {
-        let parsed = word.parse::<Mode>().ok();
-        if parsed.is_none() {
-            inspection.error(
-                key,
-                &format!("unknown mode `{word}` in `{}`", key.value),
-                Some(suggest_mode(word)),
-            );
-        }
-        parsed
-    };
-    let (Some(from), Some(to)) = (mode(from), mode(to)) else { return };
-    if !EDGES.contains(&(from, to)) {
-        let ways: Vec<&str> = EDGES.iter().filter(|(a, _)| *a == from).map(|(_, b)| b.as_str()).collect();
-        let suggestion = Some(format!("from {from} a rule may lead to {}", ways.join(" or ")));
-        inspection.error(key, &format!("no rule may lead from {from} to {to}"), suggestion);
-    }
-    if matches!(from, Mode::Lockdown | Mode::Recovery) && !entry.requires_human_approval {
-        let message = format!("leaving {from} needs a human, and this rule asks for none");
-        inspection.error(key, &message, Some("add `requires_human_approval: true`".to_owned()));
-    }
-    if entry.conditions.is_empty() {
-        inspection.warn(key, "this rule has no conditions and never fires", None);
-    }
-    let usable = |value: f64| value.is_finite() && value >= 0.0;
-    for condition in entry.conditions.iter().filter(|condition| !usable(condition.value.value)) {
-        inspection.error(condition, "a condition's value must be a number of at least 0", None);
-    }
 }

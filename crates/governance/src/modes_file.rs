@@ -13,10 +13,11 @@ pub struct ModesFile {
     /// The modes, by name. One that is not listed keeps its built-in rules.
     #[schemars(extend("propertyNames" = {"enum": Mode::ALL.map(Mode::as_str)}))]
     pub modes: Table<ModeEntry>,
-    /// When the mode changes by itself, by `FROM_to_TO`. Checked and stored; nothing changes the mode by itself yet.
+    /// When the mode changes by itself, by `FROM_to_TO`. Where the key is absent the built-in rules hold; where it is
+    /// there, its rules are all there are.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": "^[A-Z]+_to_[A-Z]+$"}))]
-    pub transition_rules: Table<TransitionEntry>,
+    pub transition_rules: Option<Table<TransitionEntry>>,
 }
 
 /// One mode.
@@ -30,7 +31,7 @@ pub struct ModeEntry {
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub max_concurrent_tasks: Option<Located<u32>>,
-    /// Whether the machine is watched in this mode. Stored; there is no watcher yet.
+    /// Whether processor, memory and disk are watched in this mode. Calls are counted in every mode. Default true.
     #[serde(default)]
     pub background_monitoring_enabled: Option<bool>,
     /// The only categories whose tools run; empty means all.
@@ -40,7 +41,7 @@ pub struct ModeEntry {
     /// a tool.
     #[serde(default)]
     pub require_approval_for: Vec<Located<String>>,
-    /// What happens to calls on entering the mode. Stored; calls are judged by the mode they began in.
+    /// What happens to calls on entering the mode.
     #[serde(default)]
     pub on_transition: OnTransition,
 }
@@ -49,9 +50,9 @@ pub struct ModeEntry {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnTransition {
-    /// To those that run and that the new mode forbids.
+    /// To those that run and that the new mode forbids. Default: `cancel` in LOCKDOWN, `finish` elsewhere.
     #[serde(default)]
-    pub running: RunningCalls,
+    pub running: Option<RunningCalls>,
     /// To those that wait.
     #[serde(default)]
     pub pending: PendingCalls,
@@ -86,7 +87,7 @@ pub struct TransitionEntry {
     pub logic: Logic,
     /// What must hold. An empty list never does.
     pub conditions: Vec<Located<Condition>>,
-    /// Whether a human confirms the change.
+    /// Whether a human confirms the change: it is then proposed, and `sinew mode set` confirms it.
     #[serde(default)]
     pub requires_human_approval: bool,
 }
@@ -112,10 +113,10 @@ pub struct Condition {
     pub operator: Operator,
     /// With what.
     pub value: f64,
-    /// How long it must hold.
+    /// How long it must hold without a gap.
     #[serde(default)]
     pub duration_seconds: Option<u64>,
-    /// Over which time a counter is summed.
+    /// How far back a counter counts. Default 60.
     #[serde(default)]
     pub window_seconds: Option<u64>,
 }

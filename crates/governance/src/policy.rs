@@ -17,11 +17,13 @@ use crate::safety_rules::{self, SafetyRules};
 use crate::surroundings::Surroundings;
 use crate::tool_rules::{self, CategoryRules, ToolRules};
 use crate::tools_file::ToolsFile;
+use crate::transitions::{self, Transitions};
 
 /// The rules of one moment. Immutable; a reload makes another.
 #[derive(Debug)]
 pub struct Policy {
     pub(crate) modes: PerMode<ModeRules>,
+    pub(crate) transitions: Arc<Transitions>,
     pub(crate) categories: HashMap<Category, CategoryRules>,
     pub(crate) tools: HashMap<ToolName, ToolRules>,
     pub(crate) safety: SafetyRules,
@@ -121,6 +123,7 @@ impl Policy {
 /// The rules of all files, before it is known whether any of them has errors.
 struct Checked {
     modes: PerMode<ModeRules>,
+    transitions: Transitions,
     categories: HashMap<Category, CategoryRules>,
     tools: HashMap<ToolName, ToolRules>,
     safety: SafetyRules,
@@ -133,9 +136,10 @@ impl Checked {
     fn of(files: &Files, around: &Surroundings) -> Result<Self, PolicyError> {
         let mut in_tools = Inspection::of(&files.documents.tools);
         let (known_categories, categories) = check_categories(&files.tools, &mut in_tools);
-        let mut modes = built_in_modes(&known_categories)?;
+        let (mut modes, built_in) = built_in_modes(&known_categories)?;
         let mut in_modes = Inspection::of(&files.documents.modes);
         mode_rules::check(&files.modes, &known_categories, &mut modes, &mut in_modes);
+        let transitions = transitions::check(&files.modes, &mut in_modes).unwrap_or(built_in);
         let tools = check_tool_entries(&files.tools, &known_categories, around, &mut in_tools);
         let mut in_safety = Inspection::of(&files.documents.safety);
         let safety = safety_rules::check(&files.safety, &known_categories, &mut in_safety);
@@ -143,7 +147,7 @@ impl Checked {
         let (errors, warnings): (Vec<_>, Vec<_>) =
             inspections.into_iter().map(|i| (i.errors, i.warnings)).unzip();
         let (errors, warnings) = (errors.concat(), warnings.concat());
-        Ok(Checked { modes, categories, tools, safety, known_categories, errors, warnings })
+        Ok(Checked { modes, transitions, categories, tools, safety, known_categories, errors, warnings })
     }
 
     fn into_policy(self, files: Files, floor: Floor) -> Result<Policy, PolicyError> {
@@ -151,9 +155,10 @@ impl Checked {
             return Err(PolicyError::new(self.errors));
         }
         let hash = files.documents.hash().into();
-        let Checked { modes, categories, tools, safety, known_categories, warnings, .. } = self;
+        let Checked { modes, transitions, categories, tools, safety, known_categories, warnings, .. } = self;
         Ok(Policy {
             modes,
+            transitions: Arc::new(transitions),
             categories,
             tools,
             safety,
@@ -187,14 +192,19 @@ fn embedded_modes() -> Result<Document, DocumentError> {
 }
 
 /// What holds in a mode that the file does not list: a file that forgets LOCKDOWN must not open it.
-fn built_in_modes(known: &[Category]) -> Result<PerMode<ModeRules>, PolicyError> {
+fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions), PolicyError> {
     let alone = |error: DocumentError| PolicyError::new(vec![error]);
     let document = embedded_modes().map_err(alone)?;
     let file: ModesFile = document.parse().map_err(alone)?;
     let mut rules = PerMode::default();
     let mut inspection = Inspection::of(&document);
     mode_rules::check(&file, known, &mut rules, &mut inspection);
-    if inspection.errors.is_empty() { Ok(rules) } else { Err(PolicyError::new(inspection.errors)) }
+    let transitions = transitions::check(&file, &mut inspection).unwrap_or_default();
+    if inspection.errors.is_empty() {
+        Ok((rules, transitions))
+    } else {
+        Err(PolicyError::new(inspection.errors))
+    }
 }
 
 fn check_categories(

@@ -26,7 +26,7 @@ pub(crate) struct Standing<'a> {
     pub(crate) definition: &'a ToolDefinition,
     pub(crate) rules: Option<&'a ToolRules>,
     category: &'a Category,
-    risk: RiskLevel,
+    pub(crate) risk: RiskLevel,
 }
 
 impl<'a> Standing<'a> {
@@ -217,7 +217,7 @@ impl<'a> Standing<'a> {
         tool.chain(category).chain(modes).chain(safety).filter(move |(rule, _)| !asked.contains(rule))
     }
 
-    fn rates(&self, mode: Mode) -> Rates {
+    pub(crate) fn rates(&self, mode: Mode) -> Rates {
         let by_definition = || {
             let limit = self.definition.rate_limit_per_hour()?;
             Some((limit, self.definition_rule("rate_limit_per_hour")))

@@ -1,0 +1,57 @@
+//! When the mode changes by itself: the rules of `modes.yaml`, checked, and the machine that follows them.
+//!
+//! Pure like the judge: time and measurements are handed in, and nothing is changed but the machine's own memory of
+//! how long a condition has held. Whoever asks it puts the change on record and says so with [`Machine::enter`].
+
+mod check;
+mod condition;
+mod edges;
+mod machine;
+mod metric;
+mod offer;
+#[cfg(test)]
+mod tests;
+
+use tool::{Mode, RuleRef};
+
+use crate::files::Logic;
+
+pub(crate) use check::check;
+pub(crate) use condition::Condition;
+pub use edges::{a_human_may_lead, ways_out};
+pub use machine::{ChangedBy, Machine, Move, Transition};
+pub use metric::{Need, Reading};
+
+/// The rules that change the mode, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transitions {
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// One rule that changes the mode.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rule {
+    pub(crate) from: Mode,
+    pub(crate) to: Mode,
+    pub(crate) logic: Logic,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) gate: Gate,
+    /// Where it is written.
+    pub(crate) place: RuleRef,
+}
+
+/// Who lets a rule's change happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// Nobody needs to.
+    Open,
+    /// A human.
+    Human,
+}
+
+impl Rule {
+    /// Back to everyday work, or on the way there. What loosens takes its time; what tightens does not.
+    pub(crate) fn loosens(&self) -> bool {
+        matches!(self.to, Mode::Normal | Mode::Recovery)
+    }
+}

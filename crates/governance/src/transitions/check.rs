@@ -1,0 +1,126 @@
+//! The transition rules of `modes.yaml`, checked: every rule along an edge, every number usable, every exit guarded.
+
+use std::time::Duration;
+
+use document::Located;
+use tool::Mode;
+
+use super::edges::{a_rule_may_lead, only_a_human_leaves, ways_by_rule};
+use super::{Condition, Gate, Rule, Transitions};
+use crate::files::{self, Operator};
+use crate::modes_file::{ModesFile, TransitionEntry};
+use crate::problems::{Inspection, suggest_mode};
+
+/// How far back is counted where the file does not say.
+const USUAL_WINDOW: Duration = Duration::from_secs(60);
+/// No window and no duration is longer: what is counted is remembered for so long.
+const LONGEST_SPAN: u64 = 60 * 60;
+
+/// Checks the rules. `None` where the file has none to say: then the built-in ones hold.
+pub(crate) fn check(file: &ModesFile, inspection: &mut Inspection<'_>) -> Option<Transitions> {
+    let table = file.transition_rules.as_ref()?;
+    let rules: Vec<Rule> = table.iter().filter_map(|(key, entry)| rule(key, entry, inspection)).collect();
+    for (key, entry) in table.iter() {
+        warn_of_flapping(key, entry, &rules, inspection);
+    }
+    Some(Transitions { rules })
+}
+
+fn rule(key: &Located<String>, entry: &TransitionEntry, inspection: &mut Inspection<'_>) -> Option<Rule> {
+    let (from, to) = ends(key, inspection)?;
+    if !a_rule_may_lead(from, to) {
+        let ways: Vec<&str> = ways_by_rule(from).map(Mode::as_str).collect();
+        let suggestion = Some(format!("from {from} a rule may lead to {}", ways.join(" or ")));
+        inspection.error(key, &format!("no rule may lead from {from} to {to}"), suggestion);
+    }
+    if only_a_human_leaves(from) && !entry.requires_human_approval {
+        let message = format!("leaving {from} needs a human, and this rule asks for none");
+        inspection.error(key, &message, Some("add `requires_human_approval: true`".to_owned()));
+    }
+    if entry.conditions.is_empty() {
+        inspection.warn(key, "this rule has no conditions and never fires", None);
+    }
+    let conditions = entry.conditions.iter().map(|stated| condition(stated, inspection)).collect();
+    let gate = if entry.requires_human_approval { Gate::Human } else { Gate::Open };
+    let place = inspection.rule(key, format!("transition_rules.{}", key.value));
+    Some(Rule { from, to, logic: entry.logic, conditions, gate, place })
+}
+
+/// The two modes of a rule's name.
+fn ends(key: &Located<String>, inspection: &mut Inspection<'_>) -> Option<(Mode, Mode)> {
+    let Some((from, to)) = key.split_once("_to_") else {
+        let suggestion = Some("name it by its two modes, such as NORMAL_to_ALERT".to_owned());
+        inspection.error(key, &format!("`{}` names no two modes", key.value), suggestion);
+        return None;
+    };
+    let mut mode = |word: &str| {
+        let parsed = word.parse::<Mode>().ok();
+        if parsed.is_none() {
+            let message = format!("unknown mode `{word}` in `{}`", key.value);
+            inspection.error(key, &message, Some(suggest_mode(word)));
+        }
+        parsed
+    };
+    let (from, to) = (mode(from), mode(to));
+    Some((from?, to?))
+}
+
+fn condition(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>) -> Condition {
+    if !(stated.value.value.is_finite() && stated.value.value >= 0.0) {
+        inspection.error(stated, "a condition's value must be a number of at least 0", None);
+    }
+    let spans = [("duration_seconds", stated.duration_seconds), ("window_seconds", stated.window_seconds)];
+    for (key, seconds) in spans.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+        if seconds > LONGEST_SPAN {
+            let message = format!("`{key}` is {seconds}: it must be at most {LONGEST_SPAN}");
+            inspection.error(stated, &message, None);
+        }
+    }
+    if stated.window_seconds == Some(0) {
+        inspection.error(stated, "a window of 0 seconds counts nothing", None);
+    }
+    let (metric, counted) = (stated.metric, stated.metric.is_counted());
+    if !counted && stated.window_seconds.is_some() {
+        let message = format!("`{}` is read off the machine and has no window", metric.as_str());
+        inspection.warn(stated, &message, Some("`duration_seconds` says how long it must hold".to_owned()));
+    }
+    if counted && stated.window_seconds.is_none() {
+        let message = format!("`{}` is counted over 60 s, since no window is stated", metric.as_str());
+        inspection.warn(stated, &message, Some("add `window_seconds`".to_owned()));
+    }
+    Condition {
+        metric,
+        operator: stated.operator,
+        value: stated.value.value,
+        duration: Duration::from_secs(stated.duration_seconds.unwrap_or(0)),
+        window: counted.then(|| stated.window_seconds.map_or(USUAL_WINDOW, Duration::from_secs)),
+    }
+}
+
+/// A way there and a way back that one and the same measurement opens lets the mode swing to and fro.
+fn warn_of_flapping(
+    key: &Located<String>,
+    entry: &TransitionEntry,
+    rules: &[Rule],
+    inspection: &mut Inspection<'_>,
+) {
+    let Some((from, to)) = key.split_once("_to_") else { return };
+    let back = rules.iter().find(|rule| rule.from.as_str() == to && rule.to.as_str() == from);
+    for there in &entry.conditions {
+        for back in back.iter().flat_map(|rule| &rule.conditions) {
+            let there_above = matches!(there.operator, Operator::Above | Operator::AtLeast);
+            let back_below = matches!(back.operator, Operator::Below | Operator::AtMost);
+            let overlap = there.value.value < back.value;
+            if there.metric == back.metric && there_above && back_below && overlap {
+                let message = format!(
+                    "between {} and {} `{}` leads both to {to} and back to {from}",
+                    there.value.value,
+                    back.value,
+                    there.metric.as_str()
+                );
+                let suggestion = Some("let the way back begin below the way there".to_owned());
+                inspection.warn(there, &message, suggestion);
+            }
+        }
+    }
+}

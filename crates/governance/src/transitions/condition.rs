@@ -1,0 +1,53 @@
+//! One comparison of a measurement with a value.
+
+use std::time::Duration;
+
+use crate::files::{Metric, Operator};
+
+/// One checked condition.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Condition {
+    pub(crate) metric: Metric,
+    pub(crate) operator: Operator,
+    pub(crate) value: f64,
+    /// How long it must hold without a gap.
+    pub(crate) duration: Duration,
+    /// How far back is counted; only what is counted has one.
+    pub(crate) window: Option<Duration>,
+}
+
+impl Condition {
+    /// What is not known holds nothing.
+    pub(crate) fn holds(&self, measured: Option<f64>) -> bool {
+        measured.is_some_and(|measured| self.operator.compares(measured, self.value))
+    }
+
+    /// Whether the mere passing of time can make it true: it must hold for a while, or counts what leaves its window.
+    pub(crate) fn ripens(&self) -> bool {
+        let waits_for_few = matches!(self.operator, Operator::Below | Operator::AtMost | Operator::Equal);
+        !self.duration.is_zero() || (self.metric.is_counted() && waits_for_few)
+    }
+}
+
+impl Operator {
+    /// The sign in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operator::Above => ">",
+            Operator::AtLeast => ">=",
+            Operator::Below => "<",
+            Operator::AtMost => "<=",
+            Operator::Equal => "==",
+        }
+    }
+
+    fn compares(self, measured: f64, value: f64) -> bool {
+        match self {
+            Operator::Above => measured > value,
+            Operator::AtLeast => measured >= value,
+            Operator::Below => measured < value,
+            Operator::AtMost => measured <= value,
+            Operator::Equal => (measured - value).abs() < f64::EPSILON,
+        }
+    }
+}

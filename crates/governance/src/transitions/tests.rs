@@ -1,0 +1,305 @@
+//! The machine with hand-made measurements and a hand-made clock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use document::Document;
+use tool::Mode;
+
+use super::*;
+use crate::files::Metric;
+use crate::problems::Inspection;
+
+fn rules(text: &str) -> Arc<Transitions> {
+    let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{text}");
+    let document = Document::from_text("modes.yaml", &text).unwrap();
+    let mut inspection = Inspection::of(&document);
+    let rules = check(&document.parse().unwrap(), &mut inspection).unwrap();
+    assert!(inspection.errors.is_empty(), "{:?}", inspection.errors);
+    Arc::new(rules)
+}
+
+fn seconds(at: u64) -> Duration {
+    Duration::from_secs(at)
+}
+
+/// Each step: a moment, the measurements, and the mode afterwards. A change is entered at once, a proposal is not.
+fn check_steps(rules: &Arc<Transitions>, start: Mode, steps: &[(u64, &[(Metric, f64)], Mode)]) {
+    let mut machine = Machine::new(Arc::clone(rules), start, seconds(0));
+    for (at, measured, expect) in steps {
+        let measured: HashMap<&str, f64> = measured.iter().map(|(m, v)| (m.as_str(), *v)).collect();
+        let wanted = machine.observe(seconds(*at), |need| measured.get(need.metric.as_str()).copied());
+        if let Some(Move::Change(transition)) = &wanted {
+            assert_eq!(transition.from, machine.mode());
+            machine.enter(transition.to, seconds(*at), ChangedBy::Rule);
+        }
+        assert_eq!(machine.mode(), *expect, "at {at} s: {wanted:?}");
+    }
+}
+
+const CPU: Metric = Metric::CpuLoadPercent;
+const REFUSED: Metric = Metric::RefusedHighRiskCalls;
+const VIOLATIONS: Metric = Metric::PolicyViolations;
+const DISK: Metric = Metric::DiskUsedPercent;
+
+#[test]
+fn a_condition_must_hold_for_its_whole_duration() {
+    let rules = rules(
+        "  NORMAL_to_ALERT: {conditions: [{metric: cpu_load_percent, operator: \">\", value: 85, duration_seconds: 30}]}\n",
+    );
+    let (high, low): (&[_], &[_]) = (&[(CPU, 90.0)], &[(CPU, 85.0)]);
+    use Mode::{Alert, Normal};
+    check_steps(&rules, Normal, &[(0, high, Normal), (29, high, Normal), (30, high, Alert)]);
+    let spike =
+        [(0, high, Normal), (20, low, Normal), (25, high, Normal), (40, high, Normal), (55, high, Alert)];
+    check_steps(&rules, Normal, &spike);
+    let unmeasured: [(u64, &[_], _); 4] =
+        [(0, high, Normal), (20, &[], Normal), (25, high, Normal), (40, high, Normal)];
+    check_steps(&rules, Normal, &unmeasured);
+    check_steps(&rules, Normal, &[(0, high, Normal), (45, high, Normal), (75, high, Alert)]);
+}
+
+#[test]
+fn every_operator_and_both_logics() {
+    for (operator, below, at, above) in [
+        (">", false, false, true),
+        (">=", false, true, true),
+        ("<", true, false, false),
+        ("<=", true, true, false),
+        ("==", false, true, false),
+    ] {
+        let rule = format!(
+            "  NORMAL_to_ALERT: {{conditions: [{{metric: cpu_load_percent, operator: \"{operator}\", value: 5}}]}}\n"
+        );
+        for (value, fires) in [(4.0, below), (5.0, at), (6.0, above)] {
+            let expect = if fires { Mode::Alert } else { Mode::Normal };
+            check_steps(&rules(&rule), Mode::Normal, &[(0, &[(CPU, value)], expect)]);
+        }
+    }
+    let two = "conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}, {metric: disk_used_percent, operator: \">\", value: 5}]";
+    for (logic, one, both) in [("any", Mode::Alert, Mode::Alert), ("all", Mode::Normal, Mode::Alert)] {
+        let rules = rules(&format!("  NORMAL_to_ALERT: {{logic: {logic}, {two}}}\n"));
+        check_steps(&rules, Mode::Normal, &[(0, &[(CPU, 9.0)], one)]);
+        check_steps(&rules, Mode::Normal, &[(0, &[(CPU, 9.0), (DISK, 1.0)], one)]);
+        check_steps(&rules, Mode::Normal, &[(0, &[(CPU, 9.0), (DISK, 9.0)], both)]);
+    }
+}
+
+#[test]
+fn no_conditions_and_no_measurements_change_nothing() {
+    for logic in ["any", "all"] {
+        let empty = rules(&format!("  NORMAL_to_ALERT: {{logic: {logic}, conditions: []}}\n"));
+        check_steps(&empty, Mode::Normal, &[(0, &[], Mode::Normal), (100, &[(CPU, 99.0)], Mode::Normal)]);
+        let one = rules(&format!(
+            "  NORMAL_to_ALERT: {{logic: {logic}, conditions: [{{metric: cpu_load_percent, operator: \"<\", value: 5}}]}}\n"
+        ));
+        check_steps(&one, Mode::Normal, &[(0, &[], Mode::Normal), (10, &[(DISK, 1.0)], Mode::Normal)]);
+    }
+}
+
+#[test]
+fn one_change_at_a_time_by_the_first_rule_that_fires() {
+    let rules = rules(concat!(
+        "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
+        "  NORMAL_to_ALERT: {conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
+        "  DEGRADED_to_LOCKDOWN: {conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
+    ));
+    let both: &[_] = &[(CPU, 9.0), (DISK, 99.0)];
+    check_steps(
+        &rules,
+        Mode::Normal,
+        &[(0, both, Mode::Degraded), (1, both, Mode::Lockdown), (99, both, Mode::Lockdown)],
+    );
+}
+
+#[test]
+fn the_way_back_takes_its_time_and_the_way_there_does_not() {
+    let rules = rules(concat!(
+        "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 97}]}\n",
+        "  DEGRADED_to_NORMAL: {conditions: [{metric: disk_used_percent, operator: \"<\", value: 95}]}\n",
+    ));
+    let (full, free): (&[_], &[_]) = (&[(DISK, 99.0)], &[(DISK, 50.0)]);
+    use Mode::{Degraded, Normal};
+    let steps = [
+        (0, full, Degraded),
+        (5, free, Degraded),
+        (59, free, Degraded),
+        (60, free, Normal),
+        (61, full, Degraded),
+    ];
+    check_steps(&rules, Normal, &steps);
+}
+
+#[test]
+fn a_change_that_needs_a_human_is_proposed_once_and_withdrawn() {
+    let rules = rules(concat!(
+        "  ALERT_to_NORMAL:\n    logic: all\n    requires_human_approval: true\n    conditions:\n",
+        "      - {metric: cpu_load_percent, operator: \"<\", value: 70}\n",
+        "      - {metric: policy_violations, operator: \"==\", value: 0, window_seconds: 300}\n",
+    ));
+    let mut machine = Machine::new(rules, Mode::Alert, seconds(0));
+    let read = |cpu: f64| move |need: Need| Some(if need.metric.is_counted() { 0.0 } else { cpu });
+    assert_eq!(machine.observe(seconds(10), read(5.0)), None, "the shortest stay");
+    assert!(matches!(machine.observe(seconds(60), read(5.0)), Some(Move::Propose(_))));
+    assert_eq!(machine.observe(seconds(65), read(5.0)), None, "said once");
+    assert_eq!(machine.proposal().map(|proposal| proposal.to), Some(Mode::Normal), "and stands");
+    assert_eq!(machine.mode(), Mode::Alert);
+    assert_eq!(machine.observe(seconds(70), read(80.0)), None);
+    assert_eq!(machine.proposal(), None, "withdrawn with its reason");
+    assert!(machine.observe(seconds(75), read(5.0)).is_some(), "and proposed anew");
+    machine.enter(Mode::Normal, seconds(76), ChangedBy::Human);
+    assert_eq!((machine.proposal(), machine.mode()), (None, Mode::Normal));
+}
+
+#[test]
+fn counters_fire_past_their_value_and_not_again_once_a_human_has_seen_them() {
+    let rules = rules(
+        "  NORMAL_to_ALERT: {conditions: [{metric: refused_high_risk_calls, operator: \">\", value: 5, window_seconds: 60}]}\n",
+    );
+    check_steps(
+        &rules,
+        Mode::Normal,
+        &[(1, &[(REFUSED, 5.0)], Mode::Normal), (2, &[(REFUSED, 6.0)], Mode::Alert)],
+    );
+    let mut machine = Machine::new(rules, Mode::Alert, seconds(0));
+    machine.enter(Mode::Normal, seconds(100), ChangedBy::Human);
+    // Six calls at 90 s: within the window, but before the human said that all is well.
+    let six_at = |then: u64, now: u64| {
+        move |need: Need| {
+            let back = now - then;
+            Some(if need.window.unwrap() > seconds(back) { 6.0 } else { 0.0 })
+        }
+    };
+    assert_eq!(machine.observe(seconds(110), six_at(90, 110)), None);
+    assert!(machine.observe(seconds(110), six_at(105, 110)).is_some(), "new ones count");
+}
+
+#[test]
+fn the_reason_names_rule_line_and_measurement() {
+    let rules = rules(concat!(
+        "  NORMAL_to_ALERT:\n    conditions:\n",
+        "      - {metric: policy_violations, operator: \">\", value: 10, window_seconds: 600}\n",
+        "      - {metric: cpu_load_percent, operator: \">\", value: 95, duration_seconds: 120}\n",
+    ));
+    let mut machine = Machine::new(rules, Mode::Normal, seconds(0));
+    let wanted = machine.observe(seconds(3), |need| (need.metric == VIOLATIONS).then_some(11.0));
+    let Some(Move::Change(transition)) = wanted else { panic!("{wanted:?}") };
+    assert_eq!(
+        transition.reason(),
+        "transition_rules.NORMAL_to_ALERT (modes.yaml line 3): policy_violations 11 > 10 in 600 s"
+    );
+    let sensors = transition.sensors();
+    assert_eq!((&sensors[0]["value"], &sensors[1]["value"]), (&11.0.into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn rules_that_make_no_sense_are_told() {
+    let told = |rest: &str| {
+        let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{rest}");
+        let document = Document::from_text("modes.yaml", &text).unwrap();
+        let mut inspection = Inspection::of(&document);
+        check(&document.parse().unwrap(), &mut inspection);
+        let all = inspection.errors.iter().chain(&inspection.warnings).map(ToString::to_string);
+        all.collect::<Vec<_>>().join("\n")
+    };
+    let one = |condition: &str| told(&format!("  NORMAL_to_ALERT: {{conditions: [{{{condition}}}]}}\n"));
+    for (condition, expect) in [
+        ("metric: cpu_load_percent, operator: \">\", value: 5, window_seconds: 9", "has no window"),
+        ("metric: policy_violations, operator: \">\", value: 5", "counted over 60 s"),
+        ("metric: policy_violations, operator: \">\", value: 5, window_seconds: 0", "counts nothing"),
+        ("metric: policy_violations, operator: \">\", value: 5, window_seconds: 3601", "at most 3600"),
+        ("metric: cpu_load_percent, operator: \">\", value: -5", "at least 0"),
+        ("metric: cpu_load_percent, operator: \">\", value: .nan", "at least 0"),
+    ] {
+        assert!(one(condition).contains(expect), "{condition}: {}", one(condition));
+    }
+    let flaps = told(concat!(
+        "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
+        "  DEGRADED_to_NORMAL: {conditions: [{metric: disk_used_percent, operator: \"<\", value: 95}]}\n",
+    ));
+    assert!(flaps.contains("leads both to DEGRADED and back to NORMAL"), "{flaps}");
+}
+
+#[test]
+fn a_human_has_the_edges_and_lockdown() {
+    let ways = |from: Mode| ways_out(from).map(Mode::as_str).collect::<Vec<_>>().join(" ");
+    assert_eq!(ways(Mode::Normal), "ALERT DEGRADED LOCKDOWN");
+    assert_eq!(ways(Mode::Alert), "NORMAL DEGRADED LOCKDOWN");
+    assert_eq!(ways(Mode::Degraded), "NORMAL LOCKDOWN");
+    assert_eq!(ways(Mode::Lockdown), "RECOVERY");
+    assert_eq!(ways(Mode::Recovery), "NORMAL LOCKDOWN");
+}
+
+/// Numbers without a pattern, and the same ones in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % most
+    }
+
+    fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[usize::try_from(self.below(list.len() as u64)).unwrap()]
+    }
+}
+
+fn any_rules(dice: &mut Dice) -> Arc<Transitions> {
+    use crate::files::{Logic, Operator};
+    let count = 3 + dice.below(6);
+    let rule = |dice: &mut Dice| Rule {
+        // Any pair at all: not only the file's check keeps to the edges.
+        from: dice.of(&Mode::ALL),
+        to: dice.of(&Mode::ALL),
+        logic: dice.of(&[Logic::Any, Logic::All]),
+        conditions: (0..dice.below(3))
+            .map(|_| Condition {
+                metric: dice.of(&[CPU, DISK, REFUSED]),
+                operator: dice.of(&[Operator::Above, Operator::AtLeast, Operator::Below, Operator::Equal]),
+                value: dice.below(3) as f64,
+                duration: seconds(dice.of(&[0, 0, 10])),
+                window: None,
+            })
+            .collect(),
+        gate: dice.of(&[Gate::Open, Gate::Human]),
+        place: tool::RuleRef { file: String::new(), line: 0, id: String::new() },
+    };
+    Arc::new(Transitions { rules: (0..count).map(|_| rule(dice)).collect() })
+}
+
+#[test]
+fn whatever_is_measured_only_edges_are_taken_and_lockdown_is_never_left() {
+    let (mut dice, mut changes) = (Dice(0x9e37_79b9_7f4a_7c15), 0);
+    for _ in 0..2_000 {
+        let rules = any_rules(&mut dice);
+        let start = dice.of(&Mode::ALL);
+        let mut machine = Machine::new(Arc::clone(&rules), start, seconds(0));
+        let mut now = 0;
+        for _ in 0..50 {
+            now += dice.of(&[0, 1, 5, 29, 40, 100]);
+            let measured = [dice.below(4), dice.below(4), dice.below(4)];
+            let before = machine.mode();
+            let read = |need: Need| {
+                let at = [CPU, DISK, REFUSED].iter().position(|metric| *metric == need.metric)?;
+                (measured[at] < 3).then_some(measured[at] as f64)
+            };
+            if let Some(Move::Change(wanted)) = machine.observe(seconds(now), read) {
+                assert!(edges::a_rule_may_lead(before, wanted.to), "{before} to {}", wanted.to);
+                assert!(
+                    !matches!(before, Mode::Lockdown | Mode::Recovery),
+                    "{before} was left without a human"
+                );
+                let mut between =
+                    rules.rules.iter().filter(|rule| (rule.from, rule.to) == (before, wanted.to));
+                assert!(between.any(|rule| rule.gate == Gate::Open && !rule.conditions.is_empty()));
+                machine.enter(wanted.to, seconds(now), ChangedBy::Rule);
+                changes += 1;
+            }
+            assert!(machine.proposal().is_none_or(|wish| edges::a_rule_may_lead(machine.mode(), wish.to)));
+        }
+    }
+    assert!(changes > 100, "the dice led somewhere: {changes}");
+}
