@@ -6,6 +6,7 @@ mod calls;
 mod command_line;
 mod doors;
 mod explain;
+mod hook;
 mod hostile_input;
 mod life;
 mod mcp;

@@ -47,6 +47,8 @@ pub(crate) struct Call {
     pub(crate) mode: Mode,
     pub(crate) workspaces: Workspaces,
     pub(crate) span: CallSpan,
+    /// What the host said of it, where it is a host's and only judged.
+    pub(crate) host: Option<Value>,
     intended: AtomicBool,
 }
 
@@ -80,6 +82,7 @@ impl Call {
         let call = Call {
             id,
             span,
+            host: None,
             intended: AtomicBool::new(false),
             tool_name: request.tool_name,
             caller: request.caller,
@@ -92,6 +95,11 @@ impl Call {
             workspaces,
         };
         (call, request.arguments)
+    }
+
+    /// The same call, with what the host says of it for the record.
+    pub(crate) fn of_host(self, facts: Value) -> Call {
+        Call { host: Some(facts), ..self }
     }
 
     /// The same call under the mode and the rules of now.

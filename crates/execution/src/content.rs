@@ -6,8 +6,8 @@ use serde_json::Value;
 use telemetry::redact::{self, Action, Redactor, SecretPattern};
 use tool::{Failure, FailureKind, Refusal, RefusalCode};
 
-/// Makes the policy's patterns those of this process: from now on they hold for every record, log line and span.
-pub(crate) fn share_patterns(policy: &Policy) -> Result<(), telemetry::TelemetryError> {
+/// Finds the secrets that the policy describes, and those that are known without it.
+pub fn redactor(policy: &Policy) -> Result<Redactor, telemetry::TelemetryError> {
     let pattern = |secret: SecretRule| SecretPattern {
         name: secret.name,
         pattern: secret.pattern,
@@ -17,7 +17,12 @@ pub(crate) fn share_patterns(policy: &Policy) -> Result<(), telemetry::Telemetry
             governance::files::SecretAction::Warn => Action::Warn,
         },
     };
-    redact::share(Redactor::new(policy.secrets().map(pattern).collect())?);
+    Redactor::new(policy.secrets().map(pattern).collect())
+}
+
+/// Makes the policy's patterns those of this process: from now on they hold for every record, log line and span.
+pub(crate) fn share_patterns(policy: &Policy) -> Result<(), telemetry::TelemetryError> {
+    redact::share(redactor(policy)?);
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 mod call;
 mod content;
 mod explain;
+mod host;
 mod layer;
 mod limits;
 mod mode;
@@ -20,7 +21,12 @@ mod tests;
 mod world;
 
 pub use call::Request;
+pub use content::redactor;
 pub use explain::{Explanation, Finding};
+pub use host::{
+    Host, HostArgument, HostCall, HostTool, HostToolName, HostVerdict, JudgedTool, OnPermit, Origin, Silence,
+    UnknownHost,
+};
 pub use layer::{Parts, ToolExecutionLayer};
 pub use mode::ModeError;
 pub use status::Status;

@@ -89,7 +89,8 @@ impl Bench {
         };
         let workspace = Workspace::at(folder.path(), WorkspaceAccess::ReadWrite).unwrap();
         let policy = Policy::embedded(&around).unwrap();
-        let world = World { registry, policy, workspaces: Workspaces::new(vec![workspace]) };
+        let world =
+            World { registry, policy, workspaces: Workspaces::new(vec![workspace]), hosts: Vec::new() };
         let (ledger, recovery) = Ledger::open(&folder.path().join("ledger"), &Options::default()).unwrap();
         (ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap(), folder)
     }

@@ -6,6 +6,8 @@ use governance::{Policy, Workspaces};
 use registry::ToolRegistry;
 use tool::{Category, Mode, ToolDefinition};
 
+use crate::host::Host;
+
 /// Registry, policy and workspaces of one moment. Replaced whole, never changed.
 pub struct World {
     /// The tools.
@@ -14,6 +16,8 @@ pub struct World {
     pub policy: Policy,
     /// The folders callers work in.
     pub workspaces: Workspaces,
+    /// Other programs, whose own tools are judged here and run there.
+    pub hosts: Vec<Host>,
 }
 
 /// Which tools to list.

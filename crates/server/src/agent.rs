@@ -20,6 +20,7 @@ pub(crate) struct Agent {
 const METHODS: &[Method<Agent>] = &[
     methods::execute::METHOD,
     methods::explain::METHOD,
+    methods::judge_host::METHOD,
     methods::tools::METHOD,
     methods::status::METHOD,
     mcp::initialize::METHOD,

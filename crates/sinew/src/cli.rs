@@ -1,5 +1,6 @@
 //! The words a person types. Parsing only: what they do lives in `command/`, one file each.
 
+mod hook;
 mod record;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use tool::{Category, Mode};
 
+pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
 pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\
@@ -56,6 +58,9 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// The daemon's own log.
     Logs(LogsArgs),
+    /// Judge the tools of another agent program, which runs this before and after it uses them.
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Print the JSON Schema of a file or message; without a name, list them.
     Schema(SchemaArgs),
     /// Print a completion script for a shell.

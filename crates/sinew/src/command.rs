@@ -4,6 +4,7 @@ mod call;
 mod completions;
 mod demo;
 mod explain;
+mod hook;
 mod init;
 mod ledger;
 mod logs;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Status(output) => status::run(output),
         Command::Mode(command) => mode::run(command),
         Command::Lockdown(change) => mode::lockdown(change),
+        Command::Hook(command) => hook::run(command),
         Command::Init(args) => init::run(&args),
         Command::Workspace(command) => workspace::run(command),
         Command::Ledger(command) => ledger::run(command),

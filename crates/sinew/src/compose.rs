@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use execution::{Parts, ToolExecutionLayer, World};
+use execution::{Host, Parts, ToolExecutionLayer, World};
 use governance::{
     FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
@@ -13,6 +13,7 @@ use server::{LedgerSettings, Settings};
 use tool::ToolDefinition;
 
 use crate::exit::{Exit, Problem};
+use crate::host_table;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
 
@@ -29,7 +30,8 @@ pub(crate) enum Folders {
 pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
     let mut registry = ToolRegistry::new();
     toolbox::register(&mut registry).map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
-    let policy = policy(setting, &registry)?;
+    let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home())?;
+    let policy = policy(setting, &registry, &hosts)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {
         let access = match configured.access {
@@ -49,11 +51,11 @@ pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) ->
             |here: &Workspace| !list.iter().any(|known: &Workspace| here.root().starts_with(known.root()));
         list.extend(here.filter(is_new));
     }
-    Ok(World { registry, policy, workspaces: Workspaces::new(list) })
+    Ok(World { registry, policy, workspaces: Workspaces::new(list), hosts })
 }
 
 /// The policy files where `sinew init` has written them, else the built-in ones.
-fn policy(setting: &Setting, registry: &ToolRegistry) -> Result<Policy, Problem> {
+fn policy(setting: &Setting, registry: &ToolRegistry, hosts: &[Host]) -> Result<Policy, Problem> {
     let surroundings = Surroundings {
         variables: Variables::from_environment(environment()),
         protected: Protected { folders: setting.home().folders().map(ToOwned::to_owned).to_vec() },
@@ -64,7 +66,8 @@ fn policy(setting: &Setting, registry: &ToolRegistry) -> Result<Policy, Problem>
     let loaded =
         if written_out { Policy::load(&folder, &surroundings) } else { Policy::embedded(&surroundings) };
     let policy = loaded.map_err(Problem::configuration)?;
-    let definitions: Vec<&ToolDefinition> = registry.definitions().map(AsRef::as_ref).collect();
+    let judged = hosts.iter().flat_map(Host::definitions);
+    let definitions: Vec<&ToolDefinition> = registry.definitions().chain(judged).map(AsRef::as_ref).collect();
     let warnings = policy.check_tools(definitions).map_err(Problem::configuration)?;
     for warning in policy.warnings().iter().chain(&warnings) {
         tell(paint(NOTE, format!("warning: {warning}")));
@@ -74,7 +77,7 @@ fn policy(setting: &Setting, registry: &ToolRegistry) -> Result<Policy, Problem>
 
 /// Whether something has that name. A link that leads nowhere is there, and what cannot be looked at is an error:
 /// neither may pass for a policy that was never written.
-fn is_there(path: &Path) -> Result<bool, Problem> {
+pub(crate) fn is_there(path: &Path) -> Result<bool, Problem> {
     match std::fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
@@ -96,6 +99,12 @@ pub(crate) fn daemon_layer(
     let layer = layer(setting, settings, world(setting, settings, Folders::Configured)?)?;
     layer.announce_start().map_err(Problem::configuration)?;
     Ok(layer)
+}
+
+/// The layer of a hook without a daemon. Where a host stands is what it says of itself, and opens nothing.
+pub(crate) fn hook_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    let settings = setting.settings()?;
+    layer(setting, &settings, world(setting, &settings, Folders::Configured)?)
 }
 
 /// The layer of a call without a daemon.

@@ -5,6 +5,7 @@ mod cli;
 mod command;
 mod compose;
 mod exit;
+mod host_table;
 mod moment;
 mod render;
 mod setting;

@@ -129,6 +129,20 @@ impl Redactor {
         self.extra.first(text, Action::Warn)
     }
 
+    /// The names of the secrets that a text holds by their shape. What a name alone gives away, such as the value of a
+    /// variable called `token`, is not among them: code is full of those.
+    pub fn found(&self, text: &str) -> Vec<&str> {
+        let mut spans = Vec::new();
+        self.extra.find(text, &mut spans);
+        find_built_in(text, &mut spans);
+        let telling = spans.iter().map(|span| span.detector).filter(|found| *found != Compiled::Assignment);
+        let mut names: Vec<&str> =
+            telling.map(|detector| self.name(detector)).chain(self.warned(text)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     fn replace(&self, text: &str, mut spans: Vec<Span>) -> String {
         spans.sort_unstable_by_key(|span| (span.start, span.detector));
         let mut out = String::with_capacity(text.len());

@@ -13,6 +13,8 @@ pub enum Door {
     Mcp,
     /// `sinew call` without a daemon, in its own process.
     Embedded,
+    /// `sinew hook`: another program asks about a tool of its own.
+    Hook,
 }
 
 /// The party on whose behalf a call runs.

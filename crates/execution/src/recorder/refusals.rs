@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use ledger::entry::Refused;
 use ledger::{Entry, LedgerError};
+use serde_json::Value;
 use telemetry::{Event, emit};
 use tool::{Metadata, Refusal, RefusalCode, ToolResult};
 
@@ -23,7 +24,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         policy_hash: Some(call.world.policy.hash().to_owned()),
         arguments_digest: Some(call.arguments_digest.clone()),
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
-        facts: stages(call),
+        facts: facts(call),
     });
     let written = layer.ledger.append(&entry);
     let recorded = written.is_ok();
@@ -34,6 +35,14 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
     announce_refusal(call, &refusal);
     ToolResult::refused(refusal, Metadata { recorded, ..metadata(call) }, call.latency_ms())
+}
+
+fn facts(call: &Call) -> Value {
+    let mut facts = stages(call);
+    if let (Some(facts), Some(host)) = (facts.as_object_mut(), &call.host) {
+        facts.insert("host".to_owned(), host.clone());
+    }
+    facts
 }
 
 fn announce_refusal(call: &Call, refusal: &Refusal) {

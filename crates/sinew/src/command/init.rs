@@ -10,6 +10,7 @@ use server::WorkspaceAccess;
 use crate::cli::InitArgs;
 use crate::command::{schema, workspace};
 use crate::exit::{Exit, Problem};
+use crate::host_table;
 use crate::setting::Setting;
 use crate::terminal::{say, tell};
 
@@ -50,7 +51,16 @@ pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem
     for (name, text) in governance::EMBEDDED {
         put(&governance.join(name), text, existing)?;
     }
-    write_schemas(&governance.join("schema"))
+    let hosts = setting.home().config().join("hosts");
+    private_folder(&hosts)?;
+    for (name, text) in host_table::EMBEDDED {
+        put(&hosts.join(format!("{name}.yaml")), text, existing)?;
+    }
+    write_schemas(
+        &governance.join("schema"),
+        &governance::EMBEDDED.map(|(name, _)| name.trim_end_matches(".yaml")),
+    )?;
+    write_schemas(&hosts.join("schema"), &["host"])
 }
 
 fn put(file: &Path, text: &str, existing: Existing) -> Result<(), Problem> {
@@ -74,10 +84,9 @@ fn put(file: &Path, text: &str, existing: Existing) -> Result<(), Problem> {
     }
 }
 
-/// Where the first line of each policy file says that its schema is. Nobody edits them: they are written anew each time.
-fn write_schemas(folder: &Path) -> Result<(), Problem> {
+/// Where the first line of each file says that its schema is. Nobody edits them: they are written anew each time.
+fn write_schemas(folder: &Path, names: &[&str]) -> Result<(), Problem> {
     private_folder(folder)?;
-    let names = governance::EMBEDDED.map(|(name, _)| name.trim_end_matches(".yaml"));
     for (name, text) in names.iter().filter_map(|name| Some((name, schema::text(name)?))) {
         replace(&folder.join(format!("{name}.json")), &(text + "\n"))?;
     }

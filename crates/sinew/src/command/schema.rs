@@ -10,14 +10,16 @@ use crate::terminal::say;
 type Named = (&'static str, fn() -> Schema);
 
 /// Files first, then messages, each under the name it is asked for by.
-const SCHEMAS: [Named; 7] = [
+const SCHEMAS: [Named; 9] = [
     ("modes", || schema_for!(governance::files::ModesFile)),
     ("tools", || schema_for!(governance::files::ToolsFile)),
     ("safety", || schema_for!(governance::files::SafetyFile)),
+    ("host", || schema_for!(crate::host_table::HostFile)),
     ("settings", || schema_for!(server::SettingsFile)),
     ("tool-definition", || schema_for!(tool::ToolSpec)),
     ("tool-result", || schema_for!(tool::ToolResult)),
     ("refusal", || schema_for!(tool::Refusal)),
+    ("explanation", || schema_for!(execution::Explanation)),
 ];
 
 pub(crate) fn run(args: &SchemaArgs) -> Result<Exit, Problem> {

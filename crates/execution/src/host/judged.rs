@@ -1,0 +1,154 @@
+//! The judgement of a host's call: by the road's own rules, with every denial on record.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use governance::Verdict;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use telemetry::redact;
+use tool::{LONGEST_WORD, Refusal, shorten};
+
+use crate::call::{Call, Request};
+use crate::explain::{self, Explanation, Finding};
+use crate::host::{HostTool, JudgedTool, OnPermit};
+use crate::layer::ToolExecutionLayer;
+use crate::{pipeline, recorder};
+
+/// A call that a host is about to make with a tool of its own.
+#[derive(Debug)]
+pub struct HostCall {
+    /// Which host.
+    pub host: String,
+    /// The call, in the host's words.
+    pub request: Request,
+    /// Where it comes from, as the host tells it.
+    pub origin: Origin,
+}
+
+/// How the host finds the call again in its own records. Told, not known: for the record alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The call itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// The agent inside the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// What the person had asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<String>,
+}
+
+/// What we have to say about a host's call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "opinion", rename_all = "snake_case")]
+pub enum HostVerdict {
+    /// Nothing.
+    None {
+        /// Why not.
+        because: Silence,
+    },
+    /// Our rules have judged.
+    Judged {
+        /// How, and why.
+        #[serde(flatten)]
+        explanation: Explanation,
+        /// What a permit says to this host.
+        on_permit: OnPermit,
+    },
+}
+
+/// Why there is nothing to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Silence {
+    /// The table has no such tool.
+    UnknownTool,
+    /// The call comes to us by itself, and is judged there.
+    JudgedOnArrival,
+}
+
+/// A host that no table describes.
+#[derive(Debug, thiserror::Error)]
+#[error("no table describes the host `{}`", .0.escape_debug())]
+pub struct UnknownHost(String);
+
+impl ToolExecutionLayer {
+    /// Judges a host's call. What it permits counts against the rates, what it denies is on record; nothing is run.
+    pub async fn judge_host(&self, asked: HostCall) -> Result<HostVerdict, UnknownHost> {
+        let world = self.world.load_full();
+        let Some(host) = world.hosts.iter().find(|host| host.name == asked.host) else {
+            return Err(UnknownHost(shorten(&asked.host, LONGEST_WORD).to_string()));
+        };
+        let tool = match host.tool(&asked.request.tool_name) {
+            None => return Ok(HostVerdict::None { because: Silence::UnknownTool }),
+            Some(HostTool::Ours) => return Ok(HostVerdict::None { because: Silence::JudgedOnArrival }),
+            Some(HostTool::Judged(tool)) => tool,
+        };
+        let facts = asked.origin.on_record(&host.name, &asked.request.tool_name);
+        let (call, input) = Call::suppose(asked.request, &self.ledger, Arc::clone(&world), self.mode());
+        let call = call.of_host(facts);
+        let judging = async {
+            self.admits(&call)?;
+            judge(self, &call, tool, tool.spelt_out(input, host.user_home.as_deref())?).await
+        };
+        let verdict =
+            AssertUnwindSafe(judging).catch_unwind().await.unwrap_or_else(|_| Err(explain::fault(&call)));
+        let explanation = self.on_record(&call, tool, explain::found(verdict));
+        Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
+    }
+
+    /// A denial that cannot be recorded is still one, and says so.
+    fn on_record(&self, call: &Call, tool: &JudgedTool, found: (Finding, Vec<tool::RuleRef>)) -> Explanation {
+        let (finding, rules) = found;
+        let finding = match finding {
+            Finding::Deny { refusal } => {
+                let result = recorder::refused(self, call, (*refusal).clone());
+                Finding::Deny { refusal: result.metadata.refusal.map_or(refusal, Box::new) }
+            }
+            other => other,
+        };
+        let tool_name = tool.definition().name().to_string();
+        let policy_hash = call.world.policy.hash().to_owned();
+        Explanation { tool_name, mode: call.mode, finding, rules, policy_hash }
+    }
+}
+
+/// The road's own judgement, and the count of what it permits: the host runs it without telling us again.
+async fn judge(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &JudgedTool,
+    input: Value,
+) -> Result<Verdict, Box<Refusal>> {
+    let verdict = pipeline::judge(layer, call, &tool.definition, &tool.schema, input).await?;
+    if let Verdict::Permit(permit) = &verdict {
+        layer.limits.count(permit)?;
+    }
+    Ok(verdict)
+}
+
+impl Origin {
+    /// A host may say anything here, so it is cut and redacted like all that others wrote.
+    fn on_record(&self, host: &str, tool: &str) -> Value {
+        let short = |text: &str| redact::shared().redact_text(&shorten(text, LONGEST_WORD)).into_owned();
+        let told = [
+            ("session_id", &self.session_id),
+            ("tool_use_id", &self.tool_use_id),
+            ("agent_id", &self.agent_id),
+            ("prompt_id", &self.prompt_id),
+        ];
+        let mut facts = json!({"name": host, "tool": short(tool)});
+        if let Some(facts) = facts.as_object_mut() {
+            let told = told.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?)));
+            facts.extend(told.map(|(key, text)| (key.to_owned(), json!(short(text)))));
+        }
+        facts
+    }
+}

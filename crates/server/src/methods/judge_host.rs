@@ -1,0 +1,47 @@
+//! `sinew/judge_host`: what a hook asks, before another program uses a tool of its own. Nothing runs here; a denial is
+//! on record.
+
+use std::sync::Arc;
+
+use execution::{HostCall, Origin, Request};
+use tool::{Caller, Door, TraceContext};
+
+use super::execute::{deadline, tool_name};
+use crate::agent::Agent;
+use crate::rpc::{self, Params, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/judge_host", run };
+
+fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    let host = tool_name(&mut params, "host")?;
+    let request = Request {
+        tool_name: tool_name(&mut params, "tool_name")?,
+        arguments: params.take("tool_input").ok_or_else(|| RpcError::missing("tool_input", "an object"))?,
+        caller: Caller { client: Some(host.clone()), ..session.caller(Door::Hook) },
+        trace: TraceContext::root(),
+        deadline: deadline(&mut params)?,
+        cwd: params.want("cwd")?,
+        started: call.began,
+    };
+    let origin = origin(&mut params)?;
+    params.finish()?;
+    let layer = Arc::clone(&agent.layer);
+    Ok(Answer::later(async move {
+        match layer.judge_host(HostCall { host, request, origin }).await {
+            Ok(verdict) => rpc::answer(&verdict),
+            Err(unknown) => Err(RpcError::invalid_params("host", &unknown.to_string())),
+        }
+    }))
+}
+
+fn origin(params: &mut Params) -> Result<Origin, RpcError> {
+    Ok(Origin {
+        session_id: params.want("session_id")?,
+        tool_use_id: params.want("tool_use_id")?,
+        agent_id: params.want("agent_id")?,
+        prompt_id: params.want("prompt_id")?,
+    })
+}

@@ -1,0 +1,119 @@
+//! `sinew hook`: what a host runs before and after it uses a tool of its own.
+//!
+//! The contract is the host's: its JSON on standard input, exactly one JSON object on standard output whatever
+//! happens, exit code 0 with a decision, 2 to block. A panic, a hang and broken input all end here, in one of the two.
+
+mod answer;
+mod event;
+mod install;
+mod json_text;
+mod post;
+mod pre;
+mod settings_file;
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use server::{Environment, Home};
+
+use self::answer::Answer;
+use crate::cli::{HookArgs, HookCommand};
+use crate::exit::{Exit, Problem};
+use crate::setting::explain;
+
+/// What a hook may take, reading its input included. The host waits longer: see `install.rs`.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(8);
+
+pub(crate) fn run(command: HookCommand) -> Result<Exit, Problem> {
+    Ok(match command {
+        HookCommand::PreToolUse(args) => {
+            let (fail, limit) = (args.fail, limit(&args));
+            in_time(limit, move || pre::run(&args, limit)).unwrap_or_else(Answer::CannotJudge).give(fail)
+        }
+        HookCommand::PostToolUse(args) => {
+            let (fail, limit) = (args.fail, limit(&args));
+            in_time(limit, move || post::run(&args)).unwrap_or_else(Answer::CannotReview).give(fail)
+        }
+        HookCommand::Install(args) => return install::install(&args),
+        HookCommand::Uninstall(args) => return install::uninstall(&args),
+    })
+}
+
+/// What it may take. A wish can only shorten it.
+fn limit(args: &HookArgs) -> Duration {
+    args.deadline_ms.map_or(DEADLINE, |wish| Duration::from_millis(wish).min(DEADLINE))
+}
+
+/// Does the work on a thread of its own, which may hang or panic without keeping the answer from the host. The error
+/// is why there is none.
+fn in_time(
+    limit: Duration,
+    work: impl FnOnce() -> Result<Answer, String> + Send + 'static,
+) -> Result<Answer, String> {
+    // The words of a panic may hold what the host sent; its place does not.
+    std::panic::set_hook(Box::new(|panic| {
+        if let Some(place) = panic.location() {
+            crate::terminal::tell(format!("sinew hook: a fault at {place}"));
+        }
+    }));
+    let (tell, told) = mpsc::sync_channel(1);
+    let started = std::thread::Builder::new().name("hook".to_owned()).spawn(move || tell.send(work()));
+    started.map_err(|error| format!("no thread could be started: {error}"))?;
+    match told.recv_timeout(limit) {
+        Ok(answer) => answer,
+        Err(RecvTimeoutError::Timeout) => {
+            Err(format!("there was no verdict within {} ms", limit.as_millis()))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err("a fault inside Sinew".to_owned()),
+    }
+}
+
+/// The home the hook was installed for, else that of the environment.
+fn home(args: &HookArgs) -> Result<Home, String> {
+    let environment: Environment = std::env::vars_os().collect();
+    let located = match &args.home {
+        // HOME still says what `~` stands for.
+        Some(home) => {
+            let mut environment = environment;
+            environment.insert("SINEW_HOME".into(), home.into());
+            Home::locate(&environment)
+        }
+        None => Home::locate(&environment),
+    };
+    located.map_err(|error| in_a_line(&explain(&error)))
+}
+
+/// A problem in the words of a reason.
+fn in_a_line(problem: &Problem) -> String {
+    match &problem.hint {
+        Some(hint) => format!("{}; try: {hint}", problem.message),
+        None => problem.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_and_a_hang_are_answers_too() {
+        let answered = |work: fn() -> Result<Answer, String>| in_time(Duration::from_millis(200), work);
+        assert_eq!(answered(|| Ok(Answer::NoDecision)), Ok(Answer::NoDecision));
+        assert!(answered(|| panic!("with a secret inside")).unwrap_err().contains("a fault"));
+        let hangs = answered(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+        assert_eq!(hangs, Err("there was no verdict within 200 ms".to_owned()));
+        drop(std::panic::take_hook());
+    }
+
+    #[test]
+    fn a_wish_only_shortens() {
+        let wish = |deadline_ms| limit(&HookArgs { fail: crate::cli::Fail::Closed, deadline_ms, home: None });
+        assert_eq!(wish(None), DEADLINE);
+        assert_eq!(wish(Some(5)), Duration::from_millis(5));
+        assert_eq!(wish(Some(u64::MAX)), DEADLINE);
+    }
+}

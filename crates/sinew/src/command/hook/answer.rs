@@ -1,0 +1,189 @@
+//! What a hook says to its host: one JSON object, and the exit code that belongs to it.
+
+use std::io::Write;
+
+use execution::{Explanation, Finding, HostVerdict, OnPermit};
+use serde_json::{Value, json};
+use tool::Refusal;
+
+use crate::cli::Fail;
+use crate::exit::Exit;
+use crate::render;
+use crate::terminal::{tell, visible_line};
+
+/// Hosts cut longer texts; the point of a reason stands in its first lines.
+const LONGEST_REASON: usize = 4000;
+
+/// What is said.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Nothing: the host's own rules decide.
+    NoDecision,
+    /// Run it without asking.
+    Allow(String),
+    /// Ask the person.
+    Ask(String),
+    /// Do not run it.
+    Deny(String),
+    /// There is no verdict, for this reason.
+    CannotJudge(String),
+    /// Something for the model to know, after the event of this name.
+    Context(&'static str, String),
+    /// What a tool came to could not be looked at, for this reason.
+    CannotReview(String),
+}
+
+impl From<HostVerdict> for Answer {
+    fn from(verdict: HostVerdict) -> Self {
+        let HostVerdict::Judged { explanation, on_permit } = verdict else { return Answer::NoDecision };
+        match (&explanation.finding, on_permit) {
+            (Finding::Permit, OnPermit::None) => Answer::NoDecision,
+            (Finding::Permit, OnPermit::Allow) => {
+                Answer::Allow(format!("Sinew permits {} in {} mode", explanation.tool_name, explanation.mode))
+            }
+            (Finding::Ask { .. }, _) => Answer::Ask(question(&explanation)),
+            (Finding::Deny { refusal }, _) => Answer::Deny(denial(refusal)),
+        }
+    }
+}
+
+impl Answer {
+    /// Says it, and gives the exit code. Where not even that works, the call is blocked.
+    pub(super) fn give(self, fail: Fail) -> Exit {
+        let (object, exit) = self.object(fail);
+        let mut out = std::io::stdout().lock();
+        match out.write_all(format!("{object}\n").as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => exit,
+            Err(_) => BLOCK,
+        }
+    }
+
+    fn object(self, fail: Fail) -> (Value, Exit) {
+        match self {
+            Answer::NoDecision => (json!({}), Exit::Done),
+            Answer::Allow(reason) => (decision("allow", &reason), Exit::Done),
+            Answer::Ask(reason) => (decision("ask", &reason), Exit::Done),
+            Answer::Deny(reason) => (decision("deny", &reason), Exit::Done),
+            Answer::CannotJudge(why) => cannot_judge(&why, fail),
+            Answer::Context(event, text) => {
+                let output = json!({"hookEventName": event, "additionalContext": cut(&text)});
+                (json!({"hookSpecificOutput": output}), Exit::Done)
+            }
+            Answer::CannotReview(why) => (
+                json!({"systemMessage": cut(&format!("Sinew could not look at this result: {why}"))}),
+                Exit::Done,
+            ),
+        }
+    }
+}
+
+/// The host's contract gives this code another meaning than ours.
+const BLOCK: Exit = Exit::Usage;
+
+fn cannot_judge(why: &str, fail: Fail) -> (Value, Exit) {
+    match fail {
+        Fail::Closed => {
+            let reason = format!("Sinew cannot judge this call, so it is blocked: {why}");
+            // A host that does not read the object shows this.
+            tell(visible_line(&cut(&reason)));
+            (decision("deny", &reason), BLOCK)
+        }
+        Fail::Open => {
+            let message =
+                format!("Sinew could not judge this call; --fail=open leaves it to the host: {why}");
+            (json!({"systemMessage": cut(&message)}), Exit::Done)
+        }
+    }
+}
+
+fn decision(word: &str, reason: &str) -> Value {
+    json!({"hookSpecificOutput": {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": word,
+        "permissionDecisionReason": cut(reason),
+    }})
+}
+
+/// What the model needs to do better: the reason, the rule, the way out.
+fn denial(refusal: &Refusal) -> String {
+    let mut lines = vec![format!("Sinew: {}", refusal.reason)];
+    lines.extend(refusal.problems.iter().map(|problem| format!("- {} {}", problem.pointer, problem.message)));
+    lines.extend(refusal.rule.as_ref().map(|rule| format!("rule: {}", render::rule(rule))));
+    lines.extend(refusal.hint.as_ref().map(|hint| format!("hint: {hint}")));
+    if let Some(repair) = &refusal.repair {
+        lines.push(format!(
+            "these arguments would be accepted ({}): {}",
+            repair.note,
+            json!(repair.arguments)
+        ));
+    } else if let Some(example) = &refusal.example {
+        lines.push(format!("an example of the right shape: {example}"));
+    }
+    lines.join("\n")
+}
+
+/// What the person needs to decide: who asks.
+fn question(explanation: &Explanation) -> String {
+    let Finding::Ask { asked_by, .. } = &explanation.finding else { return String::new() };
+    let rules: Vec<String> = asked_by.iter().map(render::rule).collect();
+    format!("Sinew asks for a person's consent in {} mode: {}", explanation.mode, rules.join(", "))
+}
+
+fn cut(text: &str) -> String {
+    tool::shorten(text, LONGEST_REASON).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use tool::{Mode, RefusalCode, RuleRef};
+
+    use super::*;
+
+    fn judged(finding: Finding, on_permit: OnPermit) -> Answer {
+        let explanation = Explanation {
+            tool_name: "write_file".to_owned(),
+            mode: Mode::Normal,
+            finding,
+            rules: Vec::new(),
+            policy_hash: String::new(),
+        };
+        HostVerdict::Judged { explanation, on_permit }.into()
+    }
+
+    #[test]
+    fn a_permit_is_silent_unless_the_table_says_otherwise() {
+        assert_eq!(judged(Finding::Permit, OnPermit::None), Answer::NoDecision);
+        assert!(matches!(judged(Finding::Permit, OnPermit::Allow), Answer::Allow(_)));
+        assert_eq!(Answer::NoDecision.object(Fail::Closed), (json!({}), Exit::Done));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_blocked_or_said() {
+        let (object, exit) = Answer::CannotJudge("x".to_owned()).object(Fail::Closed);
+        assert_eq!(exit as u8, 2);
+        assert_eq!(object["hookSpecificOutput"]["permissionDecision"], "deny", "{object}");
+        let (object, exit) = Answer::CannotJudge("x".to_owned()).object(Fail::Open);
+        assert_eq!(exit as u8, 0);
+        assert!(object["systemMessage"].is_string() && object.as_object().unwrap().len() == 1, "{object}");
+        for fail in [Fail::Open, Fail::Closed] {
+            assert_eq!(
+                Answer::CannotReview("x".to_owned()).object(fail).1 as u8,
+                0,
+                "afterwards nothing blocks"
+            );
+        }
+    }
+
+    #[test]
+    fn a_denial_names_the_rule_and_the_way_out_and_has_an_end() {
+        let rule =
+            RuleRef { file: "tools.yaml".to_owned(), line: 7, id: "write_file.forbidden_paths".to_owned() };
+        let refusal = Refusal::new("write_file", RefusalCode::PathForbidden, "x".repeat(100_000));
+        let short = Refusal { reason: "no".to_owned(), ..refusal.clone() }.hint("work elsewhere").rule(rule);
+        let deny = |refusal: Refusal| judged(Finding::Deny { refusal: Box::new(refusal) }, OnPermit::Allow);
+        let expect = "Sinew: no\nrule: write_file.forbidden_paths (tools.yaml:7)\nhint: work elsewhere";
+        assert_eq!(deny(short), Answer::Deny(expect.to_owned()));
+        let (object, _) = deny(refusal).object(Fail::Closed);
+        assert!(object.to_string().len() < 10_000);
+    }
+}

@@ -1,0 +1,211 @@
+//! `sinew hook install` and `uninstall`: our handlers in a host's settings, and nothing else in them touched.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::DEADLINE;
+use super::json_text::{self, Node};
+use super::settings_file::SettingsFile;
+use crate::cli::{HostName, InstallArgs, Scope, UninstallArgs};
+use crate::exit::{Exit, Problem};
+use crate::terminal::say;
+
+/// What the host waits for us: longer than we take, so that our own answer comes first.
+const HOST_TIMEOUT_SECONDS: u64 = 15;
+const _: () = assert!(DEADLINE.as_secs() < HOST_TIMEOUT_SECONDS);
+
+/// The host's events, and our command for each.
+const EVENTS: [(&str, &str); 3] = [
+    ("PreToolUse", "pre-tool-use"),
+    ("PostToolUse", "post-tool-use"),
+    ("PostToolUseFailure", "post-tool-use"),
+];
+
+pub(super) fn install(args: &InstallArgs) -> Result<Exit, Problem> {
+    let binary = own_path()?;
+    let sinew_home = std::env::var_os("SINEW_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    if args.print {
+        let groups = EVENTS.map(|(event, command)| {
+            (event.to_owned(), json!([group(&handler(&binary, command, sinew_home.as_deref()))]))
+        });
+        let hooks: serde_json::Map<String, Value> = groups.into_iter().collect();
+        say(format!("{:#}", json!({"hooks": hooks})))?;
+        return Ok(Exit::Done);
+    }
+    let file = SettingsFile::read(&settings_path(args.host, args.scope)?)?;
+    let mut text = file.text().to_owned();
+    for (event, command) in EVENTS {
+        text = with_handler(&text, event, command, &handler(&binary, command, sinew_home.as_deref()))
+            .ok_or_else(|| shapeless(file.path(), event))?;
+    }
+    finish(&file, &text, "installed in")
+}
+
+pub(super) fn uninstall(args: &UninstallArgs) -> Result<Exit, Problem> {
+    let file = SettingsFile::read(&settings_path(args.host, args.scope)?)?;
+    let mut text = file.text().to_owned();
+    for (event, command) in EVENTS {
+        text = without_handlers(&text, event, command).ok_or_else(|| shapeless(file.path(), event))?;
+    }
+    finish(&file, &text, "removed from")
+}
+
+fn finish(file: &SettingsFile, text: &str, what: &str) -> Result<Exit, Problem> {
+    if text == file.text() {
+        say(format!("unchanged: {}", file.path().display()))?;
+    } else {
+        file.write(text)?;
+        say(format!("{what} {}", file.path().display()))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Where the host keeps its settings.
+fn settings_path(host: HostName, scope: Scope) -> Result<PathBuf, Problem> {
+    let HostName::ClaudeCode = host;
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let here = || {
+        let folder = std::env::current_dir();
+        folder.map_err(|error| Problem::usage(format!("the current folder cannot be used: {error}")))
+    };
+    match scope {
+        Scope::User => variable("CLAUDE_CONFIG_DIR")
+            .or_else(|| variable("HOME").map(|home| home.join(".claude")))
+            .filter(|folder| folder.is_absolute())
+            .map(|folder| folder.join("settings.json"))
+            .ok_or_else(|| Problem::usage("HOME is not set to an absolute path")),
+        Scope::Project => Ok(here()?.join(".claude/settings.json")),
+        Scope::Local => Ok(here()?.join(".claude/settings.local.json")),
+    }
+}
+
+/// Where this program is, by a name that outlives an upgrade: the one in PATH, where that leads here.
+fn own_path() -> Result<PathBuf, Problem> {
+    let here = std::env::current_exe().and_then(std::fs::canonicalize);
+    let here = here.map_err(|error| Problem::usage(format!("this program cannot find itself: {error}")))?;
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let named = std::env::split_paths(&folders).map(|folder| folder.join("sinew"));
+    let stable = named.filter(|path| path.is_absolute()).find(|path| leads_to(path, &here));
+    Ok(stable.unwrap_or(here))
+}
+
+fn leads_to(path: &Path, here: &Path) -> bool {
+    std::fs::canonicalize(path).is_ok_and(|real| real == here)
+}
+
+/// Run without a shell. A home other than the usual one is named: the host may run us without our variables.
+fn handler(binary: &Path, command: &str, sinew_home: Option<&Path>) -> Value {
+    let mut args = vec![json!("hook"), json!(command)];
+    args.extend(sinew_home.into_iter().flat_map(|home| [json!("--home"), json!(home)]));
+    let mut handler = json!({
+        "type": "command",
+        "command": binary,
+        "args": args,
+        "timeout": HOST_TIMEOUT_SECONDS,
+    });
+    // A hook that cannot start or is killed must not let a call through.
+    if command == "pre-tool-use"
+        && let Some(fields) = handler.as_object_mut()
+    {
+        fields.insert("onFailure".to_owned(), json!("block"));
+    }
+    handler
+}
+
+fn group(handler: &Value) -> Value {
+    json!({"matcher": "*", "hooks": [handler]})
+}
+
+/// Whether a handler is ours for this command, wherever the program was when it was written.
+fn is_ours(handler: &Value, command: &str) -> bool {
+    let program = handler["command"].as_str().map(Path::new).and_then(Path::file_name);
+    program.is_some_and(|name| name == "sinew")
+        && handler["args"][0] == "hook"
+        && handler["args"][1] == command
+}
+
+/// The text with our handler for this event. One that is there is brought up to date where it stands, under the
+/// matcher somebody may have given it. `None` where the settings have another shape than the host's.
+fn with_handler(text: &str, event: &str, command: &str, handler: &Value) -> Option<String> {
+    let root = Node::of(text)?;
+    let Some(hooks) = root.member("hooks") else {
+        let part = format!("\"hooks\": {:#}", json!({event: [group(handler)]}));
+        return Some(json_text::append(text, &root, &part));
+    };
+    object(text, &hooks.value)?;
+    let Some(groups) = hooks.value.member(event) else {
+        let part = format!("\"{event}\": {:#}", json!([group(handler)]));
+        return Some(json_text::append(text, &hooks.value, &part));
+    };
+    match ours(text, &groups.value, command)?.first() {
+        Some((_, _, node)) if value(text, node)? == *handler => Some(text.to_owned()),
+        Some((_, _, node)) => Some(json_text::replace(text, node, &format!("{handler:#}"))),
+        None => Some(json_text::append(text, &groups.value, &format!("{:#}", group(handler)))),
+    }
+}
+
+/// The text without our handlers for this event, and without what is empty only because they are gone.
+fn without_handlers(text: &str, event: &str, command: &str) -> Option<String> {
+    let root = Node::of(text)?;
+    let Some(hooks) = root.member("hooks") else { return Some(text.to_owned()) };
+    object(text, &hooks.value)?;
+    let Some(groups) = hooks.value.member(event) else { return Some(text.to_owned()) };
+    let found = ours(text, &groups.value, command)?;
+    let Some((group_index, handler_index, _)) = found.first() else { return Some(text.to_owned()) };
+    let group = groups.value.items().get(*group_index)?;
+    let handlers = &group.member("hooks")?.value;
+    let index_of = |node: &Node, key: &str| match &node.kind {
+        json_text::Kind::Object(members) => members.iter().position(|member| member.key == key),
+        json_text::Kind::Array(_) | json_text::Kind::Plain => None,
+    };
+    let alone = (handlers.items().len() == 1, groups.value.items().len() == 1, length(&hooks.value) == 1);
+    let shorter = match alone {
+        (false, _, _) => json_text::remove(text, handlers, *handler_index),
+        (true, false, _) => json_text::remove(text, &groups.value, *group_index),
+        (true, true, false) => json_text::remove(text, &hooks.value, index_of(&hooks.value, event)?),
+        (true, true, true) => json_text::remove(text, &root, index_of(&root, "hooks")?),
+    };
+    // There may be more of them.
+    without_handlers(&shorter, event, command)
+}
+
+fn length(node: &Node) -> usize {
+    match &node.kind {
+        json_text::Kind::Object(members) => members.len(),
+        json_text::Kind::Array(items) => items.len(),
+        json_text::Kind::Plain => 0,
+    }
+}
+
+/// Our handlers among the groups of an event: which group, which place in it, and the handler.
+fn ours<'n>(text: &str, groups: &'n Node, command: &str) -> Option<Vec<(usize, usize, &'n Node)>> {
+    value(text, groups)?.as_array()?;
+    let mut found = Vec::new();
+    for (group_index, group) in groups.items().iter().enumerate() {
+        let handlers = group.member("hooks").map(|member| member.value.items()).unwrap_or_default();
+        for (index, handler) in handlers.iter().enumerate() {
+            if is_ours(&value(text, handler)?, command) {
+                found.push((group_index, index, handler));
+            }
+        }
+    }
+    Some(found)
+}
+
+fn value(text: &str, node: &Node) -> Option<Value> {
+    serde_json::from_str(text.get(node.span.clone())?).ok()
+}
+
+fn object(text: &str, node: &Node) -> Option<()> {
+    value(text, node)?.is_object().then_some(())
+}
+
+fn shapeless(path: &Path, event: &str) -> Problem {
+    let message =
+        format!("{}: `hooks.{event}` does not have the shape of the host's settings", path.display());
+    Problem::configuration(message).hint("mend the file first; nothing was changed")
+}
+
+#[cfg(test)]
+mod tests;

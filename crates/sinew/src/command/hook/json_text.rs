@@ -1,0 +1,249 @@
+//! Edits in a JSON text that leave every other byte as it is: other people's settings are not ours to reformat.
+//!
+//! The text has been parsed strictly before, so what is read here is well-formed; where it is not, there is no node.
+
+use std::ops::Range;
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) span: Range<usize>,
+    pub(super) kind: Kind,
+}
+
+/// What is inside a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Each member with the place of its key, in order.
+    Object(Vec<Member>),
+    /// The items, in order.
+    Array(Vec<Node>),
+    /// Neither.
+    Plain,
+}
+
+/// One member of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) key: String,
+    pub(super) span: Range<usize>,
+    pub(super) value: Node,
+}
+
+impl Node {
+    /// The whole text as one value.
+    pub(super) fn of(text: &str) -> Option<Node> {
+        let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
+        reader.value()
+    }
+
+    /// The value of a member.
+    pub(super) fn member(&self, key: &str) -> Option<&Member> {
+        match &self.kind {
+            Kind::Object(members) => members.iter().find(|member| member.key == key),
+            Kind::Array(_) | Kind::Plain => None,
+        }
+    }
+
+    /// The items of an array; of anything else none.
+    pub(super) fn items(&self) -> &[Node] {
+        match &self.kind {
+            Kind::Array(items) => items,
+            Kind::Object(_) | Kind::Plain => &[],
+        }
+    }
+
+    /// Where the parts stand: members with their keys, or items.
+    fn parts(&self) -> Vec<Range<usize>> {
+        match &self.kind {
+            Kind::Object(members) => members.iter().map(|member| member.span.clone()).collect(),
+            Kind::Array(items) => items.iter().map(|item| item.span.clone()).collect(),
+            Kind::Plain => Vec::new(),
+        }
+    }
+}
+
+/// The text with one more part at the end of an object or array.
+pub(super) fn append(text: &str, whole: &Node, part: &str) -> String {
+    let indent = indent_at(text, whole.span.start);
+    let inner = format!("{indent}{}", step(text));
+    let part = part.replace('\n', &format!("\n{inner}"));
+    match whole.parts().last() {
+        Some(last) => splice(text, last.end..last.end, &format!(",\n{inner}{part}")),
+        None => {
+            let inside = whole.span.start + 1..whole.span.end.saturating_sub(1);
+            splice(text, inside, &format!("\n{inner}{part}\n{indent}"))
+        }
+    }
+}
+
+/// The text without the part of this index, and without the comma that belonged to it.
+pub(super) fn remove(text: &str, whole: &Node, index: usize) -> String {
+    let parts = whole.parts();
+    let Some(part) = parts.get(index) else { return text.to_owned() };
+    let before = index.checked_sub(1).and_then(|before| parts.get(before));
+    let range = match (before, parts.get(index + 1)) {
+        (Some(before), _) => before.end..part.end,
+        (None, Some(after)) => part.start..after.start,
+        (None, None) => whole.span.start + 1..whole.span.end.saturating_sub(1),
+    };
+    splice(text, range, "")
+}
+
+/// The text with another value in this place.
+pub(super) fn replace(text: &str, node: &Node, value: &str) -> String {
+    let indent = indent_at(text, node.span.start);
+    splice(text, node.span.clone(), &value.replace('\n', &format!("\n{indent}")))
+}
+
+fn splice(text: &str, range: Range<usize>, middle: &str) -> String {
+    let (before, after) = (text.get(..range.start), text.get(range.end..));
+    format!("{}{middle}{}", before.unwrap_or_default(), after.unwrap_or_default())
+}
+
+/// The white space in front of the line that holds this place.
+fn indent_at(text: &str, at: usize) -> &str {
+    let line = text.get(..at).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+    let width = line.len() - line.trim_start_matches([' ', '\t']).len();
+    line.get(..width).unwrap_or_default()
+}
+
+/// One step of indentation, as the file has it.
+fn step(text: &str) -> &str {
+    let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
+    let width = indented.map_or(0, |line| line.len() - line.trim_start_matches([' ', '\t']).len());
+    indented.and_then(|line| line.get(..width)).unwrap_or("  ")
+}
+
+struct Reader<'t> {
+    bytes: &'t [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn value(&mut self) -> Option<Node> {
+        self.skip_space();
+        let start = self.at;
+        let kind = match self.peek()? {
+            b'{' => self.object()?,
+            b'[' => self.array()?,
+            b'"' => {
+                self.string()?;
+                Kind::Plain
+            }
+            _ => {
+                while self.peek().is_some_and(|b| !b",]} \t\r\n".contains(&b)) {
+                    self.at += 1;
+                }
+                Kind::Plain
+            }
+        };
+        Some(Node { span: start..self.at, kind })
+    }
+
+    fn object(&mut self) -> Option<Kind> {
+        let mut members = Vec::new();
+        self.at += 1;
+        while self.next_part(b'}')? {
+            let start = self.at;
+            let key = self.string()?;
+            self.skip_space();
+            self.take(b':')?;
+            let value = self.value()?;
+            members.push(Member { key, span: start..self.at, value });
+        }
+        Some(Kind::Object(members))
+    }
+
+    fn array(&mut self) -> Option<Kind> {
+        let mut items = Vec::new();
+        self.at += 1;
+        while self.next_part(b']')? {
+            items.push(self.value()?);
+        }
+        Some(Kind::Array(items))
+    }
+
+    /// Goes to the next part, or past the end.
+    fn next_part(&mut self, end: u8) -> Option<bool> {
+        self.skip_space();
+        if self.peek()? == b',' {
+            self.at += 1;
+            self.skip_space();
+        }
+        if self.peek()? == end {
+            self.at += 1;
+            return Some(false);
+        }
+        Some(true)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let start = self.at;
+        self.take(b'"')?;
+        loop {
+            match self.peek()? {
+                b'"' => break,
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        self.at += 1;
+        serde_json::from_slice(self.bytes.get(start..self.at)?).ok()
+    }
+
+    fn take(&mut self, expected: u8) -> Option<()> {
+        (self.peek()? == expected).then(|| self.at += 1)
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while self.peek().is_some_and(|b| b.is_ascii_whitespace()) {
+            self.at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_and_removed_leaves_the_text_as_it_was() {
+        for text in [
+            "{}",
+            "{ }\n",
+            "{\"a\":1.0}",
+            "{\n  \"a\": 1e3,\n  \"b\" : [ ]\n}\n",
+            "{\n\t\"\\u0061\\\"}\": {\"x\": \"}\"},\n\n\t\"c\": null }",
+        ] {
+            let node = Node::of(text).unwrap();
+            let longer = append(text, &node, "\"new\": {\n  \"deep\": true\n}");
+            let parsed: serde_json::Value =
+                serde_json::from_str(&longer).unwrap_or_else(|e| panic!("{e}: {longer}"));
+            assert_eq!(parsed["new"]["deep"], true);
+            let node = Node::of(&longer).unwrap();
+            let last = node.parts().len() - 1;
+            assert_eq!(node.member("new").map(|member| &member.span), node.parts().last());
+            let back = remove(&longer, &node, last);
+            assert_eq!(back.replace("{}", ""), text.replace("{ }", "{}").replace("{}", ""), "{longer}");
+        }
+    }
+
+    #[test]
+    fn any_part_can_go_or_be_replaced() {
+        let text = "[\n  1,\n  {\"a\": [2]},\n  3\n]";
+        let node = Node::of(text).unwrap();
+        for (index, rest) in
+            [(0, "[{\"a\":[2]},3]"), (1, "[1,3]"), (2, "[1,{\"a\":[2]}]"), (9, "[1,{\"a\":[2]},3]")]
+        {
+            let without = remove(text, &node, index);
+            let compact: serde_json::Value = serde_json::from_str(&without).unwrap();
+            assert_eq!(compact.to_string(), rest);
+        }
+        assert_eq!(replace(text, &node.items()[1], "{\n}"), "[\n  1,\n  {\n  },\n  3\n]");
+    }
+}

@@ -1,0 +1,103 @@
+//! The built-in table is sound, says what its page says, and a wrong one is refused with its place.
+
+use document::Document;
+use execution::{HostTool, OnPermit};
+use tool::{Mode, PathAccess};
+
+use super::*;
+
+fn built_in() -> Host {
+    let [(name, text)] = EMBEDDED;
+    check(name, &Document::from_text("claude-code.yaml", text).unwrap(), None).unwrap()
+}
+
+#[test]
+fn the_built_in_table_is_sound_and_cautious() {
+    let host = built_in();
+    assert_eq!(host.on_permit, OnPermit::None, "a permit is not somebody's consent");
+    let judged = |name: &str| match host.tool(name) {
+        Some(HostTool::Judged(tool)) => tool.definition().clone(),
+        other => panic!("{name}: {other:?}"),
+    };
+    for (name, governed, access) in [
+        ("Read", "read_file", PathAccess::Read),
+        ("Write", "write_file", PathAccess::Write),
+        ("Edit", "write_file", PathAccess::Write),
+        ("Glob", "list_directory", PathAccess::Read),
+    ] {
+        let definition = judged(name);
+        assert_eq!(definition.name().as_str(), governed);
+        assert!(!definition.path_arguments().is_empty(), "{name}");
+        assert!(definition.path_arguments().iter().all(|path| path.access == access), "{name}");
+    }
+    assert!(judged("Bash").requires_approval() && judged("Bash").category().as_str() == "execution");
+    assert!(judged("Bash").allowed_modes().contains(&Mode::Normal));
+    assert_eq!(judged("mcp__github__create_issue").name().as_str(), "mcp");
+    assert!(matches!(host.tool("mcp__sinew__read_file"), Some(HostTool::Ours)), "the longest beginning wins");
+    for unknown in ["read", "Reader", "Task", "", "xmcp__a__b"] {
+        assert!(host.tool(unknown).is_none(), "{unknown}");
+    }
+}
+
+#[test]
+fn mistakes_are_placed_and_explained() {
+    let errors = |text: &str| {
+        let errors = check("h", &Document::from_text("h.yaml", text).unwrap(), None).unwrap_err();
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let check = |text: &str, place: &str, says: &str| {
+        let shown = errors(text);
+        assert!(shown.starts_with(&format!("h.yaml:{place}: ")) && shown.contains(says), "{shown}");
+    };
+    let tool = |rest: &str| format!("tools:\n  T: {{category: read_only, risk_level: low{rest}}}\n");
+    check("on_permit: yes\ntools: {}\n", "1:12", "unknown word");
+    check("tools:\n  T: {}\n", "2:3", "needs a `category` and a `risk_level`");
+    check("tools:\n  T: {decided_by: daemon, asks: true}\n", "2:3", "nothing else here holds");
+    check("tools:\n  \"a*b\": {decided_by: daemon}\n", "2:3", "is not the name of a tool");
+    check("tools:\n  T: {category: Bad, risk_level: low}\n", "2:17", "is not a category name");
+    check(&tool(", rules_of: \"a b\""), "2:55", "is not a tool name");
+    check(&tool(", arguments: {a: {is: pth}}"), "2:65", "did you mean `path`?");
+    check(&tool(", arguments: {a: {is: pattern, below: b}}"), "2:81", "must name a path argument");
+    check(&tool(", arguments: {a: {is: path}}, example: {b: 1}"), "2:3", "the example would be refused");
+    let two = errors("tools:\n  A: {}\n  B: {}\n");
+    assert!(two.contains("h.yaml:2:3") && two.contains("h.yaml:3:3"), "all of them: {two}");
+}
+
+/// The table on the page, so that it cannot say something else than the file.
+#[test]
+fn the_page_says_what_the_table_says() {
+    let file: HostFile = Document::from_text("f", EMBEDDED[0].1).unwrap().parse().unwrap();
+    let page = include_str!("../../../../docs/hooks.md");
+    for (key, row) in file.tools.iter() {
+        let line = page_row(key, row);
+        assert!(page.lines().any(|known| known == line), "docs/hooks.md lacks this line:\n{line}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, file.tools.iter().count(), "docs/hooks.md has a row too many");
+}
+
+fn page_row(key: &Located<String>, row: &ToolRow) -> String {
+    if row.decided_by.is_some() {
+        return format!("| `{}` | – | – | – | no decision: the daemon judges it |", key.value);
+    }
+    let rules = row.rules_of.as_ref().map_or_else(|| key.to_ascii_lowercase(), |rules| rules.value.clone());
+    let category = row.category.as_ref().unwrap();
+    let arguments: Vec<String> = row
+        .arguments
+        .iter()
+        .map(|(key, argument)| match argument.is {
+            ArgumentKind::Path => format!("`{}`: path, {}", key.value, argument.access.as_str()),
+            ArgumentKind::Pattern => format!("`{}`: pattern, {}", key.value, argument.access.as_str()),
+            ArgumentKind::Url => format!("`{}`: URL", key.value),
+            ArgumentKind::Command => format!("`{}`: command", key.value),
+        })
+        .collect();
+    let arguments = if arguments.is_empty() { "–".to_owned() } else { arguments.join("; ") };
+    let asks = if row.asks { "asks" } else { "judged" };
+    format!(
+        "| `{}` | `{rules}` | {}, {} | {arguments} | {asks} |",
+        key.value,
+        category.value,
+        row.risk_level.unwrap()
+    )
+}

@@ -1,0 +1,253 @@
+//! The hook as a host runs it: a process, JSON in, one JSON object out, and an exit code.
+
+mod input;
+mod settings;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home, sinew};
+
+/// What a hook left behind.
+struct Told {
+    code: Option<i32>,
+    object: Value,
+    stdout: String,
+    stderr: String,
+}
+
+impl Told {
+    /// `none`, `allow`, `ask` or `deny`, where the hook came to a verdict.
+    fn decision(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
+        let output = &self.object["hookSpecificOutput"];
+        match output["permissionDecision"].as_str() {
+            None => {
+                assert_eq!(self.object, json!({}), "silence says nothing at all");
+                "none"
+            }
+            Some(word) => {
+                assert_eq!(output["hookEventName"], "PreToolUse", "{}", self.object);
+                word
+            }
+        }
+    }
+
+    fn reason(&self) -> &str {
+        self.object["hookSpecificOutput"]["permissionDecisionReason"].as_str().unwrap_or_default()
+    }
+
+    /// Blocked, with an object that says so too.
+    fn must_block(&self) {
+        assert_eq!(self.code, Some(2), "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.object["hookSpecificOutput"]["permissionDecision"], "deny", "{}", self.object);
+        assert!(self.stderr.contains("Sinew"), "a host that reads no JSON shows this: {}", self.stderr);
+    }
+}
+
+/// Runs a hook on these bytes. Whatever happens, there is exactly one JSON object on standard output.
+fn run(home: &Home, words: &[&str], stdin: &[u8]) -> Told {
+    let mut command = sinew();
+    command.arg("hook").args(words).current_dir("/").env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("start the hook");
+    let mut pipe = child.stdin.take().expect("its input");
+    let bytes = stdin.to_vec();
+    // It may have its answer before it has read everything.
+    let writer = std::thread::spawn(move || drop(pipe.write_all(&bytes)));
+    let output = child.wait_with_output().expect("wait for the hook");
+    writer.join().expect("the writer");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    let object: Value =
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+    assert!(object.is_object() && stdout.lines().count() == 1, "{stdout}");
+    Told { code: output.status.code(), object, stdout, stderr }
+}
+
+/// The event of a tool call, standing in this home's workspace.
+fn event(home: &Home, tool: &str, input: &Value) -> Value {
+    json!({"session_id": "s-1", "prompt_id": "p-1", "transcript_path": "/x.jsonl", "cwd": home.workspace(),
+        "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": input,
+        "tool_use_id": "toolu_1", "agent_id": "a-1"})
+}
+
+fn ask(home: &Home, tool: &str, input: &Value) -> Told {
+    run(home, &["pre-tool-use"], event(home, tool, input).to_string().as_bytes())
+}
+
+/// Calls, the decision on each, and a part of the reason.
+fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> {
+    let inside = |name: &str| home.workspace().join(name).display().to_string();
+    let ssh = home.user().join(".ssh/authorized_keys").display().to_string();
+    home.file("README.md", "# Hello\n");
+    home.file(".env", "TOKEN=x\n");
+    vec![
+        ("Read", json!({"file_path": inside("README.md")}), "none", ""),
+        ("Read", json!({"file_path": inside("missing.md")}), "none", ""),
+        ("Read", json!({"file_path": inside(".env")}), "deny", "rule: read_file.forbidden_paths ("),
+        ("Read", json!({"file_path": "/etc/hostname"}), "deny", "hint: work inside"),
+        ("Read", json!({"file_path": " /etc/hostname"}), "deny", "could mean two files"),
+        ("Read", json!({"file_path": "~/.ssh/id_rsa"}), "deny", "is forbidden"),
+        ("Read", json!({"file_path": 5}), "deny", "an example of the right shape"),
+        ("Read", json!({}), "deny", "file_path"),
+        ("Read", json!([]), "deny", "object"),
+        ("Write", json!({"file_path": inside("new.txt"), "content": "x"}), "none", ""),
+        ("Write", json!({"file_path": ssh, "content": "x"}), "deny", "no policy can allow this"),
+        ("Write", json!({"file_path": inside(".claude/settings.json"), "content": "{}"}), "deny", "floor"),
+        (
+            "Write",
+            json!({"file_path": inside("k"), "content": "-----BEGIN PRIVATE KEY-----"}),
+            "deny",
+            "private_key",
+        ),
+        (
+            "Edit",
+            json!({"file_path": "/etc/hosts", "old_string": "a", "new_string": "b"}),
+            "deny",
+            "forbidden",
+        ),
+        ("MultiEdit", json!({"file_path": inside(".git/hooks/pre-commit"), "edits": []}), "deny", "floor"),
+        ("NotebookEdit", json!({"notebook_path": inside("a.ipynb"), "new_source": "1"}), "none", ""),
+        ("LS", json!({}), "none", ""),
+        ("Glob", json!({"pattern": "**/*.md"}), "none", ""),
+        ("Glob", json!({"pattern": "/etc/*"}), "deny", "not in allowed paths"),
+        ("Glob", json!({"pattern": "~/.ssh/*"}), "deny", "is forbidden"),
+        ("Glob", json!({"pattern": "*/../../*"}), "deny", "Path / "),
+        ("Glob", json!({"pattern": "*", "path": "/etc"}), "deny", "/etc"),
+        ("Grep", json!({"pattern": "x"}), "none", ""),
+        ("Grep", json!({"pattern": "x", "path": "../.."}), "deny", "not in allowed paths"),
+        ("Bash", json!({"command": "cargo test"}), "ask", "bash.requires_approval"),
+        ("Bash", json!({}), "deny", "command"),
+        (
+            "WebFetch",
+            json!({"url": "https://example.org/", "prompt": "x"}),
+            "ask",
+            "webfetch.requires_approval",
+        ),
+        ("WebSearch", json!({"query": "x"}), "none", ""),
+        ("mcp__github__create_issue", json!({"title": "x"}), "none", ""),
+        ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),
+        ("Task", json!({"prompt": "x"}), "none", ""),
+        ("read", json!({"file_path": "/etc/shadow"}), "none", ""),
+    ]
+}
+
+#[test]
+fn every_verdict_is_the_same_at_both_doors_and_every_denial_is_on_record() {
+    let home = Home::initialised();
+    let cases = cases(&home);
+    let told = |home: &Home| -> Vec<Value> {
+        let mut all = Vec::new();
+        for (tool, input, decision, reason) in &cases {
+            let told = ask(home, tool, input);
+            assert_eq!(told.decision(), *decision, "{tool} {input}: {}", told.object);
+            assert!(told.reason().contains(reason), "{tool} {input}: {}", told.object);
+            all.push(told.object);
+        }
+        all
+    };
+    let denied = cases.iter().filter(|(_, _, decision, _)| *decision == "deny").count();
+    let refusals = |home: &Home| -> Vec<Value> {
+        home.records().into_iter().filter(|record| record["kind"] == "refusal").collect()
+    };
+    let alone = told(&home);
+    assert_eq!(refusals(&home).len(), denied);
+    let daemon = Daemon::start_in(home);
+    assert_eq!(told(daemon.home()), alone);
+    let refusals = refusals(daemon.home());
+    assert_eq!(refusals.len(), 2 * denied);
+    for record in &refusals {
+        assert_eq!(
+            (&record["caller"]["door"], &record["caller"]["client"]),
+            (&json!("hook"), &json!("claude-code"))
+        );
+        let host = &record["facts"]["host"];
+        let told = ["session_id", "tool_use_id", "agent_id", "prompt_id"].map(|key| host[key].as_str());
+        assert_eq!(told, [Some("s-1"), Some("toolu_1"), Some("a-1"), Some("p-1")], "{record}");
+    }
+    assert!(
+        refusals
+            .iter()
+            .any(|record| record["facts"]["host"]["tool"] == "Write" && record["tool"] == "write_file")
+    );
+    assert!(!refusals.iter().any(|record| record.to_string().contains("PRIVATE KEY")), "no content is kept");
+    daemon.home().run(&["ledger", "verify"]).must_exit(0);
+}
+
+#[test]
+fn the_mode_holds_for_the_hosts_tools() {
+    let daemon = Daemon::start();
+    let home = daemon.home();
+    let file = json!({"file_path": home.workspace().join("a.txt"), "content": "x"});
+    let check = |mode: &str, expect: [&str; 5]| {
+        home.run(&["mode", "set", mode]).must_exit(0);
+        let calls = [
+            ("Read", file.clone()),
+            ("Write", file.clone()),
+            ("Bash", json!({"command": "ls"})),
+            ("WebFetch", json!({"url": "https://example.org/"})),
+            ("mcp__a__b", json!({})),
+        ];
+        let got: Vec<String> =
+            calls.iter().map(|(tool, input)| ask(home, tool, input).decision().to_owned()).collect();
+        assert_eq!(got, expect, "{mode}");
+    };
+    check("NORMAL", ["none", "none", "ask", "ask", "none"]);
+    check("ALERT", ["none", "ask", "ask", "ask", "ask"]);
+    check("LOCKDOWN", ["none", "deny", "deny", "deny", "deny"]);
+    let told = ask(home, "Bash", &json!({"command": "ls"}));
+    assert!(told.reason().contains("Tool not allowed in LOCKDOWN mode"), "{}", told.object);
+    assert!(told.reason().contains("modes.yaml:"), "the rule with its place: {}", told.object);
+}
+
+#[test]
+fn the_policy_files_govern_the_hosts_tools_too() {
+    let home = Home::initialised();
+    let replace = |file: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(home.root().join("config").join(file)).unwrap();
+        assert!(text.contains(from), "{file}: {from}");
+        home.configure(file, &text.replacen(from, to, 1));
+    };
+    let rules = "tools:\n  bash:\n    forbidden_in_modes: [NORMAL]\n";
+    replace("governance/tools.yaml", "tools:\n", rules);
+    let told = ask(&home, "Bash", &json!({"command": "ls"}));
+    assert_eq!(told.decision(), "deny");
+    assert!(
+        told.reason().contains("rule: bash.forbidden_in_modes (") && told.reason().contains("tools.yaml:")
+    );
+    replace("hosts/claude-code.yaml", "on_permit: none", "on_permit: allow");
+    assert_eq!(ask(&home, "Grep", &json!({"pattern": "x"})).decision(), "allow");
+    assert_eq!(ask(&home, "Task", &json!({})).decision(), "none", "an unknown tool is never allowed");
+    replace("governance/tools.yaml", "  write_file:\n", "  write_file:\n    rate_limit_per_hour: 2\n");
+    let daemon = Daemon::start_in(home);
+    let write = json!({"file_path": daemon.home().workspace().join("a"), "content": "x"});
+    let decisions: Vec<String> =
+        (0..3).map(|_| ask(daemon.home(), "Write", &write).decision().to_owned()).collect();
+    assert_eq!(decisions, ["allow", "allow", "deny"], "a limit somebody wrote down holds here too");
+}
+
+#[test]
+fn where_the_host_stands_opens_nothing() {
+    let home = Home::new();
+    let file = home.file("README.md", "x");
+    let told = ask(&home, "Read", &json!({"file_path": file}));
+    assert_eq!(told.decision(), "deny", "the folder was never added");
+    assert!(told.reason().contains("sinew workspace add"), "{}", told.object);
+    home.run(&["workspace", "add", "."]).must_exit(0);
+    assert_eq!(ask(&home, "Read", &json!({"file_path": file})).decision(), "none");
+    let mut elsewhere = event(&home, "Grep", &json!({"pattern": "x"}));
+    elsewhere["cwd"] = json!("/");
+    assert_eq!(run(&home, &["pre-tool-use"], elsewhere.to_string().as_bytes()).decision(), "deny");
+}
+
+#[test]
+fn a_hosts_tool_cannot_be_run() {
+    let daemon = Daemon::start();
+    for tool in ["Bash", "bash", "Read", "mcp", "webfetch"] {
+        let result =
+            daemon.agent().execute(tool, &json!({"command": "touch /tmp/x", "file_path": "/etc/hosts"}));
+        assert_eq!(result["metadata"]["refusal"]["code"], "unknown_tool", "{result}");
+    }
+}

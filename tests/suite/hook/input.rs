@@ -1,0 +1,152 @@
+//! Whatever comes in, and whatever is broken, the answer is one of the two the host understands.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tests::{Daemon, Home};
+
+use super::{ask, event, run};
+
+/// What no host sends.
+fn hostile(home: &Home) -> Vec<(&'static str, Vec<u8>)> {
+    let good = event(home, "Read", &json!({"file_path": "/etc/shadow"}));
+    let with = |key: &str, value: serde_json::Value| {
+        let mut event = good.clone();
+        event[key] = value;
+        event.to_string().into_bytes()
+    };
+    let text = good.to_string();
+    vec![
+        ("empty", Vec::new()),
+        ("not JSON", b"hello".to_vec()),
+        ("not UTF-8", b"{\"tool_name\":\"\xff\"}".to_vec()),
+        ("an array", b"[]".to_vec()),
+        ("cut", text.as_bytes()[..text.len() - 1].to_vec()),
+        ("two objects", format!("{text}{text}").into_bytes()),
+        ("deep", format!("{{\"a\":{}", "[".repeat(100_000)).into_bytes()),
+        ("huge", format!("{{\"a\":\"{}\"}}", "x".repeat(17 << 20)).into_bytes()),
+        (
+            "larger than the daemon reads",
+            with("tool_input", json!({"file_path": "/x", "content": "x".repeat(5 << 20)})),
+        ),
+        ("a key twice", text.replacen('{', "{\"tool_name\":\"Task\",", 1).into_bytes()),
+        ("NUL", text.replace("/etc/shadow", "/etc/shadow\\u0000.md").into_bytes()),
+        ("a lone surrogate", text.replace("/etc/shadow", "/etc/\\ud800").into_bytes()),
+        ("another event", with("hook_event_name", json!("PostToolUse"))),
+        ("no tool", with("tool_name", json!(null))),
+        ("a tool of the wrong type", with("tool_name", json!({}))),
+        ("a tool of great length", with("tool_name", json!("x".repeat(1000)))),
+        ("a folder of the wrong type", with("cwd", json!(7))),
+        ("a relative folder", with("cwd", json!("work"))),
+        ("a session of the wrong type", with("session_id", json!([]))),
+    ]
+}
+
+#[test]
+fn hostile_input_blocks_or_is_said_and_never_decides() {
+    let daemon = Daemon::start();
+    for (what, bytes) in hostile(daemon.home()) {
+        let told = run(daemon.home(), &["pre-tool-use"], &bytes);
+        assert!(told.stdout.len() < 5000, "{what}: {} bytes", told.stdout.len());
+        told.must_block();
+        let told = run(daemon.home(), &["pre-tool-use", "--fail=open"], &bytes);
+        assert_eq!(told.code, Some(0), "{what}");
+        assert!(told.object["systemMessage"].as_str().unwrap().contains("could not judge"), "{what}");
+        assert!(told.object.get("hookSpecificOutput").is_none(), "{what}: no decision");
+        let told = run(daemon.home(), &["post-tool-use"], &bytes);
+        assert_eq!(told.code, Some(0), "{what}: what is done is done");
+        assert!(told.object.get("decision").is_none(), "{what}");
+    }
+    assert_eq!(ask(daemon.home(), "Task", &json!({})).decision(), "none", "and the daemon is well");
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_blocks() {
+    let daemon = Daemon::start();
+    let call = event(daemon.home(), "Read", &json!({"file_path": daemon.home().file("a", "x")})).to_string();
+    daemon.signal(Signal::SIGSTOP);
+    let asked = Instant::now();
+    run(daemon.home(), &["pre-tool-use", "--deadline-ms", "300"], call.as_bytes()).must_block();
+    assert!(asked.elapsed() < Duration::from_secs(8), "its own deadline, not that of the host");
+    daemon.signal(Signal::SIGCONT);
+    assert_eq!(run(daemon.home(), &["pre-tool-use"], call.as_bytes()).decision(), "none");
+    // The lock is held, and there is no socket to ask.
+    std::fs::remove_file(daemon.home().socket("agent.sock")).unwrap();
+    run(daemon.home(), &["pre-tool-use", "--deadline-ms", "300"], call.as_bytes()).must_block();
+}
+
+#[test]
+fn a_host_that_never_finishes_its_sentence_blocks() {
+    let home = Home::initialised();
+    let mut command = tests::sinew();
+    command.args(["hook", "pre-tool-use", "--deadline-ms", "300"]).env("SINEW_HOME", home.root());
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let held = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(held);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap().is_object());
+}
+
+#[test]
+fn broken_configuration_blocks_and_names_the_place() {
+    let check = |file: &str, text: &str, says: &str| {
+        let home = Home::initialised();
+        home.configure(file, text);
+        let told = ask(&home, "Read", &json!({"file_path": "/x"}));
+        told.must_block();
+        assert!(told.reason().contains(says), "{file}: {}", told.object);
+        let after = json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_response": "x"});
+        let told = run(&home, &["post-tool-use"], after.to_string().as_bytes());
+        assert_eq!((told.code, told.object["systemMessage"].is_string()), (Some(0), true), "{}", told.object);
+    };
+    check("governance/tools.yaml", "tolls: {}\n", "tools.yaml:1:1");
+    check("hosts/claude-code.yaml", "tools:\n  Read: {}\n", "claude-code.yaml:2:3");
+    check("sinew.yaml", "workspaces: [/nowhere/at/all]\n", "/nowhere/at/all");
+}
+
+#[test]
+fn many_hooks_at_once_without_a_daemon_all_answer() {
+    let home = Home::initialised();
+    let file = home.file("a.txt", "x");
+    std::thread::scope(|scope| {
+        let asked = || ask(&home, "Read", &json!({"file_path": file})).decision().to_owned();
+        let hooks: Vec<_> = (0..6).map(|_| scope.spawn(asked)).collect();
+        for hook in hooks {
+            assert_eq!(hook.join().unwrap(), "none");
+        }
+    });
+}
+
+#[test]
+fn afterwards_secrets_are_named_and_malformed_calls_shown_how() {
+    let home = Home::initialised();
+    let after = |event: serde_json::Value| run(&home, &["post-tool-use"], event.to_string().as_bytes());
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    let context = |told: &super::Told| {
+        assert_eq!(told.code, Some(0));
+        told.object["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned()
+    };
+    let done = |response: serde_json::Value| {
+        after(json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_response": response}))
+    };
+    let told = done(json!({"file": {"content": [format!("x = {secret}")]}}));
+    assert!(context(&told).contains("github_token"), "{}", told.object);
+    assert!(!told.stdout.contains(&secret), "it is not repeated");
+    assert_eq!(told.object["hookSpecificOutput"]["hookEventName"], "PostToolUse");
+    assert_eq!(done(json!({"content": "nothing here"})).object, json!({}));
+    let failed = |tool: &str, error: &str| {
+        after(json!({"hook_event_name": "PostToolUseFailure", "tool_name": tool, "error": error}))
+    };
+    let told = failed("Write", "InputValidationError: The required parameter `content` is missing");
+    assert!(context(&told).contains("\"content\":\"Remember the milk.\""), "{}", told.object);
+    assert_eq!(told.object["hookSpecificOutput"]["hookEventName"], "PostToolUseFailure");
+    assert_eq!(failed("Write", "disk full").object, json!({}), "that is not the call's fault");
+    assert_eq!(failed("Task", "a parameter is required").object, json!({}), "no example is known");
+    assert!(
+        home.root().join("state/ledger").read_dir().is_err(),
+        "looking back takes no lock and writes nothing"
+    );
+}

@@ -1,0 +1,103 @@
+//! The hook in a host's settings: written, kept, taken out again.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tests::{Home, sinew};
+
+use super::event;
+
+const THEIRS: &str = "{\n\t\"model\": \"opus\",\n\t\"n\": 1.50,\n\t\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]}\n}\n";
+
+fn settings(home: &Home) -> std::path::PathBuf {
+    std::fs::create_dir_all(home.user().join(".claude")).unwrap();
+    home.user().join(".claude/settings.json")
+}
+
+#[test]
+fn installed_once_beside_others_and_out_again() {
+    let home = Home::initialised();
+    let file = settings(&home);
+    std::fs::write(&file, THEIRS).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    home.run(&["hook", "install", "claude-code"]).must_exit(0);
+    let with = std::fs::read_to_string(&file).unwrap();
+    assert!(with.contains("\"n\": 1.50") && with.contains("say done"), "{with}");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    let again = home.run(&["hook", "install", "claude-code"]).must_exit(0);
+    assert!(again.stdout().starts_with("unchanged"), "{again}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), with);
+    home.run(&["hook", "uninstall", "claude-code"]).must_exit(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), THEIRS);
+    let again = home.run(&["hook", "uninstall", "claude-code"]).must_exit(0);
+    assert!(again.stdout().starts_with("unchanged"), "{again}");
+    let left: Vec<_> = file.parent().unwrap().read_dir().unwrap().collect();
+    assert_eq!(left.len(), 1, "no draft is left: {left:?}");
+}
+
+/// The entry, run exactly as it stands there, judges.
+#[test]
+fn what_was_installed_works() {
+    let home = Home::initialised();
+    home.run(&["hook", "install", "claude-code"]).must_exit(0);
+    let written: Value = serde_json::from_slice(&std::fs::read(settings(&home)).unwrap()).unwrap();
+    let handler = &written["hooks"]["PreToolUse"][0]["hooks"][0];
+    assert_eq!((&handler["onFailure"], &handler["type"]), (&json!("block"), &json!("command")), "{handler}");
+    assert!(handler["timeout"].as_u64().unwrap() > 8, "the host waits longer than the hook takes");
+    let program = handler["command"].as_str().unwrap();
+    assert!(program.starts_with('/'), "{program}");
+    let mut command = std::process::Command::new(program);
+    command.args(handler["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
+    // The host's environment, which knows nothing of ours.
+    command.env_clear().env("HOME", home.user()).current_dir("/");
+    let input = home.user().join("event.json");
+    std::fs::write(&input, event(&home, "Read", &json!({"file_path": "/etc/shadow"})).to_string()).unwrap();
+    let output = command.stdin(Stdio::from(std::fs::File::open(input).unwrap())).output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "deny", "{answer}");
+    assert!(
+        home.records().iter().any(|record| record["kind"] == "refusal"),
+        "in the home it was installed for"
+    );
+}
+
+#[test]
+fn links_stay_links_and_each_scope_has_its_file() {
+    let home = Home::initialised();
+    let real = home.user().join("dotfiles.json");
+    std::fs::write(&real, "{}").unwrap();
+    let file = settings(&home);
+    std::os::unix::fs::symlink(&real, &file).unwrap();
+    home.run(&["hook", "install", "claude-code"]).must_exit(0);
+    assert!(file.symlink_metadata().unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&real).unwrap().contains("pre-tool-use"));
+    home.run(&["hook", "install", "claude-code", "--scope", "project"]).must_exit(0);
+    assert!(home.workspace().join(".claude/settings.json").is_file());
+    home.run(&["hook", "install", "claude-code", "--scope", "local"]).must_exit(0);
+    assert!(home.workspace().join(".claude/settings.local.json").is_file());
+    let printed = home.run(&["hook", "install", "claude-code", "--print"]).must_exit(0).json();
+    assert_eq!(printed["hooks"]["PreToolUse"][0]["matcher"], "*", "{printed}");
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_left_alone() {
+    let home = Home::initialised();
+    let file = settings(&home);
+    for (text, says) in [
+        ("{\n  \"a\": x\n}", "settings.json:2:8"),
+        ("{\"a\": 1, \"a\": 2}", "duplicate key `a`"),
+        ("{\"a\": 1} // mine", "settings.json:1:"),
+        ("[]", "not a JSON object"),
+        ("{\"hooks\": {\"PreToolUse\": 5}}", "hooks.PreToolUse"),
+        ("", "settings.json:1:"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        for word in ["install", "uninstall"] {
+            let run = home.run(&["hook", word, "claude-code"]).must_exit(7);
+            assert!(run.stderr().contains(says), "{run}");
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+    }
+    let _ = sinew();
+}
