@@ -1,13 +1,12 @@
 //! What happened is on record, stays there, and shows when it was touched.
 
+mod control;
+mod crashes;
 #[cfg(target_os = "linux")]
 mod faults;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
-use tests::{Client, Daemon, Home};
+use tests::{Daemon, Home};
 
 fn verify(home: &Home) -> Value {
     home.run(&["ledger", "verify", "--json"]).json()
@@ -107,85 +106,6 @@ fn whatever_is_done_to_the_record_is_found_with_its_place() {
     }
     std::fs::write(&file, good).unwrap();
     assert_eq!(verify(&home)["intact"], true, "put back, it is whole again");
-}
-
-/// How many crashes: a few in the ordinary run, many in `cargo xtask soak`.
-fn crashes() -> u32 {
-    std::env::var("SINEW_SOAK_CRASHES").map_or(12, |count| count.parse().expect("a number"))
-}
-
-/// Sends calls until the daemon goes away; returns the ids of those it answered.
-fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool, progress: &AtomicUsize) -> Vec<String> {
-    let mut answered = Vec::new();
-    let Ok(stream) = std::os::unix::net::UnixStream::connect(socket) else { return answered };
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let mut client = Client::over(stream);
-    for round in 0.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let (tool, arguments) = match round % 3 {
-            0 => ("write_file", json!({"path": format!("{name}.txt"), "content": format!("{round}")})),
-            1 => ("read_file", json!({"path": "seed.txt"})),
-            _ => ("read_file", json!({"path": "/etc/hostname"})),
-        };
-        let Some(response) = client.try_execute(tool, &arguments) else { break };
-        answered.push(response["result"]["metadata"]["call_id"].as_str().expect("a call id").to_owned());
-        progress.fetch_add(1, Ordering::Relaxed);
-    }
-    answered
-}
-
-#[test]
-fn soak_every_answer_has_its_record_however_often_the_daemon_is_killed() {
-    let mut home = Home::initialised();
-    home.file("seed.txt", "x");
-    // After another number of answers each time, and so in another moment of the calls under way.
-    let mut moment = 7;
-    for _ in 0..crashes() {
-        let daemon = Daemon::start_in(home);
-        let (socket, stop) = (daemon.home().socket("agent.sock"), AtomicBool::new(false));
-        let progress = AtomicUsize::new(0);
-        moment = moment * 31 % 97;
-        let answered: Vec<String> = std::thread::scope(|scope| {
-            let worker = |n: u32| {
-                let (socket, stop, progress) = (&socket, &stop, &progress);
-                scope.spawn(move || load(socket, &format!("w{n}"), stop, progress))
-            };
-            let workers: Vec<_> = (0..4).map(worker).collect();
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while progress.load(Ordering::Relaxed) < moment && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_micros(300));
-            }
-            daemon.signal(nix::sys::signal::Signal::SIGKILL);
-            stop.store(true, Ordering::Relaxed);
-            workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
-        });
-        home = daemon.crash();
-        assert!(!answered.is_empty(), "nobody was answered before the crash");
-        let records = home.records_so_far();
-        let ended = |id: &str| {
-            records.iter().any(|r| r["call_id"] == id && (r["kind"] == "outcome" || r["kind"] == "refusal"))
-        };
-        for id in &answered {
-            assert!(ended(id), "an answer without its record: {id}");
-        }
-    }
-    let started = Instant::now();
-    let daemon = Daemon::start_in(home);
-    let start_up = started.elapsed();
-    let home = daemon.stop();
-    let records = home.records();
-    let count = |kind: &str| records.iter().filter(|record| record["kind"] == kind).count();
-    assert_eq!(
-        count("decision"),
-        count("outcome"),
-        "every intent has its end, `unknown` where nobody can say"
-    );
-    let report = verify(&home);
-    assert_eq!(report["intact"], true, "{report}");
-    assert!(start_up < Duration::from_secs(5), "start-up after the crashes took {start_up:?}");
-    println!("{} crashes, {} records, start-up after them {start_up:?}", crashes(), records.len());
 }
 
 #[test]

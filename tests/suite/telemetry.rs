@@ -1,5 +1,7 @@
 //! OpenTelemetry from the real daemon to a real collector on loopback, and to one that is not there.
 
+mod events;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};

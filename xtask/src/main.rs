@@ -26,7 +26,7 @@ usage: cargo xtask TASK
   tidy              the rules of the house that no compiler checks
   docs              regenerate docs/tools, docs/schemas and docs/cli.md
   bench             what a governed call costs here, on a release build
-  soak              the long campaigns: a thousand crashes; takes many minutes
+  soak              the long campaigns: a thousand crashes, a million records; takes many minutes
   help              this text
 ";
 

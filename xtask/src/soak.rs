@@ -8,11 +8,24 @@ use crate::tree::Root;
 
 /// How often the daemon is killed.
 const CRASHES: &str = "1000";
+/// How many records are asked questions about.
+const RECORDS: &str = "1000000";
 
-/// Runs the tests whose names begin with `soak`, each with its full number of rounds.
+/// Runs the tests whose names begin with `soak`, each with its full number of rounds, then the questions to a ledger of
+/// a million records, each of which must be answered within its time.
 pub(crate) fn command(root: &Root) -> Result<()> {
     let binary = project::build_binary(root, Profile::Release)?;
     let mut run =
         root.cargo(&["test", "--release", "-p", "tests", "--test", "sinew", "soak", "--", "--nocapture"]);
-    process::run(run.env("SINEW_BIN", binary).env("SINEW_SOAK_CRASHES", CRASHES))
+    process::run(run.env("SINEW_BIN", binary).env("SINEW_SOAK_CRASHES", CRASHES))?;
+    process::run(&mut root.cargo(&[
+        "run",
+        "--release",
+        "-p",
+        "ledger",
+        "--example",
+        "measure",
+        "--",
+        RECORDS,
+    ]))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
-use ledger::{Ledger, LedgerError, Record, Recovery};
+use ledger::{Ledger, LedgerError, Recovery};
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
@@ -167,11 +167,6 @@ impl ToolExecutionLayer {
             Ok(from)
         });
         changing.await.unwrap_or_else(|_| Err(ModeError::NotRecorded("a fault inside Sinew".to_owned())))
-    }
-
-    /// The newest records, oldest first.
-    pub fn ledger_tail(&self, count: usize) -> Result<Vec<Value>, LedgerError> {
-        Ok(self.ledger.tail(count)?.iter().map(Record::json).collect())
     }
 
     /// Puts a start on record: from here on this process answers for what the ledger says.

@@ -4,6 +4,7 @@
 //! `ToolResult` comes out, whatever happens in between. The stages themselves live in their own crates;
 //! `pipeline.rs` is their order, top to bottom.
 
+mod book;
 mod call;
 mod content;
 mod explain;
@@ -28,6 +29,7 @@ pub use host::{
     UnknownHost,
 };
 pub use layer::{Parts, ToolExecutionLayer};
+pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
 pub use mode::ModeError;
 pub use status::Status;
 pub use world::{ToolFilter, World};

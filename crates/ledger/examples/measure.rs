@@ -1,7 +1,7 @@
 //! Measures what the ledger costs: `cargo run --release -p ledger --example measure -- [records] [folder]`.
 //!
 //! Prints the cost of a record that is only in the kernel and of one on disk, then the time of a start, of questions
-//! and of a verification over the ledger so made.
+//! and of a verification over the ledger so made. Fails where a start or an answer takes longer than it may.
 
 use std::{
     error::Error,
@@ -12,6 +12,11 @@ use std::{
 
 use ledger::{Call, Decision, Effect, Filter, Ledger, Options, Outcome, Status};
 use tool::{CallId, Caller, Door, Mode, RiskLevel, TraceContext};
+
+/// A start reads one segment, however long the record is.
+const LONGEST_START: Duration = Duration::from_secs(1);
+/// A question about a million records, also the first time it is asked.
+const LONGEST_ANSWER: Duration = Duration::from_millis(100);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -143,14 +148,11 @@ fn rebuild(folder: &Path) -> Result<()> {
 fn start(folder: &Path) -> Result<()> {
     let begun = Instant::now();
     let (ledger, recovery) = Ledger::open(folder, &Options::default())?;
+    let took = begun.elapsed();
     let ran: u64 =
         recovery.executed.iter().flat_map(|ran| &ran.slots).map(|(_, count)| u64::from(*count)).sum();
-    println!(
-        "start with {} records: {:?} ({ran} runs in the last hour)",
-        ledger.health().head,
-        begun.elapsed()
-    );
-    Ok(())
+    println!("start with {} records: {took:?} ({ran} runs in the last hour)", ledger.health().head);
+    within(LONGEST_START, took, "a start")
 }
 
 fn ask(folder: &Path) -> Result<()> {
@@ -208,6 +210,7 @@ fn ask(folder: &Path) -> Result<()> {
             },
         ),
     ];
+    let mut slowest = (Duration::ZERO, "");
     for (name, filter) in questions {
         let mut costs = Vec::new();
         let mut found = 0;
@@ -218,12 +221,23 @@ fn ask(folder: &Path) -> Result<()> {
         }
         let first = costs.first().copied().unwrap_or_default();
         costs.sort_unstable();
+        slowest = slowest.max((first, name));
         println!(
             "{name}: {found} in {first:?} at first, {:?} then",
             costs.get(2).copied().unwrap_or_default()
         );
     }
-    Ok(())
+    let (took, name) = slowest;
+    println!("the slowest answer took {took:?}: {name}");
+    within(LONGEST_ANSWER, took, name)
+}
+
+fn within(longest: Duration, took: Duration, what: &str) -> Result<()> {
+    if took <= longest {
+        Ok(())
+    } else {
+        Err(format!("{what} took {took:?}; it may take {longest:?}").into())
+    }
 }
 
 fn print(name: &str, costs: &mut [Duration]) {

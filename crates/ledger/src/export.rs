@@ -1,10 +1,10 @@
 //! The record in a form for other programs: NDJSON byte for byte, or CSV for a spreadsheet.
 
-use std::io::Write;
+use std::{borrow::Cow, io::Write, ops::ControlFlow};
 
 use serde_json::Value;
 
-use crate::{Filter, LedgerError, Reader, facets::Facets, lines::Lines, segment};
+use crate::{Filter, LedgerError, Reader, facets::Facets, line, lines::Lines, segment};
 
 /// A form to export in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,17 @@ const COLUMNS: [(&str, &str); 14] = [
 /// Where the sentence of a record is, whatever its kind.
 const TEXTS: [&str; 4] = ["/reason", "/message", "/text", "/event"];
 
+/// A part of an export, small enough for one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportPage {
+    /// Whole lines.
+    pub text: String,
+    /// How many records they are.
+    pub records: u64,
+    /// Where the next page begins, if there is more.
+    pub next_after_seq: Option<u64>,
+}
+
 impl Reader {
     /// Writes matching records, oldest first, and returns how many.
     pub fn export(
@@ -43,32 +54,85 @@ impl Reader {
         format: ExportFormat,
         mut out: impl Write,
     ) -> Result<u64, LedgerError> {
-        let mut count = 0;
-        if format == ExportFormat::Csv {
-            let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-            writeln!(out, "{}", names.join(",")).map_err(LedgerError::Export)?;
-        }
+        out.write_all(heading(format).as_bytes()).map_err(LedgerError::Export)?;
         let limit = filter.limit.map_or(u64::MAX, |limit| u64::try_from(limit).unwrap_or(u64::MAX));
-        for segment in segment::list(self.folder())? {
-            let failed = |error| LedgerError::io("read", &segment.path)(error);
-            let mut lines = Lines::open(&segment).map_err(failed)?;
-            while count < limit
-                && let Some(line) = lines.next_line().map_err(failed)?
-            {
-                let Some(text) = line.whole() else { break };
-                if !Facets::parse(text).is_some_and(|facets| filter.matches(&facets)) {
-                    continue;
-                }
-                match format {
-                    ExportFormat::Ndjson => out.write_all(line.bytes),
-                    ExportFormat::Csv => out.write_all(row(text).as_bytes()),
-                }
-                .map_err(LedgerError::Export)?;
-                count += 1;
+        let mut count = 0;
+        self.each(filter, |_, line| {
+            if count == limit {
+                return Ok(ControlFlow::Break(()));
             }
-        }
+            count += 1;
+            out.write_all(&rendered(line, format)).map_err(LedgerError::Export)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
         out.flush().map_err(LedgerError::Export)?;
         Ok(count)
+    }
+
+    /// Matching records, oldest first, at most about this many bytes of them and at least one. A page that continues
+    /// another begins after its last record ([`Filter::after_seq`]) and has no heading.
+    pub fn export_page(
+        &self,
+        filter: &Filter,
+        format: ExportFormat,
+        most_bytes: usize,
+    ) -> Result<ExportPage, LedgerError> {
+        let heading = if filter.after_seq.is_none() { heading(format) } else { String::new() };
+        let limit = filter.limit.map_or(u64::MAX, |limit| u64::try_from(limit).unwrap_or(u64::MAX));
+        let mut page = ExportPage { text: heading, records: 0, next_after_seq: None };
+        let mut last = None;
+        self.each(filter, |seq, line| {
+            let lines = rendered(line, format);
+            if page.records == limit || (page.records > 0 && page.text.len() + lines.len() > most_bytes) {
+                page.next_after_seq = last;
+                return Ok(ControlFlow::Break(()));
+            }
+            page.text.push_str(&String::from_utf8_lossy(&lines));
+            page.records += 1;
+            last = Some(seq);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(page)
+    }
+
+    /// Goes through matching lines, newline included, oldest first, until told to stop.
+    fn each(
+        &self,
+        filter: &Filter,
+        mut take: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, LedgerError>,
+    ) -> Result<(), LedgerError> {
+        let (first, last) = filter.range();
+        let segments = segment::list(self.folder())?;
+        for (n, segment) in segments.iter().enumerate() {
+            if segments.get(n + 1).is_some_and(|next| next.first <= first) || segment.first > last {
+                continue;
+            }
+            let failed = |error| LedgerError::io("read", &segment.path)(error);
+            let mut lines = Lines::open(segment).map_err(failed)?;
+            while let Some(line) = lines.next_line().map_err(failed)? {
+                let Some(text) = line.whole() else { break };
+                let in_range = line::number(text).is_some_and(|seq| (first..=last).contains(&seq));
+                let Some(facets) = in_range.then(|| Facets::parse(text)).flatten() else { continue };
+                if filter.matches(&facets) && take(facets.seq, line.bytes)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn heading(format: ExportFormat) -> String {
+    match format {
+        ExportFormat::Ndjson => String::new(),
+        ExportFormat::Csv => COLUMNS.map(|(name, _)| name).join(",") + "\n",
+    }
+}
+
+fn rendered(line: &[u8], format: ExportFormat) -> Cow<'_, [u8]> {
+    match format {
+        ExportFormat::Ndjson => Cow::Borrowed(line),
+        ExportFormat::Csv => Cow::Owned(row(line).into_bytes()),
     }
 }
 

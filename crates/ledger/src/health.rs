@@ -1,6 +1,6 @@
 //! How the ledger is, for `status`, for metrics and for the sensors that move the mode.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Whether records are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Health {
     pub head: u64,
     /// The last record that is on disk for certain.
     pub synced: u64,
+    /// How long it took to pick up where the last writer stopped, from the lock to a durable start.
+    pub recovered_in: Duration,
     /// Calls that have an intent and no outcome.
     pub open_intents: u64,
     /// Records that were acknowledged and then taken by an error or by somebody. Stays 0.

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tool::RiskLevel;
 
 use crate::{
-    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State, WhenUnavailable,
+    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State, VerifyReport,
+    WhenUnavailable,
     commit::Committer,
     disk::{Disk, Real},
     entry::{Decision, Effect, Entry},
@@ -54,6 +55,7 @@ pub struct Ledger {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     when_unavailable: WhenUnavailable,
+    recovered_in: Duration,
     /// Held until the ledger is dropped: the kernel lets go of it also when the process dies.
     _lock: File,
 }
@@ -70,7 +72,9 @@ impl Ledger {
         folder: &Path,
         options: &Options,
     ) -> Result<(Arc<Ledger>, Recovery), LedgerError> {
+        let begun = Instant::now();
         let Opened { writer, witness, lock: lock_file, recovery } = open::open(disk, folder, options)?;
+        let recovered_in = begun.elapsed();
         let shared = Arc::new(Shared {
             folder: folder.to_owned(),
             key: writer.key.clone(),
@@ -103,7 +107,7 @@ impl Ledger {
             spawn("ledger-index", folder, move || fill::run(&filled, &rings))?,
         ];
         let (threads, when_unavailable) = (Mutex::new(threads), options.when_unavailable);
-        Ok((Arc::new(Ledger { shared, threads, when_unavailable, _lock: lock_file }), recovery))
+        Ok((Arc::new(Ledger { shared, threads, when_unavailable, recovered_in, _lock: lock_file }), recovery))
     }
 
     /// Records a decision and returns what was decided on as an intent, which is what an executor takes.
@@ -178,6 +182,7 @@ impl Ledger {
             state: self.shared.state.borrow().clone(),
             head: writer.chain.head(),
             synced: writer.synced,
+            recovered_in: self.recovered_in,
             open_intents: u64::try_from(writer.tracker.open_count()).unwrap_or(u64::MAX),
             lost_records: writer.lost,
             turned_away: writer.turned_away,
@@ -201,6 +206,12 @@ impl Ledger {
     /// Matching records, newest first. Blocking.
     pub fn query(&self, filter: &Filter) -> Result<Vec<Record>, LedgerError> {
         self.reader().query(filter)
+    }
+
+    /// Checks every byte of the record. Blocking.
+    pub fn verify(&self) -> Result<VerifyReport, LedgerError> {
+        let options = lock(&self.shared.writer).options.clone();
+        crate::verify(&self.shared.folder, &options)
     }
 
     /// Reads the same folder; works beside the writer and needs no lock.

@@ -50,7 +50,7 @@ pub mod entry;
 
 pub use entry::{Call, Decision, Effect, Entry, Outcome, Status};
 pub use error::LedgerError;
-pub use export::ExportFormat;
+pub use export::{ExportFormat, ExportPage};
 pub use health::{Health, State};
 pub use intent::Intent;
 pub use ledger::{Ledger, Receipt};

@@ -105,6 +105,13 @@ impl Parts<'_> {
     }
 }
 
+/// The number of a line, without a look at the rest of it.
+pub(crate) fn number(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(SEQ)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
+}
+
 /// Takes a line (without its newline) apart, or says nothing where it has not our form.
 pub(crate) fn parts(line: &[u8]) -> Option<Parts<'_>> {
     let (sealed, hash) = split_member(line.strip_suffix(CLOSE)?, HASH)?;

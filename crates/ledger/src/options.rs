@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-/// The largest segment: a start reads one segment, so this bounds how long a start takes.
+/// The largest segment: a start reads one segment, so this bounds how long a start takes. The usual one is much smaller.
 const LARGEST_SEGMENT: u64 = 256 * 1024 * 1024;
 
 /// What becomes of calls that only look while no record can be taken.
@@ -41,7 +41,7 @@ impl Default for Options {
         Options {
             key_file: None,
             witness: None,
-            segment_bytes: 64 * 1024 * 1024,
+            segment_bytes: 16 * 1024 * 1024,
             keep_bytes: None,
             keep_for: None,
             reserve_bytes: 64 * 1024,

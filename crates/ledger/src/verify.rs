@@ -3,6 +3,8 @@
 
 use std::{fs::File, io, path::Path};
 
+use serde::Serialize;
+
 use crate::{
     LedgerError, Options,
     anchor::{Anchor, AnchorFlaw},
@@ -14,7 +16,7 @@ use crate::{
 };
 
 /// Something about the record that somebody should know, and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The file's name in the ledger's folder, or the path of an anchor kept elsewhere.
     pub file: String,
@@ -39,7 +41,7 @@ impl std::fmt::Display for Finding {
 }
 
 /// What a verification found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// How many records were checked.
     pub records: u64,

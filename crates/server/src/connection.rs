@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::budget::Budget;
 use crate::frame::{Frame, Line, LineReader, Unusable};
 use crate::in_flight::{InFlight, Ticket};
+use crate::notify::Notifier;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Id, Message, Reply, RpcError};
 use crate::service::{Answer, Call, Effect, Service};
@@ -27,6 +28,8 @@ use crate::settings::Limits;
 
 /// A peer that sends this many unreadable lines in a row does not speak this protocol.
 const PATIENCE_WITH_NOISE: u32 = 16;
+/// How many streams one connection may follow.
+const MOST_FOLLOWING: usize = 4;
 /// How long a peer that was told why may go on writing before it is cut off.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long the answers of calls that have ended may take when the daemon stops.
@@ -59,6 +62,8 @@ struct Talk<C: 'static> {
     connection: Connection<C>,
     outbox: Outbox,
     answers: JoinSet<()>,
+    /// Ends with the conversation: nobody waits for what has no end.
+    following: JoinSet<()>,
     open: InFlight,
     noise: u32,
 }
@@ -73,7 +78,8 @@ impl<C: Send + Sync> Connection<C> {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
         let (outbox, writer) = Outbox::open(write, self.limits.write_stall);
         let (answers, open) = (JoinSet::new(), InFlight::default());
-        let mut talk = Talk { connection: self, outbox, answers, open, noise: 0 };
+        let following = JoinSet::new();
+        let mut talk = Talk { connection: self, outbox, answers, following, open, noise: 0 };
         let end = talk.listen(&mut lines).await;
         talk.conclude(&end).await;
         // With its last sender gone the writer sends what is queued, and ends.
@@ -164,6 +170,16 @@ impl<C: Send + Sync> Talk<C> {
                     self.answers.spawn(answer);
                     return self.wait_for_a_place().await;
                 }
+            }
+            Answer::Follow(..) if self.following.len() >= MOST_FOLLOWING => {
+                drop(ticket);
+                let error = RpcError::server("busy", "this connection follows enough: use another one");
+                self.send(Some(&id), &Err(error)).await;
+            }
+            Answer::Follow(reply, following) => {
+                drop(ticket);
+                self.send(Some(&id), &reply).await;
+                self.following.spawn(following(Notifier::new(self.outbox.clone())));
             }
         }
         ControlFlow::Continue(())

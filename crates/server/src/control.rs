@@ -1,6 +1,11 @@
 //! What `control.sock` offers: the human's side. No agent gets this socket, and none of this is on the other one.
 
+mod events;
+mod ledger_export;
+mod ledger_filter;
+mod ledger_query;
 mod ledger_tail;
+mod ledger_verify;
 mod mode_get;
 mod mode_set;
 mod shutdown;
@@ -9,12 +14,14 @@ mod status;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use execution::ToolExecutionLayer;
+use execution::{LedgerError, ToolExecutionLayer};
+use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use crate::agent;
+use crate::rpc::{self, RpcError};
 use crate::serve::Stop;
-use crate::service::{Method, Service};
+use crate::service::{Answer, Method, Service};
 use crate::settings::Limits;
 
 /// The socket's name.
@@ -29,8 +36,28 @@ pub(crate) struct Control {
     pub(crate) stop: Stop,
 }
 
-const METHODS: &[Method<Control>] =
-    &[mode_get::METHOD, mode_set::METHOD, ledger_tail::METHOD, status::METHOD, shutdown::METHOD];
+const METHODS: &[Method<Control>] = &[
+    mode_get::METHOD,
+    mode_set::METHOD,
+    ledger_query::METHOD,
+    ledger_tail::METHOD,
+    ledger_verify::METHOD,
+    ledger_export::METHOD,
+    events::METHOD,
+    status::METHOD,
+    shutdown::METHOD,
+];
+
+/// Reading the ledger is reading files: not on a thread that serves connections.
+fn reading(work: impl FnOnce() -> Result<Value, LedgerError> + Send + 'static) -> Answer {
+    Answer::later(async move {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(told)) => rpc::answer(&told),
+            Ok(Err(error)) => Err(RpcError::server("ledger_unavailable", error.to_string())),
+            Err(_) => Err(RpcError::internal()),
+        }
+    })
+}
 
 /// The human's side of the daemon.
 pub(crate) fn service(context: Control) -> Service<Control> {

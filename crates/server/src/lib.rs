@@ -18,6 +18,7 @@ mod listener;
 mod lock;
 mod mcp;
 mod methods;
+mod notify;
 mod outbox;
 mod platform;
 mod private_folder;

@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 /// What may stand in the queue.
 const ROOM: usize = 4 * 1024 * 1024;
+/// What one stream of notifications may have in the queue: answers do not stand behind more than that.
+pub(crate) const SHARE: usize = 64 * 1024;
 /// What a queued line takes beside its bytes.
 const OVERHEAD: usize = 256;
 /// With more than this ready and unsent, patience is short: it is memory that someone else could use.
@@ -36,6 +38,8 @@ pub(crate) struct Outbox {
 struct Queued {
     line: Vec<u8>,
     _room: OwnedSemaphorePermit,
+    /// The place in a smaller queue that this line also stands in.
+    _share: Option<OwnedSemaphorePermit>,
     _weight: Weight,
 }
 
@@ -69,12 +73,25 @@ impl Outbox {
 
     /// Puts a line into the queue as soon as there is room. What is sent to a client that has gone is dropped.
     pub(crate) async fn send(&self, line: Vec<u8>) {
+        self.put(line, None).await;
+    }
+
+    /// The same for what must leave room for others: waits first until its own share of the queue has room.
+    pub(crate) async fn send_within(&self, share: &Arc<Semaphore>, line: Vec<u8>) {
+        let needed = u32::try_from(line.len().min(SHARE)).unwrap_or(u32::MAX);
+        tokio::select! {
+            () = self.gone() => {}
+            share = Arc::clone(share).acquire_many_owned(needed) => self.put(line, share.ok()).await,
+        }
+    }
+
+    async fn put(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
         self.unsent.fetch_add(line.len(), Ordering::Relaxed);
         let weight = Weight(Arc::clone(&self.unsent), line.len());
         // A line that is larger than the queue has it for itself.
         let needed = u32::try_from((line.len() + OVERHEAD).min(ROOM)).unwrap_or(u32::MAX);
         if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(needed).await {
-            let _ = self.lines.send(Queued { line, _room: room, _weight: weight });
+            let _ = self.lines.send(Queued { line, _room: room, _share: share, _weight: weight });
         }
     }
 

@@ -7,7 +7,7 @@ mod weight;
 
 pub(crate) use error::RpcError;
 pub(crate) use id::Id;
-pub(crate) use params::Params;
+pub(crate) use params::{Parameter, Params};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -83,6 +83,20 @@ pub(crate) fn write(id: Option<&Id>, reply: &Reply, limit: usize) -> Vec<u8> {
     } else {
         encode(id, &Err(RpcError::reply_too_large(line.len(), limit)))
     }
+}
+
+/// A notification as one line.
+pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Notification<'a, P> {
+        jsonrpc: &'static str,
+        method: &'a str,
+        params: &'a P,
+    }
+    // JSON that is already written, and numbers: there is nothing here that could fail.
+    let mut line = serde_json::to_vec(&Notification { jsonrpc: "2.0", method, params }).unwrap_or_default();
+    line.push(b'\n');
+    line
 }
 
 #[derive(Serialize)]

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::time::Instant;
 
+use crate::notify::Following;
 use crate::rpc::{Id, Params, Reply, RpcError};
 use crate::session::Session;
 
@@ -38,6 +39,8 @@ pub(crate) enum Answer {
     Now(Reply),
     /// When it is done, beside whatever else the connection asks.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+    /// At once, and then again and again, until the client closes its side.
+    Follow(Reply, Following),
 }
 
 /// A notification that means something.

@@ -5,6 +5,7 @@
 
 mod error;
 mod event;
+mod feed;
 mod init;
 mod log;
 mod otel;
@@ -19,6 +20,7 @@ pub mod redact;
 
 pub use error::TelemetryError;
 pub use event::{ApprovalDecision, Event, Subject, emit};
+pub use feed::{Happened, Seen, Watch, watch};
 pub use init::{Flushed, Guard, LogTarget, init};
 pub use otel::ExportHealth;
 pub use settings::{Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings};

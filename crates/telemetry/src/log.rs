@@ -51,6 +51,9 @@ where
             let ids = scope.filter_map(|span| span.extensions().get::<SpanIds>().cloned()).next();
             record.adopt(ids);
         }
+        if let Some(event) = record.event {
+            crate::feed::publish(event, &record);
+        }
         if let Some(file) = &self.file {
             file.write(json::line(&record));
         }

@@ -8,7 +8,11 @@ use crate::layer::ToolExecutionLayer;
 
 /// Puts a start of the daemon on record.
 pub(crate) fn start(layer: &ToolExecutionLayer) -> Result<(), LedgerError> {
-    let data = json!({"policy_hash": layer.world.load().policy.hash(), "mode": layer.mode()});
+    let data = json!({
+        "policy_hash": layer.world.load().policy.hash(),
+        "mode": layer.mode(),
+        "recovered_in_us": u64::try_from(layer.ledger.health().recovered_in.as_micros()).unwrap_or(u64::MAX),
+    });
     let start = Start { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id(), data };
     layer.ledger.append(&Entry::Start(start)).map(|_| ())
 }

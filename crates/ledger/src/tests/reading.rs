@@ -148,6 +148,26 @@ async fn an_export_is_the_record_itself() {
     assert!(csv.contains(r#""two\u{a}lines, ""quotes"" and =SUM(A1)\u{202e}""#), "{csv}");
     let refused = Filter { outcome: Some("refused".into()), limit: Some(4), ..Filter::default() };
     assert_eq!(reader.export(&refused, ExportFormat::Csv, &mut Vec::new()).unwrap(), 4);
+    for (format, whole) in [(ExportFormat::Ndjson, ndjson), (ExportFormat::Csv, csv.into_bytes())] {
+        assert!(paged(&reader, format) == whole, "page by page it is the same");
+    }
+}
+
+/// All pages of an export, one after the other.
+fn paged(reader: &Reader, format: ExportFormat) -> Vec<u8> {
+    let (mut text, mut filter, mut pages) = (String::new(), Filter::default(), 0);
+    loop {
+        let page = reader.export_page(&filter, format, 8192).unwrap();
+        assert!(page.text.len() <= 8192 && page.records > 0, "{} bytes", page.text.len());
+        text.push_str(&page.text);
+        pages += 1;
+        match page.next_after_seq {
+            Some(seq) => filter.after_seq = Some(seq),
+            None => break,
+        }
+    }
+    assert!(pages > 2, "{pages} pages");
+    text.into_bytes()
 }
 
 #[test]

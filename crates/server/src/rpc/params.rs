@@ -84,6 +84,14 @@ impl Parameter for u64 {
     }
 }
 
+impl Parameter for Vec<String> {
+    const EXPECTED: &'static str = "a list of strings";
+
+    fn read(value: Value) -> Option<Self> {
+        serde_json::from_value(value).ok()
+    }
+}
+
 impl Parameter for Map<String, Value> {
     const EXPECTED: &'static str = "an object";
 

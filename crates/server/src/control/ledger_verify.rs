@@ -1,0 +1,23 @@
+//! `control/ledger.verify`: every byte of the record checked, and the place of each that is not as it was written.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Control;
+use crate::rpc::RpcError;
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Control> = Method { name: "control/ledger.verify", run };
+
+fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    call.params.finish()?;
+    let layer = Arc::clone(&control.layer);
+    Ok(super::reading(move || {
+        let report = layer.ledger_verify()?;
+        let mut told = json!(report);
+        told["intact"] = json!(report.is_intact());
+        Ok(told)
+    }))
+}

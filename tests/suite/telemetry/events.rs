@@ -1,0 +1,72 @@
+//! What happens, as it happens, at the human's door; and a watcher that sleeps holds nobody up.
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon};
+
+/// Begins to watch, on a connection of its own.
+fn watch(daemon: &Daemon, params: &Value) -> Client {
+    let mut control = daemon.control();
+    let response = control.request("control/events", params);
+    assert_eq!(response["result"]["following"], true, "{response}");
+    control
+}
+
+#[test]
+fn events_come_as_they_happen() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let (mut all, mut blocked) =
+        (watch(&daemon, &json!({})), watch(&daemon, &json!({"events": ["tool_call_blocked"]})));
+    let mut agent = daemon.agent();
+    let done = agent.execute("read_file", &json!({"path": "a.txt"}));
+    let refused = agent.execute("read_file", &json!({"path": "/etc/hostname"}));
+    for (event, call) in
+        [("tool_call_started", &done), ("tool_call_completed", &done), ("tool_call_blocked", &refused)]
+    {
+        let told = all.receive().expect("an event");
+        assert_eq!(told["method"], "control/event", "{told}");
+        assert_eq!(
+            (&told["params"]["event"], &told["params"]["call_id"]),
+            (&json!(event), &call["metadata"]["call_id"])
+        );
+        assert_eq!(told["params"]["trace_id"], call["metadata"]["trace_id"]);
+    }
+    let only = blocked.receive().expect("an event");
+    assert_eq!(only["params"]["call_id"], refused["metadata"]["call_id"], "only what was asked for: {only}");
+    // The connection still answers.
+    let mode = all.request("control/mode.get", &json!({}));
+    assert_eq!(mode["result"]["mode"], "NORMAL");
+}
+
+#[test]
+fn a_watcher_that_sleeps_is_told_what_it_missed() {
+    const CALLS: u64 = 3000;
+    const AT_ONCE: u64 = 60;
+    let daemon = Daemon::start();
+    let mut sleeper = watch(&daemon, &json!({}));
+    let mut agent = daemon.agent();
+    let params = json!({"tool_name": "x".repeat(250), "arguments": {}});
+    let line = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params});
+    for _ in 0..CALLS / AT_ONCE {
+        let lines: String = (0..AT_ONCE).map(|id| format!("{}\n", line(id))).collect();
+        agent.send(lines.as_bytes());
+        for _ in 0..AT_ONCE {
+            assert_eq!(agent.receive().expect("an answer")["result"]["success"], false);
+        }
+    }
+    // Every call was answered while nobody read; now the sleeper wakes up.
+    let (mut seen, mut missed) = (0, 0);
+    while seen + missed < CALLS {
+        let told = sleeper.receive().expect("more to come");
+        match told["method"].as_str() {
+            Some("control/event") => seen += 1,
+            Some("control/events.missed") => {
+                missed += told["params"]["count"].as_u64().unwrap();
+                assert_eq!(told["params"]["total"], missed);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(seen + missed, CALLS, "each event is shown or counted");
+    assert!(seen > 0 && missed > 0, "{seen} seen, {missed} missed");
+}
