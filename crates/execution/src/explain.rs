@@ -14,6 +14,7 @@ use tool::{Mode, Refusal, RefusalCode, RuleRef};
 
 use crate::call::{Call, Request};
 use crate::layer::ToolExecutionLayer;
+use crate::look_up::look_up;
 use crate::pipeline;
 
 /// What would become of a call.
@@ -90,7 +91,7 @@ async fn suppose(
     call: &Call,
     arguments: Value,
 ) -> (String, Result<Verdict, Box<Refusal>>) {
-    let tool = match layer.admits(call).and_then(|()| pipeline::look_up(call)) {
+    let tool = match layer.admits(call).and_then(|()| look_up(call, &arguments)) {
         Ok(tool) => tool,
         Err(refusal) => return (refusal.tool.clone(), Err(refusal)),
     };

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use governance::{Cleared, Permit, Verdict};
-use guardrail::InputSchema;
-use registry::{Order, Tool};
+use guardrail::{InputSchema, Known, ValidCall};
+use registry::Order;
 use resources::Opened;
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Arguments, Failure, LONGEST_WORD, Output, Refusal, RefusalCode, ToolDefinition, shorten};
+use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 
 use crate::call::Call;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
+use crate::look_up::look_up;
 use crate::recorder;
+use crate::repair;
 use crate::run;
 use crate::slots::Slot;
 
@@ -47,7 +49,7 @@ impl<R: Into<Box<Refusal>>> From<R> for Halt {
 
 /// Walks one call along the road.
 pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Value) -> Result<Ran, Halt> {
-    let tool = look_up(call)?;
+    let tool = look_up(call, &arguments)?;
     let permit = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => permit,
         Verdict::Question(question) => return Err(Box::new(question.unanswered()).into()),
@@ -68,30 +70,29 @@ pub(crate) async fn judge(
     schema: &InputSchema,
     arguments: Value,
 ) -> Result<Verdict, Box<Refusal>> {
+    let known = Known { definition, schema };
+    let checked = call.timed(Stage::Check, || call.world.guarded(|guard| guard.check(known, arguments)));
+    match checked {
+        Ok(valid) => decide(layer, call, valid).await,
+        Err(rejected) => Err(repair::offered(layer, call, rejected).await),
+    }
+}
+
+/// What would become of a valid call. It changes nothing, and whatever it opened is closed with the verdict.
+pub(crate) async fn decide(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    valid: ValidCall,
+) -> Result<Verdict, Box<Refusal>> {
     let policy = &call.world.policy;
-    let valid = call.timed(Stage::Check, || guardrail::check(definition, schema, arguments))?;
     content::refuse_blocked(policy, &valid)?;
-    let situation = call.situation(layer.limits.counts(definition.name()));
+    let situation = call.situation(layer.limits.counts(valid.definition().name()));
     let cleared = match call.timed(Stage::Judge, || governance::clear(policy, &situation, valid)) {
         Ok(cleared) => cleared,
         Err(denial) => return Ok(Verdict::Denial(denial)),
     };
     let opened = call.in_time(open(layer, call, cleared)).await??;
     Ok(call.timed(Stage::Judge, || governance::judge(policy, &situation, opened)))
-}
-
-/// The tool a call names.
-pub(crate) fn look_up(call: &Call) -> Result<&Arc<Tool>, Box<Refusal>> {
-    let registry = &call.world.registry;
-    registry.get(&call.tool_name).ok_or_else(|| {
-        let name = shorten(&call.tool_name, LONGEST_WORD);
-        let refusal =
-            Refusal::new(&name, RefusalCode::UnknownTool, format!("Tool {} not found", name.escape_debug()));
-        Box::new(match registry.nearest(&name) {
-            Some(near) => refusal.hint(format!("did you mean `{near}`?")),
-            None => refusal.hint("`sinew tools list` shows the tools there are"),
-        })
-    })
 }
 
 /// Opening can block for ever on a dead mount or a permission dialog, so it happens on a thread that can be left

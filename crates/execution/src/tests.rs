@@ -1,12 +1,14 @@
 //! The layer with tools that misbehave: what no well-behaved tool can show.
 
 mod explain;
+mod guardrail;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use ::guardrail::Curated;
 use governance::{
     FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
@@ -89,8 +91,13 @@ impl Bench {
         };
         let workspace = Workspace::at(folder.path(), WorkspaceAccess::ReadWrite).unwrap();
         let policy = Policy::embedded(&around).unwrap();
-        let world =
-            World { registry, policy, workspaces: Workspaces::new(vec![workspace]), hosts: Vec::new() };
+        let world = World {
+            registry,
+            policy,
+            curated: Curated::embedded().unwrap(),
+            workspaces: Workspaces::new(vec![workspace]),
+            hosts: Vec::new(),
+        };
         let (ledger, recovery) = Ledger::open(&folder.path().join("ledger"), &Options::default()).unwrap();
         (ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap(), folder)
     }
@@ -190,7 +197,7 @@ async fn a_deadline_that_has_passed_starts_nothing() {
 async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     let gate = Gate::default();
     let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
-        "write",
+        "change",
         Category::SYSTEM_WRITE,
         |_| done(json!({})),
     );
@@ -216,7 +223,7 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     for task in running {
         assert_eq!(task.await.unwrap().metadata.mode, Mode::Recovery, "who runs, runs on");
     }
-    let refused = layer.execute(request("write", json!({}), None)).await;
+    let refused = layer.execute(request("change", json!({}), None)).await;
     assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::ModeDenied);
 }
 

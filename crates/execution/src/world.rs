@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use governance::{Policy, Workspaces};
-use registry::ToolRegistry;
+use guardrail::{Curated, Guard, Known};
+use registry::{Tool, ToolRegistry};
 use tool::{Category, Mode, ToolDefinition};
 
 use crate::host::Host;
 
-/// Registry, policy and workspaces of one moment. Replaced whole, never changed.
+/// Registry, policy, curated map and workspaces of one moment. Replaced whole, never changed.
 pub struct World {
     /// The tools.
     pub registry: ToolRegistry,
     /// The rules.
     pub policy: Policy,
+    /// What calls must have beyond their schemas.
+    pub curated: Curated,
     /// The folders callers work in.
     pub workspaces: Workspaces,
     /// Other programs, whose own tools are judged here and run there.
@@ -38,4 +41,15 @@ impl World {
         };
         self.registry.definitions().filter(wanted).cloned().collect()
     }
+
+    /// Does something with the guard of this moment's tools and map.
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce(&Guard<'_>) -> T) -> T {
+        let tools = |name: &str| self.registry.get(name).map(known);
+        work(&Guard::new(&self.curated, &tools))
+    }
+}
+
+/// A tool, as the guardrail sees it.
+pub(crate) fn known(tool: &Arc<Tool>) -> Known<'_> {
+    Known { definition: tool.definition(), schema: tool.schema() }
 }

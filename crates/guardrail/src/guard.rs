@@ -105,12 +105,11 @@ impl<'a> Guard<'a> {
         if findings.is_empty() {
             return None;
         }
-        let name = shorten(name, LONGEST_WORD);
-        let example = entry.example.as_ref().map(|example| example.value.clone());
-        let mut refusal = refusal(&name, findings, example);
+        let shown = shorten(name, LONGEST_WORD);
+        let mut refusal = refusal(&shown, findings, self.example_of_unknown(name));
         refusal.hint = Some(match &entry.deprecated {
-            Some(instead) => format!("`{name}` is deprecated and not here any more: {instead}"),
-            None => format!("correct the call where `{name}` is offered; no tool has that name here"),
+            Some(instead) => format!("`{shown}` is deprecated and not here any more: {instead}"),
+            None => format!("correct the call where `{shown}` is offered; no tool has that name here"),
         });
         refusal.rule = Some(entry.rule.clone());
         Some(Box::new(refusal))
@@ -121,6 +120,11 @@ impl<'a> Guard<'a> {
         let shape = (!arguments.is_object() && !arguments.is_null()).then(|| problem::not_object(arguments));
         let stated = entry.problems(arguments, None).into_iter().chain(shape).chain(nested.problems);
         Findings { examples: nested.examples, ..Findings::stated(stated.collect()) }
+    }
+
+    /// The example of a name that no tool has.
+    pub fn example_of_unknown(&self, name: &str) -> Option<Value> {
+        self.curated.of_unknown(name)?.example.as_ref().map(|example| example.value.clone())
     }
 
     /// Arguments that would be accepted: the map's, else the tool's own, else made from its schema.
@@ -143,3 +147,6 @@ pub(crate) fn calls_of<'e>(entry: Option<&'e Entry>, known: Option<Known<'e>>) -
     }
     fields
 }
+
+#[cfg(test)]
+mod tests;

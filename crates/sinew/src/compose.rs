@@ -7,6 +7,7 @@ use execution::{Host, Parts, ToolExecutionLayer, World};
 use governance::{
     FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
+use guardrail::{Curated, Known};
 use ledger::{Ledger, Options};
 use registry::ToolRegistry;
 use server::{LedgerSettings, Settings};
@@ -26,12 +27,13 @@ pub(crate) enum Folders {
     AndThisOne,
 }
 
-/// Tools, policy and workspaces as the configuration has them.
+/// Tools, policy, curated map and workspaces as the configuration has them.
 pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
     let mut registry = ToolRegistry::new();
     toolbox::register(&mut registry).map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home())?;
     let policy = policy(setting, &registry, &hosts)?;
+    let curated = curated(setting, &registry)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {
         let access = match configured.access {
@@ -51,7 +53,7 @@ pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) ->
             |here: &Workspace| !list.iter().any(|known: &Workspace| here.root().starts_with(known.root()));
         list.extend(here.filter(is_new));
     }
-    Ok(World { registry, policy, workspaces: Workspaces::new(list), hosts })
+    Ok(World { registry, policy, curated, workspaces: Workspaces::new(list), hosts })
 }
 
 /// The policy files where `sinew init` has written them, else the built-in ones.
@@ -61,10 +63,10 @@ fn policy(setting: &Setting, registry: &ToolRegistry, hosts: &[Host]) -> Result<
         protected: Protected { folders: setting.home().folders().map(ToOwned::to_owned).to_vec() },
         names: FileNames::of_this_system(),
     };
-    let folder = setting.home().config().join("governance");
-    let written_out = is_there(&folder)? || is_there(&setting.home().settings_file())?;
-    let loaded =
-        if written_out { Policy::load(&folder, &surroundings) } else { Policy::embedded(&surroundings) };
+    let loaded = match written_out(setting)? {
+        Some(folder) => Policy::load(&folder, &surroundings),
+        None => Policy::embedded(&surroundings),
+    };
     let policy = loaded.map_err(Problem::configuration)?;
     let judged = hosts.iter().flat_map(Host::definitions);
     let definitions: Vec<&ToolDefinition> = registry.definitions().chain(judged).map(AsRef::as_ref).collect();
@@ -73,6 +75,28 @@ fn policy(setting: &Setting, registry: &ToolRegistry, hosts: &[Host]) -> Result<
         tell(paint(NOTE, format!("warning: {warning}")));
     }
     Ok(policy)
+}
+
+/// The curated map from beside the policy files, else the built-in one.
+fn curated(setting: &Setting, registry: &ToolRegistry) -> Result<Curated, Problem> {
+    let loaded = match written_out(setting)? {
+        Some(folder) => Curated::load(&folder),
+        None => Curated::embedded(),
+    };
+    let curated = loaded.map_err(Problem::configuration)?;
+    let tools = registry.definitions().filter_map(|definition| registry.get(definition.name().as_str()));
+    let known = tools.map(|tool| Known { definition: tool.definition(), schema: tool.schema() });
+    for warning in curated.check_tools(known).map_err(Problem::configuration)? {
+        tell(paint(NOTE, format!("warning: {warning}")));
+    }
+    Ok(curated)
+}
+
+/// The folder of the policy files, once `sinew init` has written something out: from then on it must be whole.
+fn written_out(setting: &Setting) -> Result<Option<PathBuf>, Problem> {
+    let folder = setting.home().config().join("governance");
+    let written = is_there(&folder)? || is_there(&setting.home().settings_file())?;
+    Ok(written.then_some(folder))
 }
 
 /// Whether something has that name. A link that leads nowhere is there, and what cannot be looked at is an error:

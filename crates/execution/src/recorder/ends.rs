@@ -11,6 +11,7 @@ use tool::{Failure, FailureKind, Metadata, Output, Refusal, RefusalCode, ToolRes
 use super::{effect, metadata, redacted, refused, stages, subject};
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
+use crate::nudge;
 use crate::pipeline::{Ending, Ran};
 
 /// The result of a call that was started.
@@ -45,7 +46,10 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
             }
             ToolResult::done(name, done, metadata, latency_ms)
         }
-        Err(failure) => failed(layer, call, name, failure, metadata),
+        Err(failure) => {
+            let failure = nudge::advised(call, subject(call, name), &definition, failure);
+            failed(layer, call, name, failure, metadata)
+        }
     }
 }
 

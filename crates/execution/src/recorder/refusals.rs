@@ -49,9 +49,11 @@ fn announce_refusal(call: &Call, refusal: &Refusal) {
     let (code, reason, latency_ms) = (refusal.code, refusal.reason.as_str(), call.latency_ms());
     let subject = subject(call, &refusal.tool);
     if code == RefusalCode::InvalidArguments {
-        let absent = refusal.problems.iter().filter(|problem| problem.is_missing());
-        let missing: Vec<String> = absent.map(|p| p.pointer.trim_start_matches('/').to_owned()).collect();
+        let missing = guardrail::missing_fields(&refusal.problems);
         emit(Event::ToolValidationFailed { call: subject, code, missing: &missing, reason });
+        if call.caller.session.is_some() {
+            emit(Event::WorkerInnerValidationFail { call: subject, code, missing: &missing, reason });
+        }
     } else {
         emit(Event::ToolCallBlocked { call: subject, code, reason, rule: refusal.rule.as_ref(), latency_ms });
     }

@@ -48,7 +48,7 @@ pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem
     let governance = setting.home().config().join("governance");
     private_folder(&governance)?;
     put(&setting.home().settings_file(), server::SETTINGS_TEMPLATE, existing)?;
-    for (name, text) in governance::EMBEDDED {
+    for (name, text) in policy_files() {
         put(&governance.join(name), text, existing)?;
     }
     let hosts = setting.home().config().join("hosts");
@@ -56,11 +56,14 @@ pub(crate) fn write(setting: &Setting, existing: Existing) -> Result<(), Problem
     for (name, text) in host_table::EMBEDDED {
         put(&hosts.join(format!("{name}.yaml")), text, existing)?;
     }
-    write_schemas(
-        &governance.join("schema"),
-        &governance::EMBEDDED.map(|(name, _)| name.trim_end_matches(".yaml")),
-    )?;
+    let names: Vec<&str> = policy_files().map(|(name, _)| name.trim_end_matches(".yaml")).collect();
+    write_schemas(&governance.join("schema"), &names)?;
     write_schemas(&hosts.join("schema"), &["host"])
+}
+
+/// The files of the policy folder, by name.
+fn policy_files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    governance::EMBEDDED.into_iter().chain([guardrail::EMBEDDED])
 }
 
 fn put(file: &Path, text: &str, existing: Existing) -> Result<(), Problem> {

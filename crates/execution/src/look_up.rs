@@ -1,0 +1,54 @@
+//! The tool a call names; and for a name that no tool has, what may have been meant.
+
+use std::sync::Arc;
+
+use registry::Tool;
+use serde_json::Value;
+use tool::{LONGEST_WORD, Refusal, RefusalCode, shorten};
+
+use crate::World;
+use crate::call::Call;
+
+/// The tool a call names. Nothing is found by a part of a name; a refusal says what is near.
+pub(crate) fn look_up<'c>(call: &'c Call, arguments: &Value) -> Result<&'c Arc<Tool>, Box<Refusal>> {
+    let world = &call.world;
+    world.registry.get(&call.tool_name).ok_or_else(|| {
+        if let Some(name) = guardrail::before_markup(&call.tool_name) {
+            return glued(world, name);
+        }
+        let opinion = world.guarded(|guard| guard.check_unknown(&call.tool_name, arguments));
+        opinion.unwrap_or_else(|| Box::new(not_found(world, &call.tool_name)))
+    })
+}
+
+fn not_found(world: &World, name: &str) -> Refusal {
+    let shown = shorten(name, LONGEST_WORD);
+    let reason = format!("Tool {} not found", shown.escape_debug());
+    let refusal = Refusal::new(&shown, RefusalCode::UnknownTool, reason);
+    if let Some(instead) = world.curated.deprecation(name) {
+        let example = world.guarded(|guard| guard.example_of_unknown(name));
+        let hint = format!("`{shown}` is deprecated and not here any more: {instead}");
+        return Refusal { example, ..refusal.detail("deprecated_tool").hint(hint) };
+    }
+    let bare = guardrail::without_host(name).and_then(|bare| world.registry.get(bare));
+    match bare.map(|tool| tool.definition().name().as_str()).or_else(|| world.registry.nearest(&shown)) {
+        Some(near) => refusal.hint(format!("did you mean `{near}`?")),
+        None => refusal.hint("`sinew tools list` shows the tools there are"),
+    }
+}
+
+/// Arguments were written into the name. They may be anything, a secret included, and are not repeated.
+fn glued(world: &World, name: &str) -> Box<Refusal> {
+    let shown = shorten(name, LONGEST_WORD);
+    let known = world.registry.get(name).map(|tool| tool.definition().name().to_string());
+    let meant = known.clone().or_else(|| world.registry.nearest(&shown).map(str::to_owned));
+    let meant = meant.unwrap_or_else(|| shown.to_string());
+    let reason = format!("⚠️ Invalid tool name: arguments are attached to `{shown}`. Call `{meant}`");
+    let refusal = Refusal::new(&format!("{shown}…"), RefusalCode::UnknownTool, reason);
+    let hint = format!("call `{meant}`, with everything that follows the name in `arguments`");
+    let example = known.and_then(|name| {
+        let tool = world.registry.get(&name)?;
+        world.guarded(|guard| guard.example(crate::world::known(tool)))
+    });
+    Box::new(Refusal { example, ..refusal.detail("malformed_name").hint(hint) })
+}

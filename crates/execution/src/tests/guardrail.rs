@@ -1,0 +1,210 @@
+//! The guardrail on the road: what is refused, what is offered instead, and what is advised afterwards. `bNN` is the
+//! number of the behaviour in the documents.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use tool::{Category, Failure, FailureKind, Mode, RefusalCode, Repair, RiskLevel, ToolSpec};
+
+use super::{Bench, Does, caller, done, records, request};
+use crate::ToolExecutionLayer;
+
+/// A tool that takes a path and a content, and how often it ran.
+fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut bench = Bench::new();
+    for (name, category) in [("put", Category::SYSTEM_WRITE), ("get", Category::READ_ONLY)] {
+        let mut spec = ToolSpec::new(name, "A test tool", category, RiskLevel::Low);
+        spec.rate_limit_per_hour = Some(2);
+        spec.input_schema =
+            Some(json!({"type": "object", "additionalProperties": false, "required": ["path"],
+            "properties": {"path": {"type": "string", "format": "path"}, "content": {"type": "string"},
+                "size": {"type": "integer", "default": 1}}}));
+        let counted = Arc::clone(&ran);
+        let body = move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            done(json!({}))
+        };
+        bench.registry.register(spec.check().unwrap(), Arc::new(Does(body))).unwrap();
+    }
+    let (layer, folder) = bench.layer();
+    (layer, folder, ran)
+}
+
+async fn repair(layer: &Arc<ToolExecutionLayer>, tool: &str, arguments: Value) -> Option<Repair> {
+    let refusal = layer.execute(request(tool, arguments, None)).await.metadata.refusal.expect("a refusal");
+    assert_eq!(refusal.code, RefusalCode::InvalidArguments, "{refusal:?}");
+    assert_eq!(refusal.repair.is_some(), refusal.hint.as_ref().unwrap().ends_with("; `repair` is accepted"));
+    refusal.repair
+}
+
+#[tokio::test]
+async fn a_repair_is_offered_proven_and_never_run() {
+    let (layer, folder, ran) = bench();
+    let offered =
+        repair(&layer, "put", json!({"file_path": "a.txt", "content": "x", "size": "3"})).await.unwrap();
+    assert_eq!(Value::Object(offered.arguments.clone()), json!({"path": "a.txt", "content": "x", "size": 3}));
+    assert_eq!(offered.note, "`file_path` is called `path`; /size is number, not text");
+    assert_eq!(ran.load(Ordering::Relaxed), 0, "nothing runs from a repair");
+    let written = records(folder.path());
+    let kinds: Vec<&Value> =
+        written.iter().map(|record| &record["kind"]).filter(|kind| *kind != "checkpoint").collect();
+    assert_eq!(kinds, ["refusal"], "and it is no call on record");
+    assert!(
+        layer.execute(request("put", Value::Object(offered.arguments), None)).await.success,
+        "it is accepted"
+    );
+}
+
+#[tokio::test]
+async fn repairs_use_up_no_limit() {
+    let (layer, _folder, ran) = bench();
+    for _ in 0..5 {
+        assert!(repair(&layer, "put", json!({"file_path": "a.txt"})).await.is_some());
+    }
+    for _ in 0..2 {
+        assert!(layer.execute(request("put", json!({"path": "a.txt"}), None)).await.success);
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 2, "both calls of the hour were left");
+    assert!(repair(&layer, "put", json!({"file_path": "a.txt"})).await.is_none(), "now it would be refused");
+}
+
+#[tokio::test]
+async fn a_forbidden_path_has_no_repair_whether_it_exists_or_not() {
+    let (layer, folder, _) = bench();
+    std::fs::write(folder.path().join(".env"), "SECRET=1").unwrap();
+    std::fs::create_dir(folder.path().join(".git")).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("there"), "x").unwrap();
+    for path in [".git/config", ".git/hooks/pre-commit"] {
+        assert_eq!(repair(&layer, "put", json!({"file_path": path})).await, None, "{path}");
+    }
+    for name in ["there", "not-there"] {
+        let path = outside.path().join(name);
+        for tool in ["put", "get"] {
+            assert_eq!(repair(&layer, tool, json!({"file_path": path})).await, None, "{tool} {name}");
+        }
+    }
+    for path in ["missing.txt", ".env"] {
+        assert!(
+            repair(&layer, "get", json!({"file_path": path})).await.is_some(),
+            "{path} is no secret of this tool"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_a_permit_proves_a_repair() {
+    let (layer, _folder, _) = bench();
+    let call = json!({"file_path": "a.txt"});
+    layer.set_mode(Mode::Alert, "test", &caller()).await.unwrap();
+    assert_eq!(repair(&layer, "put", call.clone()).await, None, "a human would be asked");
+    assert!(repair(&layer, "get", call.clone()).await.is_some());
+    layer.set_mode(Mode::Lockdown, "test", &caller()).await.unwrap();
+    assert_eq!(repair(&layer, "put", call).await, None, "it would be denied");
+    let secret = json!({"file_path": "a.txt", "content": "-----BEGIN RSA PRIVATE KEY-----"});
+    layer.set_mode(Mode::Normal, "test", &caller()).await.unwrap();
+    assert_eq!(repair(&layer, "put", secret).await, None, "a secret is refused, and not repeated");
+}
+
+#[tokio::test]
+async fn explaining_a_call_offers_the_same_repair() {
+    let (layer, _folder, _) = bench();
+    let explained = layer.explain(request("put", json!({"file_path": "a.txt"}), None), None).await;
+    let refusal = explained.finding.refusal().cloned().unwrap();
+    let executed = layer.execute(request("put", json!({"file_path": "a.txt"}), None)).await;
+    assert_eq!(refusal.repair, executed.metadata.refusal.unwrap().repair);
+    assert!(refusal.repair.is_some());
+}
+
+#[tokio::test]
+async fn b28_arguments_in_a_name_are_refused_and_the_name_is_told() {
+    let (layer, folder, ran) = bench();
+    for name in ["put<arg_key>path</arg_key>", "put{\"path\": \"hunter2\"}", "put(path='hunter2')"] {
+        let result = layer.execute(request(name, json!({}), None)).await;
+        let refusal = result.metadata.refusal.unwrap();
+        assert_eq!(
+            (refusal.code, refusal.detail.as_deref()),
+            (RefusalCode::UnknownTool, Some("malformed_name"))
+        );
+        assert!(refusal.hint.as_ref().unwrap().contains("call `put`,"), "{refusal:?}");
+        assert!(refusal.example.is_some(), "{refusal:?}");
+        assert!(
+            !format!("{refusal:?}").contains("hunter2"),
+            "what was attached is not repeated: {refusal:?}"
+        );
+    }
+    let near = layer.execute(request("putt[1]", json!({}), None)).await.metadata.refusal.unwrap();
+    assert!(near.hint.unwrap().contains("call `put`,"));
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("hunter2")));
+}
+
+#[tokio::test]
+async fn names_of_other_hosts_are_answered() {
+    let (layer, _folder, _) = bench();
+    let refusal = |name: &'static str, arguments: Value| {
+        let layer = Arc::clone(&layer);
+        async move { layer.execute(request(name, arguments, None)).await.metadata.refusal.unwrap() }
+    };
+    let malformed = refusal("mcp__local_toolkit__write_local_file", json!({"path": "a"})).await;
+    assert_eq!(malformed.code, RefusalCode::InvalidArguments);
+    assert!(malformed.schema_error.is_some() && malformed.example.is_some(), "{malformed:?}");
+    let whole = refusal("write_local_file", json!({"path": "a", "content": "long enough"})).await;
+    assert_eq!((whole.code, whole.detail.as_deref()), (RefusalCode::UnknownTool, Some("deprecated_tool")));
+    assert_eq!(whole.reason, "Tool write_local_file not found");
+    assert!(whole.hint.unwrap().contains("use write_file") && whole.example.is_some());
+    assert_eq!(whole.schema_error, None, "its arguments are as they should be");
+    let prefixed = refusal("mcp__sinew__get", json!({"path": "a"})).await;
+    assert_eq!(
+        (prefixed.code, prefixed.hint.as_deref()),
+        (RefusalCode::UnknownTool, Some("did you mean `get`?"))
+    );
+    let other = refusal("overwrite", json!({})).await;
+    assert_eq!(other.code, RefusalCode::UnknownTool, "never by a part of a name: {other:?}");
+}
+
+#[tokio::test]
+async fn b29_advice_follows_only_a_complaint_about_arguments() {
+    let fails = |kind, message: &'static str| {
+        move |_| -> registry::Running { Box::pin(async move { Err(Failure::new(kind, message)) }) }
+    };
+    let bench = Bench::new()
+        .tool(
+            "complains",
+            Category::READ_ONLY,
+            fails(FailureKind::Io, "1 validation error: subject Field required"),
+        )
+        .tool("breaks", Category::READ_ONLY, fails(FailureKind::Io, "connection refused"))
+        .tool("fine", Category::READ_ONLY, |_| done(json!({"text": "validation error: field required"})));
+    let (layer, folder) = bench.layer();
+    let hint = |tool: &'static str| {
+        let layer = Arc::clone(&layer);
+        async move { layer.execute(request(tool, json!({}), None)).await.metadata.failure.and_then(|f| f.hint) }
+    };
+    assert_eq!(hint("complains").await.as_deref(), Some("Example: {}"));
+    assert_eq!(hint("breaks").await, None);
+    assert_eq!(hint("fine").await, None);
+    let failed = records(folder.path()).into_iter().find(|record| record["outcome"] == "failed").unwrap();
+    assert!(!failed.to_string().contains("Example"), "the record is of what the tool said");
+}
+
+#[tokio::test]
+async fn nested_calls_are_checked_by_the_tools_there_are() {
+    let mut spec = ToolSpec::new("plan", "Calls others", Category::READ_ONLY, RiskLevel::Low);
+    spec.input_schema = Some(json!({"type": "object", "required": ["steps"], "properties": {
+        "steps": {"type": "array", "format": "calls"}}}));
+    let mut bench = Bench::new();
+    let mut inner = ToolSpec::new("inner", "Is called", Category::READ_ONLY, RiskLevel::Low);
+    inner.input_schema =
+        Some(json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}));
+    for spec in [spec, inner] {
+        bench.registry.register(spec.check().unwrap(), Arc::new(Does(|_| done(json!({}))))).unwrap();
+    }
+    let (layer, _folder) = bench.layer();
+    let plan = |n: Value| json!({"steps": [{"tool_slug": "INNER", "arguments": {"n": n}}]});
+    let refused = layer.execute(request("plan", plan(json!("x")), None)).await.metadata.refusal.unwrap();
+    assert_eq!(refused.problems[0].pointer, "/steps/0/arguments/n");
+    assert!(layer.execute(request("plan", plan(json!(1)), None)).await.success);
+}
