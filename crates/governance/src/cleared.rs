@@ -5,18 +5,21 @@ use std::time::Duration;
 use guardrail::ValidCall;
 use resources::{NamesPaths, PathRequest};
 
+use crate::errands::Errands;
+use crate::judge::Named;
+
 /// A valid call whose mode, category, rates and names as typed are no reason to refuse it. Only
 /// [`clear`](crate::clear) makes one. It is no permit: what its names lead to has not been seen.
 #[derive(Debug)]
 pub struct Cleared {
     call: ValidCall,
-    requests: Vec<PathRequest>,
+    named: Named,
     timeout: Duration,
 }
 
 impl Cleared {
-    pub(crate) fn new(call: ValidCall, requests: Vec<PathRequest>, timeout: Duration) -> Self {
-        Cleared { call, requests, timeout }
+    pub(crate) fn new(call: ValidCall, named: Named, timeout: Duration) -> Self {
+        Cleared { call, named, timeout }
     }
 
     /// The call.
@@ -30,12 +33,16 @@ impl Cleared {
     }
 
     pub(crate) fn requests(&self) -> &[PathRequest] {
-        &self.requests
+        &self.named.requests
+    }
+
+    pub(crate) fn errands(&self) -> &Errands {
+        &self.named.errands
     }
 }
 
 impl NamesPaths for Cleared {
     fn path_requests(&self) -> Vec<PathRequest> {
-        self.requests.clone()
+        self.named.requests.clone()
     }
 }

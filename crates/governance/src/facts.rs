@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use resources::{ObjectKind, Opened, OpenedPath};
 use serde_json::{Value, json};
-use tool::{Mode, PathAccess};
+use tool::{Mode, PathAccess, Refusal};
 
 use crate::cleared::Cleared;
+use crate::command_rules::Command;
 use crate::policy::Policy;
 use crate::situation::{Counts, Situation};
 
@@ -16,17 +17,24 @@ pub(crate) struct Seen {
     mode: Mode,
     counts: Counts,
     policy: Arc<str>,
+    would_deny: Option<Box<Refusal>>,
 }
 
 impl Seen {
-    pub(crate) fn by(policy: &Policy, situation: &Situation<'_>) -> Self {
-        Seen { mode: situation.mode, counts: situation.counts, policy: Arc::clone(&policy.hash) }
+    pub(crate) fn by(policy: &Policy, situation: &Situation<'_>, would_deny: Option<Box<Refusal>>) -> Self {
+        Seen { mode: situation.mode, counts: situation.counts, policy: Arc::clone(&policy.hash), would_deny }
+    }
+
+    /// Why the tool's rules, which are only recorded, would have denied the call.
+    pub(crate) fn would_deny(&self) -> Option<&Refusal> {
+        self.would_deny.as_deref()
     }
 
     /// All of it, in the shape of a record.
     pub(crate) fn with(&self, opened: &Opened<Cleared>) -> Value {
         let content = opened.call().call().arguments().get("content").and_then(Value::as_str);
-        json!({
+        let errands = opened.call().errands();
+        let mut facts = json!({
             "mode": self.mode,
             "policy": &*self.policy,
             "counts": {
@@ -35,7 +43,25 @@ impl Seen {
             },
             "paths": opened.paths().iter().map(path).collect::<Vec<_>>(),
             "content_bytes": content.map(str::len),
-        })
+        });
+        let texts = |list: Vec<String>| if list.is_empty() { None } else { Some(json!(list)) };
+        let commands: Vec<Vec<String>> = errands.commands.iter().map(words).collect();
+        let entries = [
+            ("commands", (!commands.is_empty()).then(|| json!(commands))),
+            ("hosts", texts(errands.targets.iter().map(ToString::to_string).collect())),
+            ("would_deny", self.would_deny().map(|refusal| json!(refusal))),
+        ];
+        if let Value::Object(facts) = &mut facts {
+            facts.extend(entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        }
+        facts
+    }
+}
+
+fn words(command: &Command) -> Vec<String> {
+    match command {
+        Command::Words(words) => words.clone(),
+        Command::ForAShell(line) => vec![line.clone()],
     }
 }
 

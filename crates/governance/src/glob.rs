@@ -127,6 +127,11 @@ impl PathGlobsBuilder {
 }
 
 impl PathGlobs {
+    /// A list that matches nothing.
+    pub(crate) fn none() -> Self {
+        PathGlobs { set: GlobSet::empty(), sources: Vec::new(), written: Vec::new(), case: Case::Kept }
+    }
+
     /// The first rule, in the order of the file, that matches.
     pub(crate) fn first_match(&self, name: &Name) -> Option<&RuleRef> {
         if self.written.is_empty() {

@@ -11,6 +11,7 @@ use resources::{Opened, PathRequest};
 use tool::{Arguments, RuleRef};
 
 use crate::cleared::Cleared;
+use crate::errands::Errands;
 use crate::facts::Seen;
 use crate::grounds::Grounds;
 use crate::path_rules;
@@ -38,7 +39,7 @@ pub fn clear_traced(
     let standing = Standing::of(policy, &definition);
     let mut notes = Notes::on(trail);
     match admit_typed(&standing, situation, call.arguments(), &mut notes) {
-        Ok(requests) => Ok(Cleared::new(call, requests, standing.timeout())),
+        Ok(named) => Ok(Cleared::new(call, named, standing.timeout())),
         Err(grounds) => Err(denial(&standing, grounds, notes)),
     }
 }
@@ -59,14 +60,20 @@ pub fn judge_traced(
     let standing = Standing::of(policy, &definition);
     let reached: Vec<Reached> = opened.paths().iter().map(Reached::of).collect();
     let arguments = opened.call().call().arguments();
-    let content_bytes = path_rules::content_bytes(arguments);
-    let facts = Facts { requests: opened.call().requests(), reached: &reached, content_bytes };
+    let facts = Facts {
+        requests: opened.call().requests(),
+        reached: &reached,
+        errands: opened.call().errands(),
+        content_bytes: path_rules::content_bytes(arguments),
+    };
     let mut notes = Notes::on(trail);
     match decide(&standing, situation, &facts, &mut notes) {
         Err(grounds) => Verdict::Denial(denial(&standing, grounds, notes)),
-        Ok(asked_by) => {
-            let limits = standing.limits(situation.mode);
-            let permit = Permit::new(opened, notes.passed, limits, Seen::by(policy, situation));
+        Ok(Decision { asked_by, would_deny }) => {
+            let tool = definition.name().as_str();
+            let would_deny = would_deny.map(|grounds| grounds.into_refusal(tool));
+            let seen = Seen::by(policy, situation, would_deny);
+            let permit = Permit::new(opened, notes.passed, standing.limits(situation.mode), seen);
             match asked_by.is_empty() {
                 true => Verdict::Permit(permit),
                 false => Verdict::Question(Question::new(permit, asked_by)),
@@ -81,8 +88,26 @@ pub(crate) struct Facts<'a> {
     pub(crate) requests: &'a [PathRequest],
     /// What each of them reached, in the same order.
     pub(crate) reached: &'a [Reached],
+    /// The programs and hosts it names.
+    pub(crate) errands: &'a Errands,
     /// The bytes it brings with it.
     pub(crate) content_bytes: Option<u64>,
+}
+
+/// What a call names, by what it says alone.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) requests: Vec<PathRequest>,
+    pub(crate) errands: Errands,
+}
+
+/// What became of a call that nothing denies.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    /// The rules that ask for a human; none means that it may run.
+    pub(crate) asked_by: Vec<RuleRef>,
+    /// Why the tool's rules, which are only recorded, would have denied it.
+    pub(crate) would_deny: Option<Grounds>,
 }
 
 /// What can be said before anything is opened; the paths to open.
@@ -91,29 +116,45 @@ pub(crate) fn admit_typed(
     situation: &Situation<'_>,
     arguments: &Arguments,
     notes: &mut Notes<'_>,
-) -> Result<Vec<PathRequest>, Grounds> {
+) -> Result<Named, Grounds> {
     standing.admit(situation, notes)?;
+    let errands = Errands::of(standing.definition, arguments);
+    standing.admit_outward(situation.mode, &errands, notes)?;
     let requests = path_rules::requests(standing, arguments, situation.workspaces)?;
     for request in &requests {
         path_rules::admit_typed(standing, situation.workspaces, request, notes)?;
     }
-    Ok(requests)
+    Ok(Named { requests, errands })
 }
 
-/// The whole judgement, on facts alone. Gives the rules that ask for a human; none means that it may run.
+/// The whole judgement, on facts alone.
 pub(crate) fn decide(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
     facts: &Facts<'_>,
     notes: &mut Notes<'_>,
-) -> Result<Vec<RuleRef>, Grounds> {
+) -> Result<Decision, Grounds> {
+    let mut unread = Trail::off();
+    let in_earnest = standing.in_earnest();
+    let would_deny = in_earnest.and_then(|s| admit(&s, situation, facts, &mut Notes::on(&mut unread)).err());
+    would_deny.iter().for_each(|grounds| notes.would_deny(grounds));
+    admit(standing, situation, facts, notes)?;
+    // Last, so that a human is never asked about a call that would be denied anyway.
+    Ok(Decision { asked_by: standing.approvals(situation.mode, notes), would_deny })
+}
+
+fn admit(
+    standing: &Standing<'_>,
+    situation: &Situation<'_>,
+    facts: &Facts<'_>,
+    notes: &mut Notes<'_>,
+) -> Result<(), Grounds> {
     standing.admit(situation, notes)?;
     for (reached, request) in facts.reached.iter().zip(facts.requests) {
         path_rules::admit_reached(standing, situation, reached, request, notes)?;
     }
-    path_rules::refuse_large_content(standing, facts.content_bytes, notes)?;
-    // Last, so that a human is never asked about a call that would be denied anyway.
-    Ok(standing.approvals(situation.mode, notes))
+    standing.admit_outward(situation.mode, facts.errands, notes)?;
+    path_rules::refuse_large_content(standing, facts.content_bytes, notes)
 }
 
 fn denial(standing: &Standing<'_>, grounds: Grounds, mut notes: Notes<'_>) -> Denial {

@@ -5,18 +5,22 @@
 //! situation and call give the same answer, and the answer names the rules, by file and line, that led to it.
 //! Forbidden beats approval beats allowed; what no rule allows is denied; the built-in floor cannot be loosened.
 //!
-//! Nothing here runs a tool, asks a human, counts calls or changes the mode. A rule that nothing enforces yet is
-//! checked when it is read, and a call it would bind is refused rather than let past it.
+//! Nothing here runs a tool, asks a human, counts calls or changes the mode. A call that a rule could not be held
+//! against is refused rather than let past it.
 
 pub mod files;
 
+mod address;
 mod cleared;
 mod command_entry;
-mod command_words;
+mod command_rules;
+mod errands;
+mod example;
 mod facts;
 mod floor;
 mod glob;
 mod grounds;
+mod host_rules;
 mod judge;
 mod mode_rules;
 mod modes_file;
@@ -51,6 +55,7 @@ pub use problems::PolicyError;
 pub use remedy::Change;
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use surroundings::{FileNames, Protected, Surroundings, Variables};
+pub use tool_rules::Confinement;
 pub use trail::{Said, Step, Trail};
 pub use transitions::{
     ChangedBy, Machine, Move, Need, Reading, Transition, Transitions, a_human_may_lead, ways_out,

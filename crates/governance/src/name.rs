@@ -2,6 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+
 /// A clean absolute name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name(PathBuf);
@@ -63,10 +65,23 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Takes case out of a text the way file systems that ignore it do: `ß` is `ss`, the long `ſ` an `s`, the Kelvin sign
-/// a `k`. Going by way of upper case finds these; what it finds beyond them only forbids more.
+/// Takes out of a text what file systems that are not exact about names do not see: case (`ß` is `ss`, the long `ſ` an
+/// `s`, the Kelvin sign a `k`), the normal form (`é` in one character or two), and characters without a width. Going
+/// by way of upper case finds the first; what all this finds beyond them only forbids more.
 pub(crate) fn fold(text: &str) -> String {
-    if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_uppercase().to_lowercase() }
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    let seen: String = text.chars().filter(|c| !is_unseen(*c)).collect();
+    let apart = DecomposingNormalizerBorrowed::new_nfd().normalize(&seen);
+    // Together again at the end, so that one character of a pattern stands for one of a name.
+    ComposingNormalizerBorrowed::new_nfc().normalize(&apart.to_uppercase().to_lowercase()).into_owned()
+}
+
+/// Characters that some file systems leave out when they compare names.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -103,6 +118,17 @@ mod tests {
         {
             assert_eq!(fold(text), expect);
         }
-        assert_eq!(fold("\u{c9}t\u{e9}"), fold("\u{e9}T\u{c9}"));
+        for same in [
+            ["\u{c9}t\u{e9}", "\u{e9}T\u{c9}"],
+            ["\u{e9}", "e\u{301}"],
+            ["\u{c9}", "e\u{301}"],
+            ["\u{ac00}", "\u{1100}\u{1161}"],
+            ["\u{212b}", "a\u{30a}"],
+            [".g\u{200c}it", ".GIT"],
+            ["a\u{323}\u{307}", "A\u{307}\u{323}"],
+        ] {
+            assert_eq!(fold(same[0]), fold(same[1]), "{same:?}");
+        }
+        assert_ne!(fold("\u{e9}"), fold("e"));
     }
 }

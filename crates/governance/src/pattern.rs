@@ -144,8 +144,23 @@ fn brace_spans_parts(text: &str) -> bool {
     text.split('/').any(|part| part.matches('{').count() != part.matches('}').count())
 }
 
-/// Fills in `~` and `$NAME`. A `$` that starts no name is itself; `[$]` is always itself.
+/// A name, not a pattern, with its variables filled in.
+pub(crate) fn expand_plainly(written: &str, variables: &Variables) -> Result<String, BadPattern> {
+    expand_with(written, |name| value_of(name, variables).map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// A pattern with its variables filled in, escaped: a `[` in somebody's home folder is a letter.
 fn expand(written: &str, variables: &Variables) -> Result<String, BadPattern> {
+    expand_with(written, |name| {
+        value_of(name, variables).map(|value| globset::escape(&value.to_string_lossy()))
+    })
+}
+
+/// Fills in `~` and `$NAME`. A `$` that starts no name is itself; `[$]` is always itself.
+fn expand_with(
+    written: &str,
+    value: impl Fn(&str) -> Result<String, BadPattern>,
+) -> Result<String, BadPattern> {
     let home_form = written == "~" || written.starts_with("~/");
     if !home_form && written.starts_with('~') {
         let message = format!("`{written}` names the home folder of another user, which is not expanded");
@@ -154,7 +169,7 @@ fn expand(written: &str, variables: &Variables) -> Result<String, BadPattern> {
     let mut out = String::new();
     let mut rest = written;
     if home_form {
-        out.push_str(&value_of("HOME", variables)?);
+        out.push_str(&value("HOME")?);
         rest = written.get(1..).unwrap_or_default();
     }
     while let Some((before, after)) = rest.split_once('$') {
@@ -163,7 +178,7 @@ fn expand(written: &str, variables: &Variables) -> Result<String, BadPattern> {
         if name.is_empty() {
             out.push('$');
         } else {
-            out.push_str(&value_of(name, variables)?);
+            out.push_str(&value(name)?);
         }
         rest = remaining;
     }
@@ -184,10 +199,9 @@ fn variable_name(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_word(c)).unwrap_or(text.len()))
 }
 
-/// A variable's value, escaped: a `[` in somebody's home folder is a letter, not a pattern.
-fn value_of(name: &str, variables: &Variables) -> Result<String, BadPattern> {
+fn value_of(name: &str, variables: &Variables) -> Result<PathBuf, BadPattern> {
     match variables.get(name) {
-        Some(value) => Ok(globset::escape(clean(value).to_string_lossy().as_ref())),
+        Some(value) => Ok(clean(value)),
         None => {
             let message = format!("unknown variable `${name}`");
             let suggestion = match nearest(name, variables.names()) {

@@ -81,7 +81,7 @@ impl Policy {
         Self::from_documents(Documents { modes, tools, safety }, around)
     }
 
-    fn from_documents(documents: Documents, around: &Surroundings) -> Result<Self, PolicyError> {
+    pub(crate) fn from_documents(documents: Documents, around: &Surroundings) -> Result<Self, PolicyError> {
         let (modes, tools, safety) =
             all(documents.modes.parse(), documents.tools.parse(), documents.safety.parse())?;
         let files = Files { modes, tools, safety, documents };

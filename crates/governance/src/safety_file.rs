@@ -13,7 +13,7 @@ pub struct SafetyFile {
     /// What must not pass through. The patterns are checked and handed to whoever redacts.
     #[serde(default)]
     pub content_filtering: ContentFiltering,
-    /// The way out of the machine. Checked and stored; no tool leaves the machine yet.
+    /// The way out of the machine, for every tool that takes it. Without it none does.
     #[serde(default)]
     pub outbound_gateway: OutboundGateway,
     /// How much may be done, by mode.
@@ -66,18 +66,21 @@ pub enum SecretAction {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutboundGateway {
-    /// Hosts that may be reached: `example.org`, `*.example.org` or `*`.
+    /// Hosts that may be reached: `example.org`, `*.example.org` for all below it, or `*`. None if the list is empty.
     #[serde(default)]
     pub allowed_domains: Vec<Located<String>>,
-    /// Hosts that never are.
+    /// Hosts that never are, with all below them.
     #[serde(default)]
     pub blocked_domains: Vec<Located<String>>,
     /// Whether addresses of the local network may be reached.
     #[serde(default)]
-    pub allow_private_addresses: bool,
-    /// Whether a human is asked about a host that was never reached before.
+    #[schemars(with = "Option<bool>")]
+    pub allow_private_addresses: Option<Located<bool>>,
+    /// Whether a human is asked about a host that was never reached before. No hosts are remembered yet, so that each
+    /// is new.
     #[serde(default)]
-    pub require_approval_for_new_domains: bool,
+    #[schemars(with = "Option<bool>")]
+    pub require_approval_for_new_domains: Option<Located<bool>>,
     /// The most that is read, in units of 1,024 bytes.
     #[serde(default)]
     pub max_response_kb: Option<u64>,
@@ -91,9 +94,10 @@ pub struct RateEntry {
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub tool_calls_per_minute: Option<Located<u32>>,
-    /// Calls that left the machine in the last hour. Stored; no tool leaves the machine yet.
+    /// Calls that left the machine in the last hour. 0 lets none leave; calls are not counted for other numbers yet.
     #[serde(default)]
-    pub outbound_calls_per_hour: Option<u32>,
+    #[schemars(with = "Option<u32>")]
+    pub outbound_calls_per_hour: Option<Located<u32>>,
 }
 
 /// When a human is asked.

@@ -1,11 +1,13 @@
 //! What `safety.yaml` means: rates by mode, and when a human is asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use document::Located;
 use regex::RegexBuilder;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
-use crate::command_words;
+use crate::host_rules::Gateway;
 use crate::mode_rules::{self, PerMode, Subject};
 use crate::problems::Inspection;
 use crate::safety_file::SafetyFile;
@@ -19,6 +21,8 @@ const LARGEST_PATTERN: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct SafetyRules {
     pub(crate) calls_per_minute: PerMode<Option<(u32, RuleRef)>>,
+    pub(crate) outbound_per_hour: PerMode<Option<(u32, RuleRef)>>,
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) approvals: Vec<ApprovalRule>,
     pub(crate) approval_timeout: Duration,
 }
@@ -51,13 +55,15 @@ impl std::fmt::Display for ApprovalRule {
 }
 
 pub(crate) fn check(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<'_>) -> SafetyRules {
-    let mut calls_per_minute = PerMode::default();
+    let (mut calls_per_minute, mut outbound_per_hour) = (PerMode::default(), PerMode::default());
     for (key, entry) in file.rate_limits.iter() {
         let Some(mode) = inspection.mode(key) else { continue };
-        let limit = entry.tool_calls_per_minute.as_ref();
-        *calls_per_minute.get_mut(mode) = limit.map(|number| {
-            (number.value, inspection.rule(number, format!("rate_limits.{mode}.tool_calls_per_minute")))
-        });
+        let limit = |number: &Option<Located<u32>>, key: &str| {
+            let number = number.as_ref()?;
+            Some((number.value, inspection.rule(number, format!("rate_limits.{mode}.{key}"))))
+        };
+        *calls_per_minute.get_mut(mode) = limit(&entry.tool_calls_per_minute, "tool_calls_per_minute");
+        *outbound_per_hour.get_mut(mode) = limit(&entry.outbound_calls_per_hour, "outbound_calls_per_hour");
     }
     check_stored(file, inspection);
     let timeout = tool_rules::timeout(
@@ -67,6 +73,8 @@ pub(crate) fn check(file: &SafetyFile, known: &[Category], inspection: &mut Insp
     );
     SafetyRules {
         calls_per_minute,
+        outbound_per_hour,
+        gateway: Arc::new(Gateway::compile(&file.outbound_gateway, inspection)),
         approvals: approvals(file, known, inspection),
         approval_timeout: timeout.unwrap_or(USUAL_APPROVAL_TIMEOUT),
     }
@@ -98,9 +106,5 @@ fn check_stored(file: &SafetyFile, inspection: &mut Inspection<'_>) {
             let message = format!("the pattern of `{}` cannot be used: {last}", secret.name);
             inspection.error(&secret.pattern, &message, None);
         }
-    }
-    let gateway = &file.outbound_gateway;
-    for domain in gateway.allowed_domains.iter().chain(&gateway.blocked_domains) {
-        command_words::check_domain(domain, inspection);
     }
 }

@@ -47,6 +47,11 @@ impl Workspace {
         Ok(Workspace { root: resources::canonical_directory(folder)?, access })
     }
 
+    /// A folder that need not be there, for calls that are only supposed.
+    pub(crate) fn supposed(root: &str, access: WorkspaceAccess) -> Self {
+        Workspace { root: PathBuf::from(root), access }
+    }
+
     /// Its canonical name.
     pub fn root(&self) -> &Path {
         &self.root

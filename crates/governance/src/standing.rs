@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tool::{Category, Mode, PathAccess, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
+use tool::{Category, Mode, Outward, PathAccess, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
 
+use crate::command_rules::CommandRules;
+use crate::errands::Errands;
 use crate::grounds::{Grounds, place};
+use crate::host_rules::Outbound;
 use crate::mode_rules::Subject;
 use crate::policy::Policy;
 use crate::rates::Rates;
 use crate::sight::Sight;
 use crate::situation::Situation;
-use crate::tool_rules::ToolRules;
+use crate::tool_rules::{ToolRules, WayOut};
 use crate::trail::{Notes, Trail};
 use crate::verdict::Limits;
 
@@ -156,17 +159,75 @@ impl<'a> Standing<'a> {
             let hint = format!("{} asks for it; the call is never run weaker", place(&rule));
             return Err(Grounds::new(RefusalCode::SandboxUnavailable, "no_sandbox", reason, hint, &rule));
         }
-        if let Some(rule) = self.rules.and_then(|rules| rules.not_enforced.as_ref()) {
-            let code = if rule.id.ends_with("domains") {
-                RefusalCode::DomainNotAllowed
-            } else {
-                RefusalCode::CommandNotAllowed
-            };
-            let reason = format!("{} cannot be enforced yet", place(rule));
-            let hint = "remove the rule, or wait for a version that enforces it".to_owned();
-            return Err(Grounds::new(code, "not_enforced", &reason, hint, rule));
+        self.admit_judgeable()
+    }
+
+    /// A rule about commands or hosts binds only a tool that declares which of its arguments they are. One that does
+    /// not is refused: a call must never run past a limit somebody wrote down.
+    fn admit_judgeable(&self) -> Result<(), Grounds> {
+        let Some(rules) = self.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules)) else {
+            return Ok(());
+        };
+        let has = |kind| self.definition.outward_arguments().iter().any(|argument| argument.kind == kind);
+        let refuse = |code, rule: &RuleRef, what: &str| {
+            let reason = format!("{} binds nothing of this tool", place(rule));
+            let hint = format!("no argument of `{}` is {what}; remove the rule", self.definition.name());
+            Err(Grounds::new(code, "not_judged", &reason, hint, rule))
+        };
+        match (rules.commands.bind(), &rules.hosts) {
+            (Some(rule), _) if !has(Outward::Command) => {
+                refuse(RefusalCode::CommandNotAllowed, rule, "a command")
+            }
+            (_, Some(list)) if !self.goes_out() => {
+                refuse(RefusalCode::DomainNotAllowed, &list.rule, "an address")
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Whether its calls leave the machine, by what it declares or by its category.
+    pub(crate) fn goes_out(&self) -> bool {
+        let gateway =
+            || self.policy.categories.get(self.category).map(|rules| rules.way_out) == Some(WayOut::Gateway);
+        *self.category == Category::NETWORK
+            || self.definition.outward_arguments().iter().any(|argument| argument.kind == Outward::Url)
+            || gateway()
+    }
+
+    /// The commands and hosts a call names.
+    pub(crate) fn admit_outward(
+        &self,
+        mode: Mode,
+        errands: &Errands,
+        notes: &mut Notes<'_>,
+    ) -> Result<(), Grounds> {
+        let none = CommandRules::none();
+        let commands = self.rules.map_or(&none, |rules| &rules.commands);
+        for command in &errands.commands {
+            commands.admit(command, notes)?;
+        }
+        if !self.goes_out() {
+            return Ok(());
+        }
+        if let Some((0, rule)) = self.policy.safety.outbound_per_hour.get(mode) {
+            notes.asks(|| "a call that leaves the machine".to_owned());
+            let hint = format!("{} is 0, which lets nothing leave the machine", place(rule));
+            let (code, reason) = (RefusalCode::RateLimited, "Rate limit exceeded");
+            return Err(Grounds::new(code, "outbound_per_hour", reason, hint, rule).for_good());
+        }
+        let outbound = self.outbound();
+        errands.targets.iter().try_for_each(|target| outbound.admit(target, notes))
+    }
+
+    fn outbound(&self) -> Outbound {
+        let own = self.rules.and_then(|rules| rules.hosts.clone());
+        Outbound { own, gateway: Arc::clone(&self.policy.safety.gateway) }
+    }
+
+    /// The same tool under the rules that are only recorded, if there are such.
+    pub(crate) fn in_earnest(&self) -> Option<Standing<'a>> {
+        let shadow = self.rules?.shadow.as_deref()?;
+        Some(Standing { rules: Some(shadow), ..*self })
     }
 
     /// Every rule that asks for a human.
@@ -189,12 +250,14 @@ impl<'a> Standing<'a> {
         let by_mode = self.policy.modes.get(mode).approvals.iter();
         let by_mode = by_mode.filter(|(what, _)| what.applies(&subject)).map(|(_, rule)| rule);
         let safety = self.policy.safety.approvals.iter().filter(|rule| rule.applies(&subject, mode));
+        let abroad = self.policy.safety.gateway.asks.as_ref().filter(|_| self.goes_out());
         let stated = always
             .into_iter()
             .chain(tool)
             .chain(category)
             .chain(by_mode)
-            .chain(safety.map(|rule| &rule.rule));
+            .chain(safety.map(|rule| &rule.rule))
+            .chain(abroad);
         let asked: Vec<RuleRef> = definition.into_iter().chain(stated.cloned()).collect();
         if notes.are_read() {
             notes.asks(|| format!("{} of risk {} in {mode}", self.definition.name(), self.risk));
@@ -241,6 +304,9 @@ impl<'a> Standing<'a> {
                 .and_then(|rules| rules.max_output_bytes)
                 .unwrap_or(USUAL_OUTPUT_BYTES),
             rates: self.rates(mode),
+            max_response_bytes: self.policy.safety.gateway.max_response_bytes,
+            outbound: self.goes_out().then(|| self.outbound()),
+            confinement: self.rules.map(|rules| rules.confinement).unwrap_or_default(),
             sight: Sight {
                 floor: Arc::clone(&self.policy.floor),
                 forbidden: self.rules.map(|rules| Arc::clone(&rules.forbidden_paths)),

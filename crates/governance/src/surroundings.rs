@@ -75,12 +75,14 @@ pub struct Protected {
     pub folders: Vec<PathBuf>,
 }
 
-/// Whether two spellings of a name that differ in case are one file.
+/// Whether two spellings of a name that differ in case or in their normal form (`é` in one character or two) are one
+/// file. The one seam for it: a test is such a machine by saying so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileNames {
     /// They are two.
     CaseSensitive,
-    /// They are one, as on a Mac: rules that forbid then match either spelling.
+    /// They are one, as on a Mac: rules that forbid then match every spelling. What is allowed is compared exactly with
+    /// the name the system gives the file, so that no spelling widens it.
     CaseInsensitive,
 }
 

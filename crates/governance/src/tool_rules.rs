@@ -6,13 +6,15 @@ use std::time::Duration;
 use document::Located;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
-use crate::command_words;
+use crate::command_rules::CommandRules;
+use crate::example::{self, Example};
 use crate::glob::{PathGlobs, Purpose};
+use crate::host_rules::{HostList, HostRule};
 use crate::mode_rules;
 use crate::path_list::{self, PathList};
-use crate::problems::{Inspection, suggest_mode};
+use crate::problems::Inspection;
 use crate::surroundings::Surroundings;
-use crate::tools_file::{CategoryEntry, HardLinks, ToolEntry};
+use crate::tools_file::{CategoryEntry, HardLinks, Network, ToolEntry};
 
 const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -22,6 +24,34 @@ const MEBIBYTE: u64 = 1024 * 1024;
 pub(crate) struct CategoryRules {
     pub(crate) risk: Option<RiskLevel>,
     pub(crate) approval_modes: Vec<(Mode, RuleRef)>,
+    pub(crate) way_out: WayOut,
+}
+
+/// Whether the tools of a category leave the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WayOut {
+    #[default]
+    None,
+    Gateway,
+}
+
+/// What a confined process may use. Absent means no limit of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confinement {
+    /// What it reaches.
+    pub network: Network,
+    /// Its memory, in units of 1,048,576 bytes.
+    pub memory_mb: Option<u32>,
+    /// How many processes it may have.
+    pub max_processes: Option<u32>,
+    /// How much processor time it may use.
+    pub cpu_seconds: Option<u32>,
+}
+
+impl Default for Confinement {
+    fn default() -> Self {
+        Confinement { network: Network::Off, memory_mb: None, max_processes: None, cpu_seconds: None }
+    }
 }
 
 /// The rules of a tool.
@@ -40,8 +70,12 @@ pub(crate) struct ToolRules {
     pub(crate) rate: Option<(u32, RuleRef)>,
     pub(crate) hard_links: HardLinks,
     pub(crate) max_output_bytes: Option<u64>,
-    /// A rule that nothing enforces yet. A call it would bind is refused rather than let past it.
-    pub(crate) not_enforced: Option<RuleRef>,
+    pub(crate) commands: CommandRules,
+    pub(crate) hosts: Option<Arc<HostList>>,
+    pub(crate) confinement: Confinement,
+    /// The rules as they are written, where they are only to be recorded. The others then hold nothing that denies.
+    pub(crate) shadow: Option<Box<ToolRules>>,
+    pub(crate) examples: Vec<Example>,
 }
 
 /// A list of modes and the line it stands on, for modes that are not in it.
@@ -58,7 +92,8 @@ pub(crate) fn check_category(
 ) -> CategoryRules {
     let id = format!("tool_categories.{name}.requires_approval_in_modes");
     let approval_modes = inspection.modes(&entry.requires_approval_in_modes, &id);
-    CategoryRules { risk: entry.risk_level, approval_modes }
+    let way_out = if entry.requires_outbound_gateway { WayOut::Gateway } else { WayOut::None };
+    CategoryRules { risk: entry.risk_level, approval_modes, way_out }
 }
 
 /// Checks one tool's entry. `None` where a list could not be compiled, which has been reported.
@@ -70,7 +105,9 @@ pub(crate) fn check_tool(
     inspection: &mut Inspection<'_>,
 ) -> Option<ToolRules> {
     let id = |what: &str| format!("{}.{what}", key.value);
-    check_stored(entry, around, inspection);
+    // Compiled for its errors; the list itself is not used before approvals can be left out.
+    let _ =
+        path_list::compile(&entry.unattended_paths, Purpose::Allow, "unattended_paths", around, inspection);
     let allowed_modes = entry.allowed_in_modes.as_ref().map(|list| ModeList {
         modes: inspection.modes(&list.value, &id("allowed_in_modes")),
         rule: inspection.rule(list, id("allowed_in_modes")),
@@ -89,7 +126,8 @@ pub(crate) fn check_tool(
     let allowed_paths = entry.allowed_paths.as_ref();
     let allowed_paths =
         allowed_paths.map(|list| PathList::compile(list, &id("allowed_paths"), around, inspection));
-    Some(ToolRules {
+    let (allowed, forbidden) = (entry.allowed_commands.as_ref(), entry.forbidden_commands.as_ref());
+    let rules = ToolRules {
         category: entry.category.as_ref().and_then(|word| mode_rules::category(word, known, inspection)),
         allowed_modes,
         approval_modes,
@@ -107,8 +145,57 @@ pub(crate) fn check_tool(
         rate: numbered(&entry.rate_limit_per_hour, &id("rate_limit_per_hour"), inspection),
         hard_links: entry.hard_links,
         max_output_bytes: entry.max_output_bytes.as_ref().map(|number| number.value),
-        not_enforced: not_enforced(entry, &id, inspection),
+        commands: CommandRules::compile(allowed, forbidden, &key.value, around.names, inspection),
+        hosts: entry.allowed_domains.as_ref().map(|list| {
+            let hosts = HostRule::compile(list, &id("allowed_domains"), inspection);
+            Arc::new(HostList { hosts, rule: inspection.rule(list, id("allowed_domains")) })
+        }),
+        confinement: Confinement {
+            network: entry.network.unwrap_or(Network::Off),
+            memory_mb: entry.memory_mb,
+            max_processes: entry.max_processes,
+            cpu_seconds: entry.cpu_seconds,
+        },
+        shadow: None,
+        examples: example::read(&entry.examples, &around.variables, inspection),
+    };
+    Some(match &entry.shadow {
+        Some(flag) if flag.value => {
+            inspection.warn(
+                flag,
+                "its rules are recorded and not enforced",
+                Some("remove it to enforce them".to_owned()),
+            );
+            rules.in_shadow()
+        }
+        _ => rules,
     })
+}
+
+impl ToolRules {
+    /// Rules that only record: what would deny is kept aside, and what remains denies nothing.
+    fn in_shadow(self) -> Self {
+        ToolRules {
+            category: self.category.clone(),
+            allowed_modes: None,
+            approval_modes: self.approval_modes.clone(),
+            forbidden_modes: Vec::new(),
+            allowed_paths: None,
+            forbidden_paths: Arc::new(PathGlobs::none()),
+            max_file_bytes: None,
+            approval: self.approval.clone(),
+            sandbox: self.sandbox.clone(),
+            timeout: self.timeout,
+            rate: None,
+            hard_links: HardLinks::Refuse,
+            max_output_bytes: self.max_output_bytes,
+            commands: CommandRules::any(),
+            hosts: None,
+            confinement: self.confinement,
+            examples: self.examples.clone(),
+            shadow: Some(Box::new(self)),
+        }
+    }
 }
 
 fn numbered(number: &Option<Located<u32>>, id: &str, inspection: &Inspection<'_>) -> Option<(u32, RuleRef)> {
@@ -139,44 +226,6 @@ fn sandbox(entry: &ToolEntry, id: &impl Fn(&str) -> String, inspection: &Inspect
         (Some(flag), _) => flag.value.then(|| inspection.rule(flag, id("requires_sandbox"))),
         (None, Some(level)) => Some(inspection.rule(level, id("min_isolation"))),
         (None, None) => None,
-    }
-}
-
-fn not_enforced(
-    entry: &ToolEntry,
-    id: &impl Fn(&str) -> String,
-    inspection: &Inspection<'_>,
-) -> Option<RuleRef> {
-    let commands = entry.allowed_commands.as_ref().map(|list| inspection.rule(list, id("allowed_commands")));
-    let forbidden =
-        || entry.forbidden_commands.as_ref().map(|list| inspection.rule(list, id("forbidden_commands")));
-    let domains = || entry.allowed_domains.as_ref().map(|list| inspection.rule(list, id("allowed_domains")));
-    commands.or_else(forbidden).or_else(domains)
-}
-
-/// The keys that only later stages read: their words are checked all the same.
-fn check_stored(entry: &ToolEntry, around: &Surroundings, inspection: &mut Inspection<'_>) {
-    if let Some(shadow) = entry.shadow.as_ref().filter(|shadow| shadow.value) {
-        let suggestion = Some("remove it: the tool's rules are enforced as they stand".to_owned());
-        inspection.error(shadow, "`shadow: true` is not supported yet", suggestion);
-    }
-    for list in [&entry.allowed_commands, &entry.forbidden_commands].into_iter().flatten() {
-        list.iter().for_each(|command| command_words::check_command(command, inspection));
-    }
-    for domain in entry.allowed_domains.iter().flat_map(|list| list.iter()) {
-        command_words::check_domain(domain, inspection);
-    }
-    // Compiled for its errors; the list itself is not used before approvals can be left out.
-    let _ =
-        path_list::compile(&entry.unattended_paths, Purpose::Allow, "unattended_paths", around, inspection);
-    for example in &entry.examples {
-        if example.mode.parse::<Mode>().is_err() {
-            let message = format!("unknown mode `{}`", example.mode);
-            inspection.error(example, &message, Some(suggest_mode(&example.mode)));
-        }
-    }
-    if let Some(example) = entry.examples.first() {
-        inspection.warn(example, "examples are checked for their words only; they are not run yet", None);
     }
 }
 

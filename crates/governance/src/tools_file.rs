@@ -33,7 +33,7 @@ pub struct CategoryEntry {
     #[serde(default)]
     #[schemars(with = "Vec<Mode>")]
     pub requires_approval_in_modes: Vec<Located<String>>,
-    /// Whether its tools go out through the gateway only. Stored; no tool leaves the machine yet.
+    /// Whether its tools go out through the gateway of `safety.yaml` only. Those of the category network always do.
     #[serde(default)]
     pub requires_outbound_gateway: bool,
 }
@@ -88,13 +88,13 @@ pub struct ToolEntry {
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub rate_limit_per_hour: Option<Located<u32>>,
-    /// The only programs it may start. Until commands are judged, a tool that states this is refused.
+    /// The only programs it may start, `*` for any; absent means none. Judged where an argument is a command.
     #[serde(default)]
     pub allowed_commands: Option<Located<Vec<Located<CommandEntry>>>>,
-    /// Programs it may never start. Until commands are judged, a tool that states this is refused.
+    /// Programs it may never start, whatever else is allowed.
     #[serde(default)]
     pub forbidden_commands: Option<Located<Vec<Located<CommandEntry>>>>,
-    /// The only hosts it may reach. Until hosts are judged, a tool that states this is refused.
+    /// The only hosts it may reach, of those that the gateway of `safety.yaml` lets anybody reach.
     #[serde(default)]
     pub allowed_domains: Option<Located<Vec<Located<String>>>>,
     /// What a confined tool reaches. Stored until confinement is there.
@@ -115,8 +115,8 @@ pub struct ToolEntry {
     /// Where approval is not asked. Checked and stored; it is asked everywhere for now.
     #[serde(default)]
     pub unattended_paths: Vec<Located<String>>,
-    /// Record what would be denied and deny nothing. Not supported yet: `true` is an error, since a person who
-    /// writes it expects calls to pass.
+    /// Record what the rules of this entry would deny, and judge as if they were not there: by the tool's definition
+    /// and the workspaces. Modes, limits of modes, approvals, confinement and the floor hold all the same.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub shadow: Option<Located<bool>>,
@@ -124,7 +124,7 @@ pub struct ToolEntry {
     #[serde(default)]
     #[schemars(with = "Option<u64>")]
     pub max_output_bytes: Option<Located<u64>>,
-    /// Calls and what must become of them. Checked and stored; they are not run yet, which loading says.
+    /// Calls and what must become of them. A policy that breaks its own example does not load.
     #[serde(default)]
     pub examples: Vec<Located<ExampleEntry>>,
 }

@@ -1,5 +1,6 @@
 //! The three answers of the judge. Each names every rule that was looked at and led to it.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use tool::{Refusal, RefusalCode, RuleRef};
 use crate::cleared::Cleared;
 use crate::facts::Seen;
 use crate::grounds::Grounds;
+use crate::host_rules::{Outbound, Target};
 use crate::rates::Rates;
 use crate::sight::Sight;
 use crate::situation::Counts;
+use crate::tool_rules::Confinement;
 use crate::trail::{Notes, Trail};
 
 /// What becomes of a call.
@@ -48,6 +51,10 @@ pub(crate) struct Limits {
     pub(crate) max_output_bytes: u64,
     pub(crate) rates: Rates,
     pub(crate) sight: Sight,
+    pub(crate) max_response_bytes: Option<u64>,
+    /// Where it may go, if it leaves the machine at all.
+    pub(crate) outbound: Option<Outbound>,
+    pub(crate) confinement: Confinement,
 }
 
 impl Permit {
@@ -88,6 +95,41 @@ impl Permit {
     /// The most it may answer.
     pub fn max_output_bytes(&self) -> u64 {
         self.limits.max_output_bytes
+    }
+
+    /// The most it may read of an answer from the network; `None` means that policy sets no limit.
+    pub fn max_response_bytes(&self) -> Option<u64> {
+        self.limits.max_response_bytes
+    }
+
+    /// What a confined process of this call may use.
+    pub fn confinement(&self) -> Confinement {
+        self.limits.confinement
+    }
+
+    /// Why the tool's rules, which are only recorded, would have denied this call.
+    pub fn would_deny(&self) -> Option<&Refusal> {
+        self.seen.would_deny()
+    }
+
+    /// Whether the call may go on to this address: what it was redirected to, or a service the tool itself chose.
+    pub fn may_reach(&self, url: &str) -> Result<(), Denial> {
+        let target = Target::of_url(url);
+        self.outward(|outbound| outbound.admit(&target, &mut Notes::on(&mut Trail::off())))
+    }
+
+    /// Whether the call may connect to this address, which a name of a host it may reach turned out to have.
+    pub fn may_connect(&self, address: IpAddr) -> Result<(), Denial> {
+        self.outward(|outbound| outbound.admit_address(address))
+    }
+
+    fn outward(&self, check: impl Fn(&Outbound) -> Result<(), Grounds>) -> Result<(), Denial> {
+        let tool = self.call().definition().name().as_str();
+        let checked = match &self.limits.outbound {
+            Some(outbound) => check(outbound),
+            None => Err(crate::grounds::stays_home(tool)),
+        };
+        checked.map_err(|grounds| Denial::new(tool, grounds, self.rules.clone()))
     }
 
     /// Whether a name the call comes across may be shown. What it may not read it does not see.

@@ -197,9 +197,10 @@ fn what_nothing_enforces_yet_is_refused() {
     check("min_isolation: full", "sandbox_unavailable no_sandbox");
     check("requires_sandbox: false", "permit");
     check("requires_sandbox: false\n    min_isolation: full", "permit");
-    check("allowed_commands: [ls]", "command_not_allowed not_enforced");
-    check("forbidden_commands: [sudo]", "command_not_allowed not_enforced");
-    check("allowed_domains: [\"*.example.org\"]", "domain_not_allowed not_enforced");
+    check("allowed_commands: [ls]", "command_not_allowed not_judged");
+    check("forbidden_commands: [sudo]", "command_not_allowed not_judged");
+    check("allowed_domains: [\"*.example.org\"]", "domain_not_allowed not_judged");
+    check("shadow: true\n    allowed_commands: [ls]", "command_not_allowed not_judged");
 }
 
 #[test]

@@ -202,6 +202,16 @@ pub(super) fn definition(name: &str) -> ToolDefinition {
         "read_many" => {
             (Category::READ_ONLY, RiskLevel::Low, json!({"paths": {"type": "array", "items": path}}))
         }
+        "run" => {
+            let argv = json!({"type": "array", "format": "command", "items": {"type": "string"}});
+            let line = json!({"type": "string", "format": "command"});
+            (Category::SYSTEM_WRITE, RiskLevel::Medium, json!({"argv": argv, "line": line}))
+        }
+        "fetch" => {
+            let url = json!({"type": "string", "format": "uri"});
+            let urls = json!({"type": "array", "items": url});
+            (Category::NETWORK, RiskLevel::Medium, json!({"url": url, "urls": urls}))
+        }
         "search" => (Category::NETWORK, RiskLevel::Medium, json!({"query": {"type": "string"}})),
         "confined" | "gated" => (Category::READ_ONLY, RiskLevel::Low, json!({})),
         other => panic!("no test tool {other}"),

@@ -1,0 +1,130 @@
+//! Commands against rules, in a word: `allowed`, or why not.
+
+use document::{Document, Located};
+use serde::Deserialize;
+
+use super::*;
+use crate::trail::Trail;
+
+#[derive(Deserialize)]
+struct Lists {
+    #[serde(default)]
+    allowed: Option<Located<Vec<Located<CommandEntry>>>>,
+    #[serde(default)]
+    forbidden: Option<Located<Vec<Located<CommandEntry>>>>,
+}
+
+fn compile(text: &str, names: FileNames) -> (CommandRules, Vec<String>) {
+    let document = Document::from_text("tools.yaml", text).unwrap();
+    let lists: Lists = document.parse().unwrap();
+    let mut inspection = Inspection::of(&document);
+    let (allowed, forbidden) = (lists.allowed.as_ref(), lists.forbidden.as_ref());
+    let rules = CommandRules::compile(allowed, forbidden, "run", names, &mut inspection);
+    let errors = inspection.errors.iter().map(|error| format!("{}: {}", error.line, error.message));
+    (rules, errors.collect())
+}
+
+/// Each line, and what becomes of it.
+fn check(lists: &str, names: FileNames, lines: &[(&str, &str)]) {
+    let (rules, errors) = compile(lists, names);
+    assert!(errors.is_empty(), "{errors:?}");
+    for (line, expect) in lines {
+        let mut trail = Trail::off();
+        let verdict = rules.admit(&Command::from_line(line), &mut Notes::on(&mut trail));
+        let word = verdict.as_ref().map_or_else(Grounds::detail, |()| "allowed");
+        assert_eq!(word, *expect, "{line}: {verdict:?}");
+    }
+}
+
+#[test]
+fn an_allowed_command_is_read_narrowly() {
+    let lists = "allowed: [ls, {argv: [git, [status, diff]]}, /opt/own]\n";
+    let lines = [
+        ("ls -la /x", "allowed"),
+        ("git status --short", "allowed"),
+        ("git diff", "allowed"),
+        ("/opt/own x", "allowed"),
+        ("git push", "not_listed"),
+        ("git", "not_listed"),
+        ("git -C / status", "not_listed"),
+        ("/bin/ls", "not_listed"),
+        ("./ls", "not_listed"),
+        ("LS", "not_listed"),
+        ("lsof", "not_listed"),
+        ("FOO=1 ls", "not_listed"),
+        ("", "no_program"),
+        ("  ", "no_program"),
+    ];
+    check(lists, FileNames::CaseSensitive, &lines);
+    check(lists, FileNames::CaseInsensitive, &lines);
+    check(
+        "forbidden: [sudo]\n",
+        FileNames::CaseSensitive,
+        &[("ls", "not_listed"), ("sudo", "forbidden_command")],
+    );
+    check("allowed: []\n", FileNames::CaseSensitive, &[("ls", "not_listed")]);
+    check("allowed: [\"*\"]\n", FileNames::CaseSensitive, &[("anything at all", "allowed")]);
+}
+
+#[test]
+fn a_forbidden_command_is_read_widely() {
+    let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}, {argv: [rm, [-rf, -fr]]}]\n";
+    let lines = [
+        ("sudo", "forbidden_command"),
+        ("/usr/bin/sudo ls", "forbidden_command"),
+        ("../sudo", "forbidden_command"),
+        ("env A=1 sudo ls", "forbidden_command"),
+        ("nice /usr/bin/sudo", "forbidden_command"),
+        ("find . -exec sudo", "forbidden_command"),
+        ("git push", "forbidden_command"),
+        ("git -c a=b push origin", "forbidden_command"),
+        ("git --git-dir /x push", "forbidden_command"),
+        ("rm x -rf", "forbidden_command"),
+        ("env git push", "forbidden_command"),
+        ("git status", "allowed"),
+        ("git commit -m sudo", "allowed"),
+        ("rm x", "allowed"),
+        ("sudoku", "allowed"),
+        ("SUDO", "allowed"),
+    ];
+    check(lists, FileNames::CaseSensitive, &lines);
+    let folded =
+        [("SUDO", "forbidden_command"), ("Git push", "forbidden_command"), ("ENV sudo", "forbidden_command")];
+    check(lists, FileNames::CaseInsensitive, &folded);
+    let (rules, _) = compile(lists, FileNames::CaseSensitive);
+    for script in ["sudo ls", "true;sudo ls", "x=$(sudo ls)", "ls|sudo tee"] {
+        let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let mut trail = Trail::off();
+        let refused = rules.admit(&Command::Words(words), &mut Notes::on(&mut trail)).unwrap_err();
+        assert_eq!(refused.detail(), "forbidden_command", "{script}");
+    }
+}
+
+#[test]
+fn no_line_reaches_a_shell() {
+    for line in
+        ["ls; rm -rf x", "ls $(id)", "ls `id`", "ls\nid", "ls *", "ls ~", "ls 'a b'", "a|b", "a > b", "a & b"]
+    {
+        check("allowed: [\"*\"]\n", FileNames::CaseSensitive, &[(line, "needs_a_shell")]);
+    }
+    // As words of their own they are handed on as they are.
+    let (rules, _) = compile("allowed: [ls]\n", FileNames::CaseSensitive);
+    let words = ["ls", "; rm -rf x", "$(id)"].map(str::to_owned).to_vec();
+    rules.admit(&Command::Words(words), &mut Notes::on(&mut Trail::off())).unwrap();
+}
+
+#[test]
+fn a_rule_that_breaks_its_own_example_does_not_load() {
+    let good =
+        "allowed:\n  - {argv: [git, [status, diff]], match: [\"git status\"], not_match: [\"git push\"]}\n";
+    assert_eq!(compile(good, FileNames::CaseSensitive).1, [""; 0]);
+    let bad = "allowed:\n  - {argv: [git], not_match: [\"git push\"]}\n  - {argv: [git, status], match: [\"git diff\"]}\n";
+    let expect = [
+        "2: the rule must not match `git push`, and does",
+        "3: the rule must match `git diff`, and does not",
+    ];
+    assert_eq!(compile(bad, FileNames::CaseSensitive).1, expect);
+    let forbidden =
+        "forbidden:\n  - {argv: [git, push], match: [\"git -f push\"], not_match: [\"git pull\"]}\n";
+    assert_eq!(compile(forbidden, FileNames::CaseSensitive).1, [""; 0]);
+}

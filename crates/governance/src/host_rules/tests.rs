@@ -1,0 +1,148 @@
+//! Addresses against lists, in a word: `allowed`, or why not.
+
+use document::Document;
+
+use super::*;
+use crate::safety_file::SafetyFile;
+use crate::trail::Trail;
+
+fn outbound(gateway: &str, own: Option<&[&str]>) -> Outbound {
+    let text = format!("outbound_gateway:\n{gateway}");
+    let document = Document::from_text("safety.yaml", &text).unwrap();
+    let file: SafetyFile = document.parse().unwrap();
+    let mut inspection = Inspection::of(&document);
+    let gateway = Arc::new(Gateway::compile(&file.outbound_gateway, &mut inspection));
+    let own = own.map(|hosts| {
+        let hosts: Vec<_> = hosts.iter().map(|host| Located::nowhere((*host).to_owned())).collect();
+        let rule = RuleRef { file: "tools.yaml".to_owned(), line: 3, id: "fetch.allowed_domains".to_owned() };
+        Arc::new(HostList {
+            hosts: HostRule::compile(&hosts, "fetch.allowed_domains", &mut inspection),
+            rule,
+        })
+    });
+    assert!(inspection.errors.is_empty(), "{:?}", inspection.errors);
+    Outbound { own, gateway }
+}
+
+fn check(outbound: &Outbound, expect: &str, urls: &[&str]) {
+    for url in urls {
+        let verdict = outbound.admit(&Target::of_url(url), &mut Notes::on(&mut Trail::off()));
+        let word = verdict.as_ref().map_or_else(Grounds::detail, |()| "allowed");
+        assert_eq!(word, expect, "{url}: {verdict:?}");
+    }
+}
+
+const OPEN: &str = "  allowed_domains: [\"*\"]\n  blocked_domains: [\"*.onion\", evil.example]\n";
+
+#[test]
+fn t143_names_are_compared_label_by_label() {
+    let github = outbound(OPEN, Some(&["github.com", "*.example.org"]));
+    let good =
+        ["https://github.com/x", "https://GitHub.com", "https://github.com.", "http://github.com:8080/"];
+    check(&github, "allowed", &good);
+    check(&github, "allowed", &["https://a.example.org", "https://a.b.EXAMPLE.org./x?y#z"]);
+    let bad = [
+        "https://evil-github.com",
+        "https://github.com.evil.com",
+        "https://githubXcom.org",
+        "https://api.github.com",
+        "https://example.org",
+        "https://notexample.org",
+        "https://gıthub.com",
+        "https://xn--gthub-n4a.com",
+        "https://github.com%2eevil.com",
+    ];
+    check(&github, "not_listed", &bad[..8]);
+    check(&github, "not_listed", &["https://ｇｉｔｈｕｂ.com.evil.org"]);
+    check(&github, "allowed", &["https://ｇｉｔｈｕｂ。com"]);
+    let broken = [
+        "https://github.com\0.evil.com",
+        "https://git hub.com",
+        "https://github.com\\@evil.com",
+        "https://a%00b.com",
+    ];
+    check(&github, "bad_url", &broken);
+    check(&github, "bad_url", &["github.com", "//github.com", "", "https://", "https://%00"]);
+}
+
+#[test]
+fn what_is_blocked_is_blocked_with_everything_below() {
+    let open = outbound(OPEN, None);
+    check(&open, "allowed", &["https://example.org", "https://1.1.1.1", "https://[2606:4700::1111]/"]);
+    let blocked = [
+        "http://x.onion",
+        "http://onion",
+        "https://evil.example",
+        "https://www.EVIL.example.",
+        "http://a.b.onion.",
+    ];
+    check(&open, "blocked_domain", &blocked);
+    check(&open, "allowed", &["https://notevil.example"]);
+    let both = outbound(OPEN, Some(&["evil.example", "x.onion"]));
+    check(&both, "blocked_domain", &["https://evil.example", "http://x.onion"]);
+}
+
+#[test]
+fn t138_t139_private_addresses_are_closed_in_every_spelling() {
+    let spellings = [
+        "http://127.0.0.1",
+        "http://2130706433",
+        "http://0x7f.1",
+        "http://017700000001",
+        "http://127.1",
+        "http://0",
+        "http://１２７.0.0.1",
+        "http://127。0。0。1",
+        "http:/127.0.0.1",
+        "http:127.0.0.1",
+        "http://[::1]",
+        "http://[::ffff:127.0.0.1]",
+        "http://[64:ff9b::7f00:1]",
+        "http://[::]",
+        "http://127.0.0.1.",
+        "http://localhost",
+        "http://localhost.",
+        "http://LOCALHOST:1234",
+        "http://a.localhost",
+        "http://router",
+        "http://169.254.169.254/latest",
+        "http://[fe80::1]",
+        "http://metadata.google.internal",
+        "http://10.0.0.1",
+        "http://192.168.0.1:80",
+    ];
+    check(&outbound(OPEN, None), "private_address", &spellings);
+    check(
+        &outbound(OPEN, Some(&["localhost", "127.0.0.1"])),
+        "private_address",
+        &["http://localhost", "http://127.1"],
+    );
+    let opened = format!("{OPEN}  allow_private_addresses: true\n");
+    check(&outbound(&opened, None), "allowed", &spellings);
+    check(
+        &outbound(&opened, Some(&["localhost", "127.0.0.1"])),
+        "allowed",
+        &["http://localhost", "http://2130706433"],
+    );
+    check(
+        &outbound(OPEN, None),
+        "userinfo",
+        &["http://a@127.0.0.1", "https://github.com@evil.com", "https://u:p@example.org"],
+    );
+    let outbound = outbound(OPEN, None);
+    let refused = outbound.admit_address("10.0.0.1".parse().unwrap()).unwrap_err();
+    assert_eq!(refused.detail(), "private_address");
+    outbound.admit_address("1.1.1.1".parse().unwrap()).unwrap();
+}
+
+#[test]
+fn other_schemes_and_no_list_lead_nowhere() {
+    let open = outbound(OPEN, None);
+    check(
+        &open,
+        "scheme",
+        &["file:///etc/passwd", "ftp://example.org", "data:text/plain,x", "javascript:1", "ws://example.org"],
+    );
+    check(&outbound("  blocked_domains: []\n", None), "not_listed", &["https://example.org"]);
+    check(&outbound(OPEN, Some(&[])), "not_listed", &["https://example.org"]);
+}

@@ -1,0 +1,125 @@
+//! Commands and hosts that a call names, judged on the road. The rules by themselves are tested beside them.
+
+use serde_json::{Value, json};
+use tool::Mode;
+
+use super::machine::{NOTHING_LISTED, machine, valid};
+use crate::files::Network;
+use crate::{Confinement, Verdict};
+
+const RUN: &str = "tools:
+  run:
+    allowed_commands: [ls, {argv: [git, status]}]
+    forbidden_commands:
+      - sudo
+";
+
+#[test]
+fn behaviour_70_listed_commands_pass_and_forbidden_wins() {
+    let argv = |words: &[&str]| json!({"argv": words});
+    machine(RUN).expect("run", &argv(&["ls", "; rm -rf x"]), "permit").by(
+        "tools.yaml",
+        3,
+        "run.allowed_commands",
+    );
+    machine(RUN)
+        .expect("run", &argv(&["git", "push"]), "command_not_allowed not_listed")
+        .says("Permission denied: Command git push is not allowed")
+        .by("tools.yaml", 3, "run.allowed_commands");
+    machine(RUN)
+        .expect("run", &argv(&["/bin/sudo", "ls"]), "command_not_allowed forbidden_command")
+        .says("Permission denied: Command /bin/sudo ls is forbidden")
+        .by("tools.yaml", 5, "run.forbidden_commands");
+    machine(RUN).expect("run", &json!({"line": "ls -l"}), "permit");
+    machine(RUN).expect("run", &json!({"line": "ls; id"}), "command_not_allowed needs_a_shell");
+    machine(RUN).expect("run", &json!({"line": "ls", "argv": ["id"]}), "command_not_allowed not_listed");
+    machine(RUN).expect("run", &argv(&[]), "command_not_allowed no_program");
+    machine(NOTHING_LISTED)
+        .expect("run", &argv(&["ls"]), "command_not_allowed not_listed")
+        .hints("needs `allowed_commands`");
+    machine(NOTHING_LISTED).expect("run", &json!({}), "permit");
+}
+
+const SAFETY: &str = "outbound_gateway:
+  allowed_domains: [\"*\"]
+  blocked_domains: [\"*.onion\"]
+  max_response_kb: 2
+rate_limits:
+  LOCKDOWN: {outbound_calls_per_hour: 0}
+";
+
+#[test]
+fn behaviour_103_hosts_are_held_to_the_gateway_and_the_tools_own_list() {
+    let open = || machine("tools: {fetch: {network: full}}\n").safety(SAFETY);
+    let url = |text: &str| json!({"url": text});
+    open().expect("fetch", &url("https://example.org/x"), "permit").by(
+        "safety.yaml",
+        2,
+        "outbound_gateway.allowed_domains",
+    );
+    open()
+        .expect("fetch", &url("http://x.onion/"), "domain_not_allowed blocked_domain")
+        .says("Permission denied: Host x.onion is not allowed")
+        .by("safety.yaml", 3, "outbound_gateway.blocked_domains");
+    open().expect("fetch", &url("http://2130706433/"), "domain_not_allowed private_address");
+    open().expect(
+        "fetch",
+        &json!({"urls": ["https://a.org", "http://127.1"]}),
+        "domain_not_allowed private_address",
+    );
+    let own = machine("tools:\n  fetch:\n    allowed_domains: [github.com]\n").safety(SAFETY);
+    own.expect("fetch", &url("https://github.com/a"), "permit");
+    own.expect("fetch", &url("https://github.com.evil.org/"), "domain_not_allowed not_listed").by(
+        "tools.yaml",
+        3,
+        "fetch.allowed_domains",
+    );
+    machine(NOTHING_LISTED).expect("fetch", &url("https://example.org"), "domain_not_allowed not_listed");
+    let free = "modes: {LOCKDOWN: {}}\n";
+    let none = open().modes(free).mode(Mode::Lockdown).expect(
+        "search",
+        &json!({"query": "x"}),
+        "rate_limited outbound_per_hour",
+    );
+    assert!(!none.by("safety.yaml", 6, "rate_limits.LOCKDOWN.outbound_calls_per_hour").retryable);
+    let asks = format!("{SAFETY}\n").replace("  max_", "  require_approval_for_new_domains: true\n  max_");
+    machine(NOTHING_LISTED).safety(&asks).expect("search", &json!({"query": "x"}), "ask").by(
+        "safety.yaml",
+        4,
+        "outbound_gateway.require_approval_for_new_domains",
+    );
+    machine(NOTHING_LISTED).safety(&asks).read("a.txt", "permit");
+}
+
+#[test]
+fn a_permit_answers_for_every_further_hop() {
+    let machine = machine("tools: {fetch: {network: loopback, memory_mb: 5, allowed_domains: [a.org]}}\n")
+        .safety(SAFETY);
+    let verdict = machine.verdict(valid("fetch", json!({"url": "https://a.org"})));
+    let Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
+    permit.may_reach("https://a.org/next").unwrap();
+    for (url, detail) in [
+        ("https://b.org", "not_listed"),
+        ("http://169.254.169.254", "private_address"),
+        ("file:///x", "scheme"),
+    ] {
+        let denial = permit.may_reach(url).unwrap_err();
+        assert_eq!(denial.refusal().detail.as_deref(), Some(detail), "{url}");
+    }
+    permit.may_connect("1.1.1.1".parse().unwrap()).unwrap();
+    permit.may_connect("::ffff:10.0.0.1".parse().unwrap()).unwrap_err();
+    assert_eq!(permit.max_response_bytes(), Some(2048));
+    let expect = Confinement {
+        network: Network::Loopback,
+        memory_mb: Some(5),
+        max_processes: None,
+        cpu_seconds: None,
+    };
+    assert_eq!(permit.confinement(), expect);
+    assert_eq!(permit.facts()["hosts"], json!(["a.org"]));
+    let verdict = machine.verdict(valid("read_file", json!({"path": "a.txt"})));
+    let Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
+    let home = permit.may_reach("https://a.org").unwrap_err();
+    assert_eq!(home.refusal().detail.as_deref(), Some("stays_home"));
+    assert_eq!((permit.confinement().network, &permit.facts()["hosts"]), (Network::Off, &Value::Null));
+}

@@ -1,0 +1,54 @@
+//! Rules that are only recorded: what they would deny runs, and what is not theirs holds.
+
+use serde_json::json;
+use tool::Mode;
+
+use super::machine::{machine, valid};
+use crate::{Said, Trail, Verdict};
+
+const TOOLS: &str = "tools:
+  write_file:
+    shadow: true
+    allowed_in_modes: [NORMAL]
+    forbidden_in_modes: [ALERT]
+    requires_approval_in_modes: [RECOVERY]
+    forbidden_paths: [\"$ROOT/ws/sub\"]
+    max_file_size_mb: 0
+    rate_limit_per_hour: 0
+  run:
+    shadow: true
+    allowed_commands: [ls]
+";
+
+#[test]
+fn what_would_be_denied_runs_and_is_on_record() {
+    let free = "modes: {NORMAL: {}, ALERT: {}, RECOVERY: {}}\n";
+    let check = |mode, path: &str, would: Option<&str>| {
+        let machine = machine(TOOLS).modes(free).mode(mode);
+        let call = valid("write_file", json!({"path": path, "content": ""}));
+        let mut trail = Trail::on();
+        let Verdict::Permit(permit) = machine.traced(call, &mut trail) else { panic!("{path} does not run") };
+        let refusal = permit.would_deny();
+        assert_eq!(refusal.and_then(|refusal| refusal.detail.as_deref()), would, "{path} in {mode}");
+        assert_eq!(permit.facts()["would_deny"]["detail"], json!(would));
+        assert_eq!(trail.steps().iter().any(|step| step.said == Said::WouldDeny), would.is_some());
+    };
+    check(Mode::Normal, "a.txt", Some("tool_per_hour"));
+    check(Mode::Normal, "sub/b.txt", Some("tool_per_hour"));
+    check(Mode::Alert, "a.txt", Some("forbidden"));
+    machine(TOOLS).expect("run", &json!({"argv": ["id"]}), "permit");
+    let warnings = machine(TOOLS).policy();
+    assert!(warnings.warnings().iter().any(|warning| warning.message.contains("not enforced")));
+}
+
+#[test]
+fn the_floor_workspaces_modes_and_approvals_hold_all_the_same() {
+    let free = "modes: {NORMAL: {}, RECOVERY: {}}\n";
+    machine(TOOLS).write(".git/config", "path_forbidden floor");
+    machine(TOOLS).write("$ROOT/sinew/x", "control_plane floor");
+    machine(TOOLS).write("/etc/x", "path_not_allowed outside_workspaces");
+    machine(TOOLS).mode(Mode::Lockdown).write("a.txt", "mode_denied category");
+    machine(TOOLS).modes(free).mode(Mode::Recovery).write("a.txt", "ask");
+    let confined = TOOLS.replace("    max_file", "    requires_sandbox: true\n    max_file");
+    machine(&confined).write("a.txt", "sandbox_unavailable no_sandbox");
+}
