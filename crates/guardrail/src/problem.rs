@@ -10,6 +10,8 @@ use crate::synonym;
 
 /// What a schema wants may be a long pattern or list; more of it than this is not shown.
 const LONGEST_EXPECTED: usize = 256;
+/// A list of choices is cut at this length, between two of them.
+const LONGEST_CHOICE: usize = 200;
 /// A place longer than this is shown by its first and last step. Any two steps fit.
 const LONGEST_PLACE: usize = 160;
 /// More known names than this are counted, not listed.
@@ -172,7 +174,7 @@ fn expected(kind: &ValidationErrorKind) -> String {
         ValidationErrorKind::Type { kind: TypeKind::Multiple(set) } => {
             set.iter().map(|kind| kind.to_string()).collect::<Vec<_>>().join(" or ")
         }
-        ValidationErrorKind::Enum { options } => format!("one of {options}"),
+        ValidationErrorKind::Enum { options } => choices(options),
         ValidationErrorKind::Constant { expected_value } => expected_value.to_string(),
         ValidationErrorKind::Minimum { limit } => format!("at least {limit}"),
         ValidationErrorKind::Maximum { limit } => format!("at most {limit}"),
@@ -187,6 +189,23 @@ fn expected(kind: &ValidationErrorKind) -> String {
         other => format!("valid under `{}`", other.keyword()),
     };
     shorten(&text, LONGEST_EXPECTED).into_owned()
+}
+
+/// The values there are to choose from; of many the first, and how many more.
+fn choices(options: &Value) -> String {
+    let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut text = String::new();
+    for (index, option) in options.iter().enumerate() {
+        let word = option.to_string();
+        let word = shorten(&word, LONGEST_WORD);
+        if text.chars().count() + word.chars().count() > LONGEST_CHOICE {
+            text.push_str(&format!(" and {} more", options.len() - index));
+            break;
+        }
+        text.push_str(if index == 0 { "" } else { "," });
+        text.push_str(&word);
+    }
+    format!("one of [{text}]")
 }
 
 /// The kind of value that came, with its size where size was the problem.

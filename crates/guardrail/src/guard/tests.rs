@@ -1,0 +1,334 @@
+//! What the documents say of the guardrail, line by line: `bNN` is the number of the behaviour.
+//!
+//! What needs a running daemon (that every call passes here, that nothing happens on a refusal, events) is in the
+//! suite's `guardrail.rs` under the same numbers.
+
+mod nested;
+
+use std::collections::HashMap;
+
+use serde_json::json;
+use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
+
+use super::*;
+use crate::missing_fields;
+
+/// The shipped map, and a few tools.
+struct Bench {
+    curated: Curated,
+    tools: HashMap<String, (Arc<ToolDefinition>, InputSchema)>,
+}
+
+impl Bench {
+    fn shipped() -> Self {
+        Bench { curated: Curated::embedded().unwrap(), tools: HashMap::new() }
+    }
+
+    fn mapped(text: &str) -> Self {
+        let document = document::Document::from_text("guardrails.yaml", text).unwrap();
+        Bench { curated: Curated::of(document).unwrap(), tools: HashMap::new() }
+    }
+
+    fn tool(mut self, name: &str, input_schema: Value) -> Self {
+        let mut spec = ToolSpec::new(name, "A tool", Category::READ_ONLY, RiskLevel::Low);
+        spec.input_schema = Some(input_schema);
+        let definition = Arc::new(spec.check().unwrap());
+        let schema = InputSchema::compile(definition.input_schema()).unwrap();
+        self.tools.insert(name.to_owned(), (definition, schema));
+        self
+    }
+
+    fn call(&self, name: &str, arguments: Value) -> Option<Refusal> {
+        let tools = |name: &str| {
+            let (definition, schema) = self.tools.get(&name.to_ascii_lowercase())?;
+            Some(Known { definition, schema })
+        };
+        let guard = Guard::new(&self.curated, &tools);
+        match tools(name) {
+            Some(known) => guard.check(known, arguments).err().map(|rejected| *rejected.refusal),
+            None => guard.check_unknown(name, &arguments).map(|refusal| *refusal),
+        }
+    }
+
+    #[track_caller]
+    fn passes(&self, name: &str, arguments: Value) {
+        let refusal = self.call(name, arguments);
+        assert!(refusal.is_none(), "{name}: {refusal:?}");
+    }
+
+    /// It is refused, and exactly these fields are missing.
+    #[track_caller]
+    fn lacks(&self, name: &str, arguments: Value, fields: &[&str]) -> Refusal {
+        let shown = arguments.to_string();
+        let refusal = self.call(name, arguments).unwrap_or_else(|| panic!("{name} passed with {shown}"));
+        assert_eq!(refusal.code, RefusalCode::InvalidArguments);
+        assert_eq!(missing_fields(&refusal.problems), fields, "{name} {shown}: {refusal:?}");
+        refusal
+    }
+}
+
+#[test]
+fn b02_a_tool_without_an_entry_is_not_blocked() {
+    let bench = Bench::shipped().tool("mine", json!({"type": "object"}));
+    bench.passes("mine", json!({}));
+    bench.passes("nobody_knows_this", json!("anything"));
+}
+
+#[test]
+fn b03_write_without_file_path_names_it() {
+    Bench::shipped().lacks("write", json!({"content": "long enough"}), &["file_path"]);
+}
+
+#[test]
+fn b04_write_without_content_names_it() {
+    Bench::shipped().lacks("write", json!({"file_path": "/tmp/a"}), &["content"]);
+}
+
+#[test]
+fn b05_an_empty_text_is_missing() {
+    let refusal =
+        Bench::shipped().lacks("write", json!({"file_path": "/tmp/a", "content": ""}), &["content"]);
+    assert_eq!(refusal.problems.len(), 1, "missing, and not too short as well: {refusal:?}");
+    assert!(refusal.schema_error.unwrap().contains("an empty text count"), "it says why");
+}
+
+#[test]
+fn b06_null_is_missing() {
+    Bench::shipped().lacks("write", json!({"file_path": null, "content": "long enough"}), &["file_path"]);
+}
+
+#[test]
+fn b07_zero_false_and_empty_lists_are_there() {
+    let bench = Bench::mapped("tools: {t: {required: [a, b, c, d]}}\n");
+    bench.passes("t", json!({"a": 0, "b": false, "c": [], "d": {}}));
+}
+
+#[test]
+fn b08_ten_characters_are_too_few_and_eleven_enough() {
+    let bench = Bench::shipped();
+    let write = |length: usize| json!({"file_path": "/tmp/a", "content": "x".repeat(length)});
+    for length in [1, 9, 10] {
+        let refusal = bench.lacks("write", write(length), &[]);
+        let problem = &refusal.problems[0];
+        assert_eq!(problem.pointer, "/content");
+        assert_eq!(
+            (problem.expected.as_str(), problem.got.as_str()),
+            ("at least 11 characters long", format!("{length} characters").as_str())
+        );
+    }
+    bench.passes("write", write(11));
+}
+
+#[test]
+fn b09_length_counts_characters() {
+    let bench = Bench::shipped();
+    let write = |content: &str| json!({"file_path": "/tmp/a", "content": content});
+    bench.lacks("write", write("äöüäöüäöüä"), &[]);
+    bench.passes("write", write("äöüäöüäöüäö"));
+    bench.passes("write", write("           "));
+}
+
+#[test]
+fn b10_a_deprecated_name_gets_schema_error_example_and_replacement() {
+    let bench = Bench::shipped();
+    for (name, instead) in [("write_local_file", "write_file"), ("read_local_file", "read_file")] {
+        let refusal = bench.call(name, json!({})).unwrap();
+        assert!(refusal.schema_error.as_ref().unwrap().contains("`path` is required"), "{refusal:?}");
+        assert!(refusal.example.as_ref().unwrap()["path"].is_string(), "{refusal:?}");
+        assert!(refusal.hint.as_ref().unwrap().contains(&format!("use {instead}")), "{refusal:?}");
+        assert!(refusal.rule.as_ref().unwrap().file.ends_with("guardrails.yaml"), "{refusal:?}");
+        assert!(refusal.rule.as_ref().unwrap().line > 0, "{refusal:?}");
+    }
+}
+
+#[test]
+fn b11_of_three_fields_exactly_the_third_is_named() {
+    let two = json!({"path": "/tmp/a", "toolkit_slug": "gmail"});
+    Bench::shipped().lacks("upload_to_composio", two, &["tool_slug"]);
+}
+
+#[test]
+fn b12_b13_mail_needs_one_of_two_recipients_and_no_attachment() {
+    let bench = Bench::shipped();
+    let mail = |extra: Value| {
+        let mut mail = json!({"subject": "s", "body": "b"});
+        mail.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        mail
+    };
+    bench.passes("gmail_send_email", mail(json!({"to": "ada@example.org"})));
+    bench.passes("gmail_send_email", mail(json!({"recipient_email": "ada@example.org"})));
+    bench.passes("gmail_send_email", mail(json!({"to": "a", "recipient_email": "b"})));
+    let neither = bench.lacks("gmail_send_email", mail(json!({})), &["one of: recipient_email|to"]);
+    assert_eq!(neither.problems.len(), 1);
+    bench.lacks(
+        "gmail_send_email",
+        mail(json!({"to": "", "recipient_email": null})),
+        &["one of: recipient_email|to"],
+    );
+}
+
+#[test]
+fn b14_an_unmet_choice_is_one_readable_item() {
+    let refusal = Bench::shipped().call("gmail_send_email", json!({"body": "b"})).unwrap();
+    assert!(
+        refusal.reason.contains("Missing required fields: subject, one of: recipient_email|to."),
+        "{refusal:?}"
+    );
+    assert!(refusal.schema_error.unwrap().contains("one of `recipient_email`, `to` is required"));
+}
+
+#[test]
+fn b15_all_problems_are_in_one_message() {
+    let bench = Bench::shipped().tool(
+        "write",
+        json!({"type": "object", "additionalProperties": false, "required": ["content"], "properties": {
+            "file_path": {"type": "string"}, "content": {"type": "string"}, "mode": {"enum": ["a", "b"]}}}),
+    );
+    let refusal = bench.lacks("write", json!({"content": "short", "mode": "c", "colour": 1}), &["file_path"]);
+    let found: Vec<&str> = refusal.problems.iter().map(|problem| problem.pointer.as_str()).collect();
+    assert_eq!(found, ["/file_path", "/content", "/mode", "/colour"], "map and schema together: {refusal:?}");
+    for word in
+        ["file_path", "at least 11 characters long", "one of [\"a\",\"b\"]", "`colour` is not an argument"]
+    {
+        assert!(refusal.reason.contains(word), "{word}: {}", refusal.reason);
+    }
+}
+
+#[test]
+fn what_map_and_schema_both_miss_is_one_problem() {
+    let bench = Bench::mapped("tools: {t: {required: [a, b, c], min_length: {d: 3, e: 3}}}\n").tool(
+        "t",
+        json!({"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "string"}, "b": {"type": "string", "minLength": 1}, "c": {"type": "string"},
+            "d": {"type": "string", "minLength": 3}, "e": {"type": "string", "minLength": 5}}}),
+    );
+    let refusal = bench.lacks("t", json!({"b": "", "c": null, "d": "xx", "e": "xx"}), &["a", "b", "c"]);
+    let rest: Vec<_> =
+        refusal.problems[3..].iter().map(|p| (p.pointer.as_str(), p.expected.as_str())).collect();
+    let length = |place, least: &'static str| (place, least);
+    assert_eq!(
+        rest,
+        [
+            length("/d", "at least 3 characters long"),
+            length("/e", "at least 3 characters long"),
+            length("/e", "at least 5 characters long"),
+        ]
+    );
+    assert!(refusal.hint.unwrap().contains("the 6 problems"));
+}
+
+#[test]
+fn b16_the_message_has_the_documents_shape() {
+    let refusal = Bench::shipped().call("write", json!({"file_path": "/tmp/a"})).unwrap();
+    assert_eq!(
+        refusal.reason,
+        "⚠️ Invalid write call. Missing required fields: content. \
+         Example: {\"file_path\":\"/tmp/report.html\",\"content\":\"<html>…</html>\"}"
+    );
+}
+
+#[test]
+fn b17_no_example_leaves_no_dangling_word() {
+    let refusal = Bench::mapped("tools: {t: {required: [a]}}\n").call("t", json!({})).unwrap();
+    assert_eq!(refusal.reason, "⚠️ Invalid t call. Missing required fields: a.");
+    assert_eq!(refusal.example, None);
+}
+
+#[test]
+fn b19_denial_and_example_come_together_the_maps_first() {
+    let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}});
+    let of = |text: &str| Bench::mapped(text).tool("t", schema.clone()).call("t", json!({})).unwrap().example;
+    assert_eq!(of("tools: {t: {required: [a], example: {a: 7}}}\n"), Some(json!({"a": 7})), "the map's");
+    assert_eq!(of("tools: {t: {required: [a]}}\n"), Some(json!({"a": 1})), "else one made from the schema");
+    assert_eq!(of("tools: {t: {example: {a: seven}}}\n"), Some(json!({"a": 1})), "never one that is refused");
+}
+
+#[test]
+fn b20_b21_host_prefix_and_case_change_nothing() {
+    let bench = Bench::shipped();
+    for (name, others) in [
+        ("write_local_file", ["mcp__local_toolkit__write_local_file", "MCP__X__Write_Local_File"]),
+        ("gmail_send_email", ["GMAIL_SEND_EMAIL", "mcp__composio__GMAIL_SEND_EMAIL"]),
+    ] {
+        let verdict = |name: &str| {
+            let refusal = bench.call(name, json!({"path": "/tmp/a"})).unwrap();
+            (refusal.code, refusal.problems, refusal.example, refusal.rule)
+        };
+        for other in others {
+            assert_eq!(verdict(other), verdict(name), "{other}");
+        }
+    }
+}
+
+#[test]
+fn b20_a_tool_that_is_there_under_the_whole_name_is_judged_by_that_name() {
+    let bench = Bench::shipped().tool("mcp__x__write", json!({"type": "object"}));
+    bench.passes("mcp__x__write", json!({}));
+}
+
+#[test]
+fn b22_optional_fields_do_not_block() {
+    let all = json!({"recipient_email": "a", "subject": "s", "body": "b", "cc": ["c"], "attachment": {"name": "x"}});
+    Bench::shipped().passes("gmail_send_email", all);
+}
+
+#[test]
+fn b23_a_name_that_ends_in_a_curated_one_is_another_name() {
+    let bench = Bench::shipped().tool("overwrite", json!({"type": "object"}));
+    for name in ["overwrite", "todowrite", "over__write", "xwrite", "write2", "write_"] {
+        bench.passes(name, json!({}));
+    }
+}
+
+#[test]
+fn b24_anything_but_an_object_lacks_every_field() {
+    let bench = Bench::shipped().tool(
+        "read_file",
+        json!({"type": "object", "required": ["path", "x"],
+        "properties": {"path": {"type": "string"}, "x": {}}}),
+    );
+    for wrong in [json!([]), json!("x"), json!(3), json!(true)] {
+        bench.lacks("write", wrong.clone(), &["file_path", "content"]);
+        bench.lacks("read_file", wrong, &["path", "x"]);
+    }
+    let nothing = bench.lacks("write", Value::Null, &["file_path", "content"]);
+    assert_eq!(nothing.problems.len(), 2, "null is an empty object");
+}
+
+#[test]
+fn the_rule_is_named_where_the_map_decided() {
+    let bench = Bench::shipped().tool(
+        "read_file",
+        json!({"type": "object", "required": ["x"], "properties": {
+        "path": {"type": "string"}, "x": {}}}),
+    );
+    let by_map = bench.lacks("read_file", json!({"x": 1}), &["path"]);
+    assert_eq!(by_map.rule.unwrap().id, "guardrails.read_file");
+    let by_schema = bench.lacks("read_file", json!({"path": "a"}), &["x"]);
+    assert_eq!(by_schema.rule, None);
+}
+
+#[test]
+fn a_default_fills_what_the_map_demands() {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string", "default": "."}}});
+    let bench = Bench::shipped().tool("list_directory", schema);
+    bench.passes("list_directory", json!({}));
+    bench.lacks("list_directory", json!({"path": ""}), &["path"]);
+}
+
+#[test]
+fn b147_b148_b149_b150_a_workers_mistakes_are_named() {
+    let fetch = json!({"type": "object", "additionalProperties": false, "required": ["url"], "properties": {
+        "url": {"type": "string"}}});
+    let verify = json!({"type": "object", "additionalProperties": false, "required": ["checks"], "properties": {
+        "checks": {"type": "array", "items": {"type": "string"}}}});
+    let bench = Bench::shipped().tool("fetch", fetch).tool("verify", verify);
+    let said = |name: &str, arguments: Value| bench.call(name, arguments).unwrap().schema_error.unwrap();
+    assert_eq!(said("fetch", json!({})), "`url` is required");
+    assert_eq!(said("fetch", json!({"url": 7})), "/url must be string, not number");
+    assert_eq!(said("verify", json!({})), "`checks` is required");
+    assert_eq!(said("verify", json!({"checks": "all"})), "/checks must be array, not string");
+    assert!(said("fetch", json!({"url": "u", "depth": 1})).contains("`depth` is not an argument of fetch"));
+    bench.passes("fetch", json!({"url": "u"}));
+    bench.passes("verify", json!({"checks": ["a"]}));
+}

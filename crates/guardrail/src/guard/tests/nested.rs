@@ -1,0 +1,155 @@
+//! Calls inside a call.
+
+use serde_json::{Value, json};
+
+use super::Bench;
+
+const OUTER: &str = "composio_multi_execute_tool";
+
+/// The places that are wrong, and what should be there.
+fn wrong(bench: &Bench, name: &str, arguments: Value) -> Vec<(String, String)> {
+    let refusal = bench.call(name, arguments).expect("it passed");
+    refusal.problems.into_iter().map(|problem| (problem.pointer, problem.expected)).collect()
+}
+
+fn at(place: &str, expected: &str) -> (String, String) {
+    (place.to_owned(), expected.to_owned())
+}
+
+#[test]
+fn b25_the_shape_of_the_list_is_checked_by_index() {
+    let bench = Bench::shipped();
+    let outer = |tools: Value| wrong(&bench, OUTER, json!({"tools": tools}));
+    assert_eq!(wrong(&bench, OUTER, json!({})), [at("/tools", "a value")], "missing, said once");
+    assert_eq!(outer(json!(null)), [at("/tools", "a value")]);
+    assert_eq!(outer(json!({})), [at("/tools", "array")]);
+    assert_eq!(outer(json!(3)), [at("/tools", "array")]);
+    let good = json!({"tool_slug": "UNKNOWN_TOOL", "arguments": {}});
+    let mixed = json!([good, 7, {"arguments": {}}, {"tool_slug": "", "arguments": {}},
+        {"tool_slug": 5, "arguments": {}}, {"tool_slug": "X"}, {}]);
+    assert_eq!(
+        outer(mixed),
+        [
+            at("/tools/2/tool_slug", "string"),
+            at("/tools/3/tool_slug", "string"),
+            at("/tools/5/arguments", "object"),
+            at("/tools/6/tool_slug", "string"),
+            at("/tools/6/arguments", "object"),
+            at("/tools/1", "object"),
+            at("/tools/4/tool_slug", "string"),
+        ],
+        "missing first, then the rest, each by its index"
+    );
+    bench.passes(OUTER, json!({"tools": [good]}));
+    bench.passes(OUTER, json!({"tools": []}));
+}
+
+#[test]
+fn b26_inner_calls_are_checked_like_any_other_and_all_are_told() {
+    let bench = Bench::shipped().tool("fetch", json!({"type": "object", "required": ["url"],
+        "properties": {"url": {"type": "string", "examples": ["https://example.org"]}, "n": {"type": "integer", "default": 1}}}));
+    let calls = json!([
+        {"tool_slug": "GMAIL_SEND_EMAIL", "arguments": {"subject": "s", "to": "a"}},
+        {"tool_slug": "fetch", "arguments": {"url": 5}},
+        {"tool_slug": "gmail_send_email", "arguments": {"body": "b", "subject": "s"}},
+        {"tool_slug": "mcp__x__write", "arguments": {"file_path": "a", "content": "short"}},
+        {"tool_slug": "fetch", "arguments": "not an object"},
+        {"tool_slug": "fetch", "arguments": {"url": "https://example.org"}},
+    ]);
+    let refusal = bench.call(OUTER, json!({"tools": calls})).unwrap();
+    let said = refusal.schema_error.unwrap();
+    for part in [
+        "tools[0] (GMAIL_SEND_EMAIL): `body` is required",
+        "tools[1] (fetch): /url must be string, not number",
+        "tools[2] (gmail_send_email): one of `recipient_email`, `to` is required",
+        "tools[3] (mcp__x__write): /content must be at least 11 characters long, not 5 characters",
+        "tools[4] (fetch): the arguments must be an object, not string",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("tools[5]"), "{said}");
+    assert!(
+        refusal.reason.contains(
+            "Missing required fields: tools/0/arguments/body, \
+        tools/2/arguments/(one of: recipient_email|to), tools/4/arguments/url."
+        ),
+        "{}",
+        refusal.reason
+    );
+    for example in [
+        "Example for tools[0] (GMAIL_SEND_EMAIL): {\"recipient_email\"",
+        "Example for tools[1] (fetch): {\"url\":\"https://example.org\"}",
+    ] {
+        assert!(refusal.reason.contains(example), "{example}: {}", refusal.reason);
+    }
+    assert_eq!(
+        refusal.reason.matches("Example for").count(),
+        3,
+        "each tool is shown once: {}",
+        refusal.reason
+    );
+}
+
+#[test]
+fn b27_a_list_in_text_is_never_passed_on() {
+    let bench = Bench::shipped();
+    let text = json!([{"tool_slug": "X", "arguments": {}}]).to_string();
+    let refusal = bench.call(OUTER, json!({"tools": text})).unwrap();
+    assert!(refusal.reason.contains("send the list itself, not JSON text"), "{}", refusal.reason);
+    let refusal = bench.call(OUTER, json!({"tools": "not JSON"})).unwrap();
+    assert_eq!(refusal.problems[0].got, "string");
+}
+
+#[test]
+fn a_tool_may_say_itself_that_an_argument_holds_calls() {
+    let schema = json!({"type": "object", "required": ["steps"], "properties": {
+        "steps": {"type": "array", "format": "calls", "items": {"type": "object", "required": ["tool_slug"]}}}});
+    let bench = Bench::shipped().tool("plan", schema);
+    let steps = |steps: Value| wrong(&bench, "plan", json!({"steps": steps}));
+    assert_eq!(steps(json!("[]")), [at("/steps", "array")], "the schema says so too, and is not repeated");
+    assert_eq!(steps(json!([{"arguments": {}}])), [at("/steps/0/tool_slug", "string")]);
+    assert_eq!(
+        steps(json!([{"tool_slug": "write", "arguments": {"content": "long enough"}}])),
+        [at("/steps/0/arguments/file_path", "a value")]
+    );
+    bench.passes(
+        "plan",
+        json!({"steps": [{"tool_slug": "write", "arguments": {"content": "long enough", "file_path": "a"}}]}),
+    );
+    let tools =
+        |name: &str| bench.tools.get(name).map(|(definition, schema)| super::Known { definition, schema });
+    let guard = super::Guard::new(&bench.curated, &tools);
+    let text = json!([{"tool_slug": "X", "arguments": {}}]).to_string();
+    let rejected = guard.check(tools("plan").unwrap(), json!({"steps": text})).unwrap_err();
+    assert!(rejected.proposal.is_some(), "the text has an obvious repair");
+}
+
+#[test]
+fn depth_and_number_are_bounded() {
+    let bench = Bench::shipped();
+    let call = |tools: Value| json!({"tool_slug": OUTER, "arguments": {"tools": tools}});
+    let many = |count: usize| Value::from(vec![json!({"tool_slug": "write", "arguments": {}}); count]);
+    let refusal = bench.call(OUTER, json!({"tools": many(65)})).unwrap();
+    assert!(refusal.problems[0].expected.starts_with("at most 64 calls"), "{refusal:?}");
+    assert_eq!(refusal.problems.len(), 1, "none of them is looked at");
+    // Beyond what is listed, problems are counted.
+    let counted = |tools: Value, expect: usize| {
+        let refusal = bench.call(OUTER, json!({"tools": tools})).unwrap();
+        let rest = expect - refusal.problems.len();
+        assert!(
+            refusal.reason.contains(&format!("And {rest} problems more.")),
+            "{expect}: {}",
+            refusal.reason
+        );
+    };
+    counted(many(64), 128);
+    let mut tools = json!([]);
+    for _ in 0..2 {
+        tools = json!([call(tools)]);
+    }
+    bench.passes(OUTER, json!({"tools": tools}));
+    let deeper = bench.call(OUTER, json!({"tools": [call(tools)]})).unwrap();
+    assert!(deeper.problems[0].got.ends_with("4 deep"), "{deeper:?}");
+    // 256 inner calls are looked at: 60 outer ones, three lists of 60; the other 57 lists are too much.
+    counted(Value::from(vec![call(many(60)); 60]), 3 * 60 * 2 + 57);
+}

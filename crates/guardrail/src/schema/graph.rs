@@ -1,0 +1,162 @@
+//! A schema as a graph: which subschemas are applied to the same value, and which to what is inside it.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::SchemaError;
+
+/// More subschemas than any tool has needed.
+pub(super) const MOST_SUBSCHEMAS: usize = 4096;
+
+/// Keywords whose subschemas are applied to the value itself.
+const ONE_HERE: [&str; 4] = ["not", "if", "then", "else"];
+const MANY_HERE: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const NAMED_HERE: [&str; 2] = ["dependentSchemas", "dependencies"];
+/// Keywords that name a subschema to apply to the value itself.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// Keywords whose subschemas are applied to what is inside, whatever its key.
+const BELOW: [&str; 8] = [
+    "additionalProperties",
+    "propertyNames",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+/// Keywords that look at everything beside them once more.
+const TWICE: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
+/// Keywords that give a subschema a name.
+const ANCHORS: [&str; 2] = ["$anchor", "$dynamicAnchor"];
+
+/// One subschema.
+#[derive(Default)]
+pub(super) struct Node<'s> {
+    /// Applied to the same value.
+    pub(super) here: Vec<usize>,
+    /// Applied to what is under this key, or under any.
+    pub(super) below: Vec<(Option<&'s str>, usize)>,
+    pub(super) looks_twice: bool,
+}
+
+/// All subschemas that can be reached, the root first.
+pub(super) struct Graph<'s> {
+    pub(super) nodes: Vec<Node<'s>>,
+    root: &'s Value,
+    anchors: HashMap<&'s str, Vec<&'s Value>>,
+    /// By address: a subschema that is reached twice is one node.
+    known: HashMap<*const Value, usize>,
+    to_visit: Vec<&'s Value>,
+}
+
+impl<'s> Graph<'s> {
+    pub(super) fn of(root: &'s Value) -> Result<Self, SchemaError> {
+        let mut anchors = HashMap::new();
+        find_anchors(root, &mut anchors);
+        let mut graph =
+            Graph { nodes: Vec::new(), root, anchors, known: HashMap::new(), to_visit: Vec::new() };
+        graph.node(root);
+        while let Some(schema) = graph.to_visit.pop() {
+            if graph.nodes.len() > MOST_SUBSCHEMAS {
+                return Err(SchemaError::TooDear);
+            }
+            if let (Value::Object(map), Some(index)) =
+                (schema, graph.known.get(&std::ptr::from_ref(schema)).copied())
+            {
+                let node = graph.visit(map, index)?;
+                if let Some(place) = graph.nodes.get_mut(index) {
+                    *place = node;
+                }
+            }
+        }
+        Ok(graph)
+    }
+
+    /// The number of a subschema, new or known.
+    fn node(&mut self, schema: &'s Value) -> usize {
+        let next = self.nodes.len();
+        let index = *self.known.entry(std::ptr::from_ref(schema)).or_insert(next);
+        if index == next {
+            self.nodes.push(Node::default());
+            self.to_visit.push(schema);
+        }
+        index
+    }
+
+    fn visit(&mut self, map: &'s Map<String, Value>, index: usize) -> Result<Node<'s>, SchemaError> {
+        let id = map.get("$id").and_then(Value::as_str);
+        if index > 0 && id.is_some_and(|id| !id.starts_with('#')) {
+            return Err(SchemaError::Invalid("a schema inside it has a `$id` of its own".to_owned()));
+        }
+        let mut here: Vec<&Value> = ONE_HERE.iter().filter_map(|word| map.get(*word)).collect();
+        here.extend(MANY_HERE.iter().filter_map(|word| map.get(*word)?.as_array()).flatten());
+        here.extend(NAMED_HERE.iter().filter_map(|word| map.get(*word)?.as_object()).flat_map(Map::values));
+        for word in REFERENCES {
+            if let Some(Value::String(reference)) = map.get(word) {
+                here.extend(self.targets(reference));
+            }
+        }
+        let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let mut below: Vec<(Option<&str>, &Value)> =
+            properties.map(|(key, schema)| (Some(key.as_str()), schema)).collect();
+        let patterns = map.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
+        below.extend(patterns.map(|(_, schema)| (None, schema)));
+        for schema in BELOW.iter().filter_map(|word| map.get(*word)) {
+            match schema {
+                Value::Array(each) => below.extend(each.iter().map(|schema| (None, schema))),
+                one => below.push((None, one)),
+            }
+        }
+        Ok(Node {
+            here: here.into_iter().map(|schema| self.node(schema)).collect(),
+            below: below.into_iter().map(|(key, schema)| (key, self.node(schema))).collect(),
+            looks_twice: TWICE.iter().any(|word| map.contains_key(*word)),
+        })
+    }
+
+    /// What a reference names inside this schema. What it names elsewhere is not read, and reported by the validator.
+    fn targets(&self, reference: &str) -> Vec<&'s Value> {
+        let id = self.root.get("$id").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#');
+        let local = reference.strip_prefix(id).unwrap_or(reference);
+        match local.strip_prefix('#').unwrap_or(local) {
+            "" => vec![self.root],
+            place if place.starts_with('/') => self.root.pointer(&decoded(place)).into_iter().collect(),
+            name => self.anchors.get(name).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+fn find_anchors<'s>(value: &'s Value, anchors: &mut HashMap<&'s str, Vec<&'s Value>>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| find_anchors(item, anchors)),
+        Value::Object(map) => {
+            let names = ANCHORS.iter().filter_map(|word| map.get(*word)?.as_str());
+            let old = ["$id", "id"].iter().filter_map(|word| map.get(*word)?.as_str()?.strip_prefix('#'));
+            names.chain(old).for_each(|name| anchors.entry(name).or_default().push(value));
+            map.values().for_each(|child| find_anchors(child, anchors));
+        }
+        _ => {}
+    }
+}
+
+/// A fragment may write any byte as `%` and two digits.
+fn decoded(place: &str) -> String {
+    let mut bytes = Vec::with_capacity(place.len());
+    let mut rest = place.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        let digits = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        match digits.filter(|_| *byte == b'%').and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(code) => {
+                bytes.push(code);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

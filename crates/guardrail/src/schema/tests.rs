@@ -1,0 +1,175 @@
+//! Hostile schemas: each is refused, or costs little.
+
+use serde_json::{Map, json};
+
+use super::*;
+
+fn compiles(schema: &Value) -> InputSchema {
+    InputSchema::compile(schema).unwrap_or_else(|error| panic!("{error}: {schema:.200}"))
+}
+
+#[track_caller]
+fn refused(schema: &Value, expect: &str) {
+    let error = InputSchema::compile(schema).map(|_| ()).expect_err("it compiled").to_string();
+    assert!(error.contains(expect), "{error}");
+}
+
+#[test]
+fn nothing_outside_is_read() {
+    refused(&json!({"properties": {"a": {"$ref": "http://127.0.0.1:1/x.json"}}}), "cannot be used");
+    refused(&json!({"$ref": "file:///etc/passwd"}), "cannot be used");
+    refused(&json!({"$ref": "other.json"}), "cannot be used");
+    refused(&json!({"$ref": "#/$defs/nowhere"}), "cannot be used");
+    refused(&json!({"properties": {"a": {"$id": "https://example.org/a"}}}), "`$id` of its own");
+}
+
+/// A reference is never followed: not a connection is made.
+#[test]
+fn a_remote_reference_meets_no_listener() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = format!("http://{}/x.json", listener.local_addr().unwrap());
+    refused(&json!({"properties": {"a": {"$ref": address}}}), "cannot be used");
+    refused(&json!({"$schema": address}), "declares the dialect");
+    let error = listener.accept().expect_err("somebody connected");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn depth_is_bounded_at_ten_thousand_levels_too() {
+    let nested = |levels: usize| {
+        let mut schema = json!({"type": "string"});
+        for _ in 0..levels {
+            schema = Value::Object(Map::from_iter([("items".to_owned(), schema)]));
+        }
+        schema
+    };
+    compiles(&nested(DEEPEST - 1));
+    refused(&nested(DEEPEST), "deeper than 64 levels");
+    // Such a value needs a large stack merely to be dropped; no reader of ours makes one.
+    let large = std::thread::Builder::new().stack_size(64 << 20);
+    large.spawn(move || refused(&nested(10_000), "deeper than 64 levels")).unwrap().join().unwrap();
+    let text = format!("{}1{}", "{\"not\":".repeat(10_000), "}".repeat(10_000));
+    assert!(tool::strict_json::parse(&text).is_err());
+}
+
+#[test]
+fn loops_are_refused_and_recursion_into_values_is_not() {
+    let never = "a loop that never reaches a value";
+    refused(&json!({"$ref": "#"}), never);
+    refused(&json!({"allOf": [{"$ref": "#"}]}), never);
+    refused(&json!({"not": {"$ref": "#"}}), never);
+    refused(&json!({"if": {"$ref": "#"}}), never);
+    refused(&json!({"dependentSchemas": {"a": {"$ref": "#"}}}), never);
+    refused(
+        &json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+        never,
+    );
+    refused(
+        &json!({"$defs": {"a b": {"anyOf": [{"$ref": "#/$defs/a%20b"}]}}, "$ref": "#/$defs/a%20b"}),
+        never,
+    );
+    refused(&json!({"$anchor": "x", "allOf": [{"$ref": "#x"}]}), never);
+    refused(&json!({"$dynamicAnchor": "x", "allOf": [{"$dynamicRef": "#x"}]}), never);
+    refused(&json!({"$id": "urn:x", "allOf": [{"$ref": "urn:x"}]}), never);
+    let tree = compiles(&json!({"type": "object", "required": ["n"], "additionalProperties": false,
+        "properties": {"n": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#"}}}}));
+    assert!(tree.validator().is_valid(&json!({"n": 1, "children": [{"n": 2, "children": []}]})));
+    assert!(!tree.validator().is_valid(&json!({"n": 1, "children": [{"n": 2, "children": [{}]}]})));
+}
+
+/// Each level is applied twice in the one above.
+fn doubling(levels: usize) -> Value {
+    let mut definitions = Map::new();
+    definitions.insert("a0".into(), json!({"type": "object"}));
+    for level in 1..=levels {
+        let below = format!("#/$defs/a{}", level - 1);
+        definitions.insert(format!("a{level}"), json!({"allOf": [{"$ref": below}, {"$ref": below}]}));
+    }
+    json!({"$defs": definitions, "$ref": format!("#/$defs/a{levels}")})
+}
+
+#[test]
+fn what_multiplies_is_refused_and_what_only_branches_is_not() {
+    compiles(&doubling(9));
+    refused(&doubling(12), "costs too much");
+    refused(&doubling(60), "costs too much");
+    let again = json!({"type": "object", "properties": {"a": {"$ref": "#"}}});
+    refused(&json!({"anyOf": [again, again]}), "costs too much");
+    refused(&json!({"anyOf": [again, {"additionalProperties": {"$ref": "#"}}]}), "costs too much");
+    refused(&json!({"patternProperties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}), "costs too much");
+    // Doubled only at every fourth level: harmless at first sight, endless for a deep value.
+    let slow =
+        |inner: &Value| json!({"properties": {"a": {"properties": {"a": {"properties": {"a": inner}}}}}});
+    let twice =
+        json!({"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]});
+    refused(&slow(&twice), "costs too much");
+    let operators = json!({"$defs": {"e": {"anyOf": [
+        {"type": "object", "properties": {"and": {"type": "array", "items": {"$ref": "#/$defs/e"}}}, "required": ["and"]},
+        {"type": "object", "properties": {"or": {"type": "array", "items": {"$ref": "#/$defs/e"}}}, "required": ["or"]},
+        {"type": "object", "properties": {"not": {"$ref": "#/$defs/e"}}, "required": ["not"]},
+        {"type": "string"}]}}, "type": "object", "properties": {"filter": {"$ref": "#/$defs/e"}}});
+    let filter = compiles(&operators);
+    assert!(filter.validator().is_valid(&json!({"filter": {"and": [{"not": "x"}, {"or": ["y"]}]}})));
+    assert!(!filter.validator().is_valid(&json!({"filter": {"and": [{"not": 1}]}})));
+    let variants: Vec<Value> = (0..200)
+        .map(|n| json!({"type": "object", "properties": {"kind": {"const": n}, format!("f{n}"): {"type": "string"}}}))
+        .collect();
+    compiles(&json!({"type": "object", "properties": {"x": {"oneOf": variants}}}));
+    let many: Map<String, Value> = (0..5000).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
+    refused(&json!({"properties": many}), "costs too much");
+}
+
+#[test]
+fn patterns_are_small_and_linear() {
+    refused(
+        &json!({"properties": {"a": {"pattern": "((((a{0,99}){0,99}){0,99}){0,99})"}}}),
+        "cannot be used",
+    );
+    refused(&json!({"properties": {"a": {"pattern": "(?=x)y"}}}), "cannot be used");
+    let backtracks_elsewhere = compiles(&json!({"pattern": "^(a+)+$"}));
+    assert!(!backtracks_elsewhere.validator().is_valid(&json!(format!("{}b", "a".repeat(50_000)))));
+}
+
+#[test]
+fn a_huge_enum_is_bounded_and_not_repeated() {
+    let words = |count: usize| Value::from_iter((0..count).map(|n| format!("word{n}")));
+    refused(&json!({"properties": {"a": {"enum": words(MOST_VALUES)}}}), "more than 100000 values");
+    let mut spec = tool::ToolSpec::new("t", "d", tool::Category::READ_ONLY, tool::RiskLevel::Low);
+    spec.input_schema =
+        Some(json!({"type": "object", "additionalProperties": {"items": {"enum": words(50_000)}}}));
+    let definition = std::sync::Arc::new(spec.check().unwrap());
+    let schema = compiles(definition.input_schema());
+    let refusal = crate::check(&definition, &schema, json!({"a": vec!["x"; 10_000]})).unwrap_err();
+    let problem = &refusal.problems[0];
+    assert!(
+        problem.expected.starts_with("one of [\"word0\",\"word1\",") && problem.expected.contains("more]")
+    );
+    assert!(serde_json::to_string(&refusal).unwrap().len() < 16 * 1024);
+}
+
+#[test]
+fn declared_drafts_are_kept_to_and_unknown_ones_refused() {
+    let with = |dialect: &str| json!({"$schema": dialect, "type": "object", "properties": {"a": {"exclusiveMinimum": true, "minimum": 1}}});
+    let four = compiles(&with("http://json-schema.org/draft-04/schema#"));
+    assert!(!four.validator().is_valid(&json!({"a": 1})), "a boolean exclusiveMinimum is draft 4's");
+    for later in [
+        "http://json-schema.org/draft-06/schema#",
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    ] {
+        refused(&with(later), "cannot be used");
+        let lists = json!({"$schema": later, "properties": {"a": {"items": {"type": "integer"}}}});
+        assert!(!compiles(&lists).validator().is_valid(&json!({"a": ["x"]})), "{later}");
+    }
+    for unknown in [
+        "http://json-schema.org/draft-03/schema#",
+        "https://example.org/mine",
+        "",
+        "http://json-schema.org/schema#",
+    ] {
+        refused(&json!({"$schema": unknown}), "known are the drafts 4, 6, 7, 2019-09 and 2020-12");
+    }
+    refused(&json!({"$schema": 7}), "declares the dialect 7");
+}
