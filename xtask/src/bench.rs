@@ -3,6 +3,7 @@
 //! Times of one run on one machine: compare them with each other, not with another day's. What is compared is
 //! measured in turns, so that a noisy moment hits all alike.
 
+mod collector;
 mod daemon;
 mod times;
 
@@ -33,6 +34,7 @@ pub(crate) fn command(root: &Root) -> Result<()> {
     std::fs::write(folder.join("work/kib.txt"), "x".repeat(1024))?;
     println!("\n{:<44} {:>9} {:>9}", "", "p50", "p99");
     governed_call(&binary, &folder)?;
+    collector::compare(&binary, &folder)?;
     MEASURED.iter().try_for_each(|name| stage(root, name))
 }
 

@@ -19,6 +19,11 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts one below `folder`; its workspace is `folder/work`.
     pub(crate) fn start(binary: &Path, folder: &Path) -> Result<Self> {
+        Daemon::start_with(binary, folder, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn start_with(binary: &Path, folder: &Path, variables: &[(&str, &str)]) -> Result<Self> {
         let home = folder.join("home");
         let sinew = |words: &[&str]| {
             let mut command = Command::new(binary);
@@ -30,6 +35,7 @@ impl Daemon {
         // Only what is measured runs, so root's powers are no danger here.
         let allow_root: &[&str] = if is_root(folder)? { &["serve", "--allow-root"] } else { &["serve"] };
         let mut serve = sinew(allow_root);
+        serve.envs(variables.iter().copied());
         let process = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         Ok(Daemon { process, socket: home.join("run/agent.sock") })
     }
