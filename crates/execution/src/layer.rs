@@ -13,16 +13,18 @@ use ledger::{Ledger, LedgerError, Recovery};
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
-use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
+use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::call::{Call, Request};
 use crate::content;
 use crate::limits::Limits;
-use crate::mode::{ModeCell, ModeError};
+use crate::mode::ModeCell;
 use crate::pipeline::{self, Halt};
 use crate::recorder;
 use crate::slots::Slots;
-use crate::status::{LedgerStatus, Status, Tally};
+use crate::status::{LedgerStatus, ProposalStatus, Status, Tally};
+use crate::transition::{OwedChanges, Running};
+use crate::watch::ModeWatch;
 use crate::world::{ToolFilter, World};
 
 /// What a layer is made of.
@@ -41,9 +43,14 @@ pub struct ToolExecutionLayer {
     pub(crate) limits: Limits,
     pub(crate) tally: Tally,
     pub(crate) world: ArcSwap<World>,
-    mode: ModeCell,
+    pub(crate) mode: ModeCell,
+    pub(crate) watch: ModeWatch,
+    pub(crate) running: Running,
+    pub(crate) owed_changes: OwedChanges,
+    /// Counts changes of the mode or of the rules: who waits is judged again.
+    pub(crate) changes: tokio::sync::watch::Sender<u64>,
     pub(crate) openings: Slots,
-    mode_turn: tokio::sync::Mutex<()>,
+    pub(crate) mode_turn: tokio::sync::Mutex<()>,
     calls: TaskTracker,
     draining: AtomicBool,
     started: Instant,
@@ -56,9 +63,14 @@ impl ToolExecutionLayer {
         content::share_patterns(&world.policy)?;
         let mode = recorder::restored_mode(&ledger, &recovery);
         let limits = Limits::restore(places(&world, mode), &recovery);
+        let watch = ModeWatch::new(world.policy.transitions(), mode, ledger.health().head);
         Ok(Arc::new(ToolExecutionLayer {
             ledger,
             limits,
+            watch,
+            running: Running::default(),
+            owed_changes: OwedChanges::default(),
+            changes: tokio::sync::watch::Sender::new(0),
             tally: Tally::default(),
             world: ArcSwap::from_pointee(world),
             mode: ModeCell::new(mode),
@@ -93,13 +105,17 @@ impl ToolExecutionLayer {
     async fn conduct(&self, mut call: Call, mut arguments: Value) -> (Call, ToolResult) {
         loop {
             if let Err(refusal) = self.admits(&call) {
+                // No advice here: when the daemon is back nobody knows.
                 let result = recorder::refused(self, &call, *refusal);
                 return (call, result);
             }
             // A panic in a stage is ours, not the caller's, and must not cost the record.
             let result = match AssertUnwindSafe(pipeline::walk(self, &call, arguments)).catch_unwind().await {
                 Ok(Ok(ran)) => recorder::ended(self, &call, ran),
-                Ok(Err(Halt::Refused(refusal))) => recorder::refused(self, &call, *refusal),
+                Ok(Err(Halt::Refused(mut refusal))) => {
+                    self.limits.advise(&call, &mut refusal);
+                    recorder::refused(self, &call, *refusal)
+                }
                 Ok(Err(Halt::Again(same))) => {
                     arguments = Value::Object(same);
                     call = call.renewed(self.world.load_full(), self.mode.get());
@@ -136,6 +152,7 @@ impl ToolExecutionLayer {
         Status {
             version: env!("CARGO_PKG_VERSION"),
             mode,
+            proposal: self.watch.machine().proposal().map(ProposalStatus::of),
             remaining: world.policy.remaining(mode, self.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
             calls: self.tally.counts(self.limits.running()),
@@ -151,22 +168,9 @@ impl ToolExecutionLayer {
         self.mode.get()
     }
 
-    /// Changes the mode. The change is on disk before it takes effect, and both happen even if whoever asked goes
-    /// away; staying in a mode writes nothing. Returns the mode that was left.
-    pub async fn set_mode(self: &Arc<Self>, to: Mode, reason: &str, by: &Caller) -> Result<Mode, ModeError> {
-        let (layer, reason, by) = (Arc::clone(self), reason.to_owned(), by.clone());
-        let changing = tokio::spawn(async move {
-            // One change at a time: what is on record last is what holds.
-            let _turn = layer.mode_turn.lock().await;
-            let from = layer.mode.get();
-            if from != to {
-                recorder::mode_change(&layer, from, to, &reason, &by).await?;
-                layer.mode.set(to);
-                layer.limits.set_places(places(&layer.world.load(), to));
-            }
-            Ok(from)
-        });
-        changing.await.unwrap_or_else(|_| Err(ModeError::NotRecorded("a fault inside Sinew".to_owned())))
+    /// How many calls may run at once, by the mode and the rules of now.
+    pub(crate) fn places(&self) -> usize {
+        places(&self.world.load(), self.mode.get())
     }
 
     /// Puts a start on record: from here on this process answers for what the ledger says.

@@ -18,10 +18,13 @@ mod pipeline;
 mod recorder;
 mod repair;
 mod run;
+mod sensors;
 mod slots;
 mod status;
 #[cfg(test)]
 mod tests;
+mod transition;
+mod watch;
 mod world;
 
 pub use call::Request;
@@ -33,6 +36,6 @@ pub use host::{
 };
 pub use layer::{Parts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
-pub use mode::ModeError;
+pub use mode::{ModeError, ModeSet};
 pub use status::Status;
 pub use world::{ToolFilter, World};

@@ -15,6 +15,8 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long a call waits for a running place when the caller set no deadline.
 const LONGEST_QUEUE: Duration = Duration::from_secs(30);
+/// When a caller that found no place may try again.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What has been run lately, and what is running.
 pub(crate) struct Limits {
@@ -63,9 +65,15 @@ impl Limits {
         self.slots.set_most(places);
     }
 
-    /// Waits for a running place, in order of arrival.
+    /// A running place, if one is free and nobody waits.
+    pub(crate) fn place_at_once(&self) -> Option<Slot> {
+        self.slots.take_at_once()
+    }
+
+    /// Waits for a running place, in turns with other callers.
     pub(crate) async fn place(&self, call: &Call) -> Result<Slot, Box<Refusal>> {
-        tokio::time::timeout(LONGEST_QUEUE, self.slots.take()).await.map_err(|_| {
+        let turn = self.slots.take(call.caller.connection);
+        tokio::time::timeout(LONGEST_QUEUE, turn).await.map_err(|_| {
             let reason = format!("all {} running places are taken", self.slots.most());
             let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason);
             Box::new(refusal.hint("try again when other calls have ended"))
@@ -87,6 +95,30 @@ impl Limits {
         let mut windows = self.windows();
         windows.all.pop_back();
         windows.by_tool.get_mut(tool).and_then(VecDeque::pop_back);
+    }
+
+    /// Says when trying again can help, where a limit was the reason.
+    pub(crate) fn advise(&self, call: &Call, refusal: &mut Refusal) {
+        if !refusal.retryable {
+            return;
+        }
+        refusal.retry_after_ms = match refusal.code {
+            RefusalCode::RateLimited => self.free_again(call, refusal).map(milliseconds),
+            RefusalCode::Busy => Some(milliseconds(BUSY_PAUSE)),
+            _ => return,
+        };
+    }
+
+    /// How long until one more call fits into the window that was full.
+    fn free_again(&self, call: &Call, refusal: &Refusal) -> Option<Duration> {
+        let definition = call.world.definition(&refusal.tool)?;
+        let (per_hour, per_minute) = call.world.policy.rate_limits(definition, call.mode);
+        let (windows, now) = (self.windows(), Instant::now());
+        match refusal.detail.as_deref() {
+            Some("tool_per_hour") => frees_in(windows.by_tool.get(definition.name())?, now, HOUR, per_hour?),
+            Some("mode_per_minute") => frees_in(&windows.all, now, MINUTE, per_minute?),
+            _ => None,
+        }
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {
@@ -115,6 +147,19 @@ fn slide(window: &mut VecDeque<Instant>, now: Instant, width: Duration) -> u32 {
     u32::try_from(window.len()).unwrap_or(u32::MAX)
 }
 
+/// How long until fewer than `limit` are left in the window. With fewer in it already there is nothing to wait for.
+fn frees_in(window: &VecDeque<Instant>, now: Instant, width: Duration, limit: u32) -> Option<Duration> {
+    let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0)?;
+    let last_in_the_way = window.len().checked_sub(limit)?;
+    let leaves = *window.get(last_in_the_way)? + width;
+    Some(leaves.saturating_duration_since(now))
+}
+
+/// Rounded up: whoever comes back then is not too early.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
+}
+
 /// What a previous life ran within the last hour, and how long ago.
 fn executed(recovery: &Recovery) -> impl Iterator<Item = (ToolName, Duration)> {
     let now = SystemTime::now();
@@ -128,4 +173,29 @@ fn executed(recovery: &Recovery) -> impl Iterator<Item = (ToolName, Duration)> {
             tool.clone().into_iter().flat_map(move |tool| std::iter::repeat_n((tool, ago), calls))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_window_says_when_it_is_not() {
+        let now = Instant::now() + HOUR;
+        let ago = |seconds: u64| now - Duration::from_secs(seconds);
+        let window = VecDeque::from([ago(50), ago(40), ago(30), ago(20)]);
+        let check = |limit, expect: Option<u64>| {
+            assert_eq!(
+                frees_in(&window, now, MINUTE, limit),
+                expect.map(Duration::from_secs),
+                "limit {limit}"
+            );
+        };
+        check(4, Some(10));
+        check(3, Some(20));
+        check(1, Some(40));
+        check(5, None);
+        check(0, None);
+        assert_eq!(milliseconds(Duration::from_micros(1)), 1, "never too early");
+    }
 }

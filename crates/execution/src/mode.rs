@@ -1,10 +1,10 @@
-//! The current operational mode: one value, changed only on record.
+//! The current operational mode: one value, and why it was not changed.
 
 use std::sync::{Mutex, PoisonError};
 
 use tool::Mode;
 
-/// Holds the mode. A change is on disk before it takes effect, so a crash cannot leave a stricter mode.
+/// Holds the mode.
 pub(crate) struct ModeCell {
     current: Mutex<Mode>,
 }
@@ -15,6 +15,26 @@ pub enum ModeError {
     /// The change could not be recorded.
     #[error("the mode was not changed: {0}")]
     NotRecorded(String),
+    /// There is no such edge.
+    #[error("no way leads from {from} to {to}: from {from} a human can set {}", .ways.iter().map(|way| way.as_str()).collect::<Vec<_>>().join(" or "))]
+    NoWay {
+        /// The mode that holds.
+        from: Mode,
+        /// The mode that was asked for.
+        to: Mode,
+        /// The modes that can be set.
+        ways: Vec<Mode>,
+    },
+}
+
+/// A mode that was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModeSet {
+    /// The mode that was left; the same one where nothing changed.
+    pub previous: Mode,
+    /// Whether it is on record. What makes the mode stricter holds also while nothing can be recorded, and is recorded
+    /// as soon as that is possible; a crash before then would forget it.
+    pub recorded: bool,
 }
 
 impl ModeCell {

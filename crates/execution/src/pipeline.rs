@@ -28,7 +28,12 @@ pub(crate) struct Ran {
 /// How far a permitted and recorded call came.
 pub(crate) enum Ending {
     /// The tool ran, to its end or not.
-    Ran(Result<Output, Failure>),
+    Ran {
+        /// How it ended, the last time.
+        end: Result<Output, Failure>,
+        /// How often it was tried.
+        attempts: u32,
+    },
     /// It was given up before the tool was started.
     NotStarted(Failure),
 }
@@ -113,7 +118,7 @@ async fn open(
         Box::new(Refusal::new(&call.tool_name, code, reason).detail(detail))
     };
     let opening = async {
-        let place = layer.openings.take().await;
+        let place = layer.openings.take(call.caller.connection).await;
         tokio::task::spawn_blocking(move || {
             let opened = resources::open(cleared);
             drop(place);
@@ -139,12 +144,32 @@ async fn open(
 
 /// Waits for a place to run in. What changed meanwhile decides anew: a permit is only as good as its moment.
 async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<(Permit, Slot), Halt> {
-    let slot = call.in_time(layer.limits.place(call)).await??;
-    if layer.has_changed_since(call) {
-        return Err(Halt::Again(permit.call().arguments().clone()));
+    let slot = match layer.limits.place_at_once() {
+        Some(slot) => Some(slot),
+        None => call.in_time(place_unless_changed(layer, call)).await??,
+    };
+    match slot {
+        Some(slot) if !layer.has_changed_since(call) => {
+            layer.limits.count(&permit)?;
+            Ok((permit, slot))
+        }
+        _ => Err(Halt::Again(permit.call().arguments().clone())),
     }
-    layer.limits.count(&permit)?;
-    Ok((permit, slot))
+}
+
+/// Waits in turn. Nobody waits on under a mode or rules that hold no more: whoever does is judged again at once.
+async fn place_unless_changed(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+) -> Result<Option<Slot>, Box<Refusal>> {
+    let mut changes = layer.changes.subscribe();
+    if layer.has_changed_since(call) {
+        return Ok(None);
+    }
+    tokio::select! {
+        slot = layer.limits.place(call) => slot.map(Some),
+        _ = changes.changed() => Ok(None),
+    }
 }
 
 /// The decision is on record, as durably as its risk asks, before anything happens.

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use registry::{Order, Tool};
@@ -19,6 +19,9 @@ use crate::pipeline::Ending;
 use crate::recorder;
 use crate::slots::Slot;
 
+/// What a passing fault is given to pass.
+const PAUSE_BEFORE_RETRY: Duration = Duration::from_millis(100);
+
 /// Runs the tool in a task of its own, so that a panic is a failed call. Past its deadline the task is left to itself:
 /// a thread in a system call cannot be stopped, and until it ends it keeps its place among the running.
 pub(crate) async fn run(
@@ -29,8 +32,11 @@ pub(crate) async fn run(
     slot: Slot,
 ) -> Ending {
     let limit = call.time_left(order.value().timeout());
-    let overtaken =
-        |kind, message: &str| Ending::NotStarted(Failure::new(kind, message).hint("nothing was run"));
+    let overtaken = |kind, message: &str| {
+        // Not started, so not counted: only what ran uses up a rate.
+        layer.limits.uncount(order.value().call().definition().name());
+        Ending::NotStarted(Failure::new(kind, message).hint("nothing was run"))
+    };
     if limit.is_zero() {
         return overtaken(FailureKind::TimedOut, "the deadline passed before the tool was started");
     }
@@ -41,39 +47,102 @@ pub(crate) async fn run(
             "the mode or the rules changed before the tool was started",
         );
     }
-    Ending::Ran(within_limit(call, tool, order, slot, limit).await)
-}
-
-async fn within_limit(
-    call: &Call,
-    tool: &Tool,
-    order: &Arc<Order>,
-    slot: Slot,
-    limit: Duration,
-) -> Result<Output, Failure> {
     recorder::announce_start(call, order);
     let _timing = call.span.stage(Stage::Run);
-    let running = tool.executor().run(Arc::clone(order));
-    let work = AssertUnwindSafe(async move {
-        let (_place, _counted) = (slot, Level::ToolsRunning.hold());
-        running.await
-    });
-    let mut work = Box::pin(work.catch_unwind());
-    let end = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
-        // Most looks at files end here: a task and a timer would cost them more than they do.
-        Poll::Ready(end) => Ok(Ok(end)),
-        Poll::Pending => tokio::time::timeout(limit, tokio::spawn(work)).await,
-    };
-    match end {
-        Ok(Ok(Ok(end))) => end.and_then(|output| within_bounds(order, output)),
-        Ok(Ok(Err(_panic))) => Err(crashed("panicked")),
-        Ok(Err(_cancelled)) => Err(crashed("was cancelled")),
-        Err(_) => {
-            let message = format!("{} timed out after {:.1} s", call.tool_name, limit.as_secs_f64());
-            Err(Failure::new(FailureKind::TimedOut, message)
-                .hint("its effect may still happen: look before trying again"))
+    let running = Attempt { layer, call, tool, order, slot: Arc::new(slot), until: Instant::now() + limit };
+    let first = running.make(limit).await;
+    match running.time_for_another(&first) {
+        Some(pause) => {
+            tokio::time::sleep(pause).await;
+            let left = running.until.saturating_duration_since(Instant::now());
+            Ending::Ran { end: running.make(left).await, attempts: 2 }
+        }
+        None => Ending::Ran { end: first, attempts: 1 },
+    }
+}
+
+/// One order and what each attempt at it needs.
+struct Attempt<'a> {
+    layer: &'a ToolExecutionLayer,
+    call: &'a Call,
+    tool: &'a Tool,
+    order: &'a Arc<Order>,
+    /// Shared, so that a task that was left behind keeps the place.
+    slot: Arc<Slot>,
+    until: Instant,
+}
+
+impl Attempt<'_> {
+    /// Whether the same may be tried again, and after which pause: once, where a fault passes by itself and doing it
+    /// twice is the same as once, and only in the time there is.
+    fn time_for_another(&self, end: &Result<Output, Failure>) -> Option<Duration> {
+        let passing = end.as_ref().is_err_and(|failure| failure.kind == FailureKind::Transient);
+        let repeatable = self.order.value().call().definition().annotations().idempotent_hint;
+        let left = self.until.saturating_duration_since(Instant::now());
+        let allowed =
+            passing && repeatable && left > PAUSE_BEFORE_RETRY && !self.layer.has_changed_since(self.call);
+        allowed.then_some(PAUSE_BEFORE_RETRY)
+    }
+
+    async fn make(&self, limit: Duration) -> Result<Output, Failure> {
+        let (running, place) = (self.tool.executor().run(Arc::clone(self.order)), Arc::clone(&self.slot));
+        let work = AssertUnwindSafe(async move {
+            let (_place, _counted) = (place, Level::ToolsRunning.hold());
+            running.await
+        });
+        let mut work = Box::pin(work.catch_unwind());
+        let end = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
+            // Most looks at files end here: a task and a timer would cost them more than they do.
+            Poll::Ready(end) => End::Came(Ok(end)),
+            Poll::Pending => self.wait_for(tokio::spawn(work), limit).await,
+        };
+        match end {
+            End::Came(Ok(Ok(end))) => end.and_then(|output| within_bounds(self.order, output)),
+            End::Came(Ok(Err(_panic))) => Err(crashed("panicked")),
+            End::Came(Err(_cancelled)) => Err(crashed("was cancelled")),
+            End::TimedOut => {
+                let message = format!("{} timed out after {:.1} s", self.call.tool_name, limit.as_secs_f64());
+                Err(Failure::new(FailureKind::TimedOut, message)
+                    .hint("its effect may still happen: look before trying again"))
+            }
+            End::Forbidden => Err(self.forbidden()),
         }
     }
+
+    async fn wait_for(&self, mut task: tokio::task::JoinHandle<Ended>, limit: Duration) -> End {
+        let ticket = self.layer.running.begin(self.call.id, self.order.value().call().definition());
+        if self.layer.has_changed_since(self.call) {
+            // The mode changed before this call was on the list of those it looks through.
+            self.layer.cancel_forbidden();
+        }
+        tokio::select! {
+            biased;
+            end = &mut task => End::Came(end),
+            () = ticket.cancelled() => {
+                task.abort();
+                End::Forbidden
+            }
+            () = tokio::time::sleep(limit) => End::TimedOut,
+        }
+    }
+
+    fn forbidden(&self) -> Failure {
+        let (tool, mode) = (&self.call.tool_name, self.layer.mode());
+        let message = format!("{tool} was cancelled: {mode} was entered while it ran, and does not allow it");
+        Failure::new(FailureKind::Cancelled, message)
+            .hint("its effect may have happened, or part of it: look before trying again")
+    }
+}
+
+/// What the task of a tool gives: its answer, or its panic.
+type Ended = Result<Result<Output, Failure>, Box<dyn std::any::Any + Send>>;
+
+/// How waiting for a tool ended.
+enum End {
+    Came(Result<Ended, tokio::task::JoinError>),
+    TimedOut,
+    /// The mode forbids it now.
+    Forbidden,
 }
 
 /// An answer larger than policy allows is not cut blindly: only the tool knows where that makes sense.

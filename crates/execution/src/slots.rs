@@ -1,6 +1,9 @@
-//! Places for running calls: so many at a time, handed out in order of arrival, and a number that can change.
+//! Places for running calls: so many at a time, handed out in turns, and a number that can change.
+//!
+//! Callers take turns, and each caller's own calls come in the order of their arrival: however many one of them sends,
+//! another waits for no more than its turn.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -12,15 +15,49 @@ pub(crate) struct Slots(Arc<Mutex<State>>);
 struct State {
     most: usize,
     taken: usize,
-    waiting: VecDeque<oneshot::Sender<Slot>>,
+    waiting: Waiting,
+}
+
+/// Who waits: a queue for each caller that has somebody in it, and the callers in the order of their turns.
+#[derive(Default)]
+struct Waiting {
+    queues: HashMap<u64, VecDeque<oneshot::Sender<Slot>>>,
+    turns: VecDeque<u64>,
 }
 
 /// One place; given back when dropped, wherever that happens.
 pub(crate) struct Slot(Slots);
 
+impl Waiting {
+    fn add(&mut self, caller: u64, sender: oneshot::Sender<Slot>) {
+        let queue = self.queues.entry(caller).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(caller);
+        }
+        queue.push_back(sender);
+    }
+
+    /// The next in turn, who is still there.
+    fn next(&mut self) -> Option<oneshot::Sender<Slot>> {
+        while let Some(caller) = self.turns.pop_front() {
+            let queue = self.queues.get_mut(&caller)?;
+            let sender = std::iter::from_fn(|| queue.pop_front()).find(|sender| !sender.is_closed());
+            if queue.is_empty() {
+                self.queues.remove(&caller);
+            } else {
+                self.turns.push_back(caller);
+            }
+            if sender.is_some() {
+                return sender;
+            }
+        }
+        None
+    }
+}
+
 impl Slots {
     pub(crate) fn new(most: usize) -> Self {
-        Slots(Arc::new(Mutex::new(State { most, taken: 0, waiting: VecDeque::new() })))
+        Slots(Arc::new(Mutex::new(State { most, taken: 0, waiting: Waiting::default() })))
     }
 
     /// How many are taken.
@@ -39,11 +76,24 @@ impl Slots {
         self.hand_out();
     }
 
-    /// A place, once it is this caller's turn. A caller that stops waiting loses its turn and nothing else.
-    pub(crate) async fn take(&self) -> Slot {
+    /// A place, if one is free and nobody waits for it.
+    pub(crate) fn take_at_once(&self) -> Option<Slot> {
+        let mut state = self.state();
+        if state.taken >= state.most || !state.waiting.turns.is_empty() {
+            return None;
+        }
+        state.taken += 1;
+        Some(Slot(self.clone()))
+    }
+
+    /// A place, once it is this caller's turn. Who stops waiting loses the turn and nothing else.
+    pub(crate) async fn take(&self, caller: u64) -> Slot {
+        if let Some(slot) = self.take_at_once() {
+            return slot;
+        }
         let turn = {
             let (sender, turn) = oneshot::channel();
-            self.state().waiting.push_back(sender);
+            self.state().waiting.add(caller, sender);
             turn
         };
         self.hand_out();
@@ -61,7 +111,7 @@ impl Slots {
                 if state.taken >= state.most {
                     return;
                 }
-                let Some(sender) = state.waiting.pop_front() else { return };
+                let Some(sender) = state.waiting.next() else { return };
                 state.taken += 1;
                 sender
             };
@@ -90,18 +140,18 @@ mod tests {
     use super::*;
 
     async fn must_wait(slots: &Slots) {
-        let waited = tokio::time::timeout(Duration::from_millis(5), slots.take()).await;
+        let waited = tokio::time::timeout(Duration::from_millis(5), slots.take(1)).await;
         assert!(waited.is_err(), "there was a place");
     }
 
     #[tokio::test]
     async fn places_are_limited_and_come_back() {
         let slots = Slots::new(2);
-        let (first, second) = (slots.take().await, slots.take().await);
+        let (first, second) = (slots.take(1).await, slots.take(1).await);
         must_wait(&slots).await;
         assert_eq!(slots.taken(), 2, "who stopped waiting holds nothing");
         drop(first);
-        let third = slots.take().await;
+        let third = slots.take(1).await;
         drop((second, third));
         assert_eq!(slots.taken(), 0);
     }
@@ -109,14 +159,14 @@ mod tests {
     #[tokio::test]
     async fn the_number_changes_under_way() {
         let slots = Slots::new(3);
-        let held: Vec<Slot> = vec![slots.take().await, slots.take().await, slots.take().await];
+        let held: Vec<Slot> = vec![slots.take(1).await, slots.take(1).await, slots.take(1).await];
         slots.set_most(1);
         assert_eq!(slots.taken(), 3, "who runs keeps running");
         drop(held);
-        let one = slots.take().await;
+        let one = slots.take(1).await;
         must_wait(&slots).await;
         slots.set_most(2);
-        drop((slots.take().await, one));
+        drop((slots.take(1).await, one));
         slots.set_most(0);
         must_wait(&slots).await;
     }
@@ -124,13 +174,13 @@ mod tests {
     #[tokio::test]
     async fn turns_are_taken_in_order() {
         let slots = Slots::new(1);
-        let held = slots.take().await;
+        let held = slots.take(1).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         for n in 0..20 {
             let (slots, order) = (slots.clone(), Arc::clone(&order));
             waiting.push(tokio::spawn(async move {
-                let _slot = slots.take().await;
+                let _slot = slots.take(1).await;
                 order.lock().unwrap().push(n);
             }));
             tokio::task::yield_now().await;
@@ -140,5 +190,43 @@ mod tests {
             task.await.unwrap();
         }
         assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn one_caller_cannot_starve_another() {
+        let slots = Slots::new(1);
+        let held = slots.take(1).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = Vec::new();
+        // A flood of one caller, then one call each of two others.
+        for (caller, n) in (0..50).map(|n| (1, n)).chain([(2, 0), (3, 0), (2, 1)]) {
+            let (slots, order) = (slots.clone(), Arc::clone(&order));
+            waiting.push(tokio::spawn(async move {
+                let _slot = slots.take(caller).await;
+                order.lock().unwrap().push((caller, n));
+            }));
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        for task in waiting {
+            task.await.unwrap();
+        }
+        let order = order.lock().unwrap();
+        assert_eq!(order[..6], [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2)], "in turns: {order:?}");
+        let flood: Vec<_> = order.iter().filter(|(caller, _)| *caller == 1).map(|(_, n)| *n).collect();
+        assert_eq!(flood, (0..50).collect::<Vec<_>>(), "each in its own order");
+    }
+
+    #[tokio::test]
+    async fn whoever_left_costs_nobody_a_turn() {
+        let slots = Slots::new(1);
+        let held = slots.take(1).await;
+        for caller in 0..100 {
+            assert!(tokio::time::timeout(Duration::ZERO, slots.take(caller)).await.is_err());
+        }
+        drop(held);
+        drop(slots.take(7).await);
+        let state = slots.state();
+        assert!(state.waiting.queues.is_empty() && state.waiting.turns.is_empty(), "nothing is kept");
     }
 }

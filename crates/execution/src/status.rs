@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use governance::Transition;
 use ledger::{Health, State};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,6 +15,9 @@ pub struct Status {
     pub version: &'static str,
     /// The current mode.
     pub mode: Mode,
+    /// A change of mode that waits for a human to agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<ProposalStatus>,
     /// Since the layer was made.
     pub uptime_seconds: u64,
     /// How calls ended, and how many run now.
@@ -28,6 +32,21 @@ pub struct Status {
     pub workspaces: Vec<String>,
     /// The state of the ledger.
     pub ledger: LedgerStatus,
+}
+
+/// A change of mode that a rule wants and a human decides.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProposalStatus {
+    /// The mode it would lead to; setting it confirms the proposal.
+    pub to: Mode,
+    /// The rule and what was measured.
+    pub reason: String,
+}
+
+impl ProposalStatus {
+    pub(crate) fn of(transition: &Transition) -> Self {
+        ProposalStatus { to: transition.to, reason: transition.reason() }
+    }
 }
 
 /// Whether records are taken, and how many there are.

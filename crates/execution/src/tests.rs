@@ -1,6 +1,9 @@
 //! The layer with tools that misbehave: what no well-behaved tool can show.
 
 mod explain;
+mod limits;
+mod modes;
+mod retry;
 mod guardrail;
 
 use std::path::Path;
@@ -70,26 +73,42 @@ impl Bench {
     }
 
     fn tool(
-        mut self,
+        self,
         name: &str,
         category: Category,
         body: impl Fn(Arc<Order>) -> Running + Send + Sync + 'static,
     ) -> Self {
+        let timeout_seconds = if name == "stuck" { 1 } else { 30 };
+        self.such_tool(name, category, |spec| spec.timeout_seconds = timeout_seconds, body)
+    }
+
+    fn such_tool(
+        mut self,
+        name: &str,
+        category: Category,
+        change: impl FnOnce(&mut ToolSpec),
+        body: impl Fn(Arc<Order>) -> Running + Send + Sync + 'static,
+    ) -> Self {
         let mut spec = ToolSpec::new(name, "A test tool", category, RiskLevel::Low);
         spec.input_schema = Some(json!({"type": "object"}));
-        spec.timeout_seconds = if name == "stuck" { 1 } else { 30 };
+        change(&mut spec);
         self.registry.register(spec.check().unwrap(), Arc::new(Does(body))).unwrap();
         self
     }
 
     fn layer(self) -> (Arc<ToolExecutionLayer>, tempfile::TempDir) {
         let Bench { folder, registry } = self;
+        (Bench::layer_in(folder.path(), registry), folder)
+    }
+
+    /// A layer on what an earlier one may have left in this folder.
+    fn layer_in(folder: &Path, registry: ToolRegistry) -> Arc<ToolExecutionLayer> {
         let around = Surroundings {
-            variables: Variables::with_home(folder.path()),
+            variables: Variables::with_home(folder),
             protected: Protected::default(),
             names: FileNames::CaseSensitive,
         };
-        let workspace = Workspace::at(folder.path(), WorkspaceAccess::ReadWrite).unwrap();
+        let workspace = Workspace::at(folder, WorkspaceAccess::ReadWrite).unwrap();
         let policy = Policy::embedded(&around).unwrap();
         let world = World {
             registry,
@@ -98,8 +117,8 @@ impl Bench {
             workspaces: Workspaces::new(vec![workspace]),
             hosts: Vec::new(),
         };
-        let (ledger, recovery) = Ledger::open(&folder.path().join("ledger"), &Options::default()).unwrap();
-        (ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap(), folder)
+        let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
+        ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap()
     }
 }
 
@@ -203,7 +222,9 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     );
     let (layer, _folder) = bench.layer();
     // RECOVERY has 8 places; all are taken.
-    layer.set_mode(Mode::Recovery, "test", &caller()).await.unwrap();
+    for mode in [Mode::Lockdown, Mode::Recovery] {
+        layer.set_mode(mode, "test", &caller()).await.unwrap();
+    }
     let running: Vec<_> = (0..8)
         .map(|_| {
             let layer = Arc::clone(&layer);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use governance::{Policy, Workspaces};
 use guardrail::{Curated, Guard, Known};
 use registry::{Tool, ToolRegistry};
-use tool::{Category, Mode, ToolDefinition};
+use tool::{Category, Mode, RiskLevel, ToolDefinition};
 
 use crate::host::Host;
 
@@ -33,6 +33,20 @@ pub struct ToolFilter {
 }
 
 impl World {
+    /// The definition behind a name, of a tool of ours or of a host's.
+    pub(crate) fn definition(&self, name: &str) -> Option<&ToolDefinition> {
+        let ours = self.registry.get(name).map(|tool| &**tool.definition());
+        let theirs = || {
+            let mut known = self.hosts.iter().flat_map(Host::definitions);
+            known.find(|definition| definition.name().as_str() == name).map(|definition| &**definition)
+        };
+        ours.or_else(theirs)
+    }
+
+    /// The harm a tool can do. One that is not there can do none.
+    pub(crate) fn risk_of(&self, name: &str) -> RiskLevel {
+        self.definition(name).map_or(RiskLevel::Low, |definition| self.policy.risk(definition))
+    }
     /// The definitions that pass the filter, by name.
     pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
         let wanted = |definition: &&Arc<ToolDefinition>| {

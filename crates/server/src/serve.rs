@@ -84,6 +84,7 @@ pub async fn serve(
         () = signals.told_to_stop(&stop) => {}
         never = agent.run(agent_socket.listener()) => match never {},
         never = control.run(control_socket.listener()) => match never {},
+        never = layer.watch(home.state()) => match never {},
     }
     // Whoever comes now is told by the missing socket, not by a connection that nobody answers.
     drop((agent_socket, control_socket));

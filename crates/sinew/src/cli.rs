@@ -146,13 +146,21 @@ pub(crate) struct JsonArgs {
 pub(crate) enum ModeCommand {
     /// Show the mode.
     Get(JsonArgs),
-    /// Change the mode. The change is on record before it takes effect.
+    /// Change the mode, along the ways there are, or confirm what a rule proposes.
     Set {
         /// The new mode.
         #[arg(value_parser = mode())]
         mode: Mode,
         #[command(flatten)]
         change: ChangeArgs,
+    },
+    /// Show when the mode changed, why, and by whom. Needs no daemon.
+    History {
+        /// At most so many changes, the newest.
+        #[arg(long, value_name = "COUNT", default_value_t = 50)]
+        limit: usize,
+        #[command(flatten)]
+        output: JsonArgs,
     },
 }
 

@@ -18,12 +18,20 @@ use crate::pipeline::{Ending, Ran};
 pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolResult {
     let Ran { order, end } = ran;
     let definition = Arc::clone(order.value().call().definition());
-    let (end, started) = match end {
-        Ending::Ran(end) => (end, Started::Yes(effect(&definition))),
-        Ending::NotStarted(failure) => (Err(failure), Started::No),
+    let (end, started, attempts) = match end {
+        Ending::Ran { end, attempts } => {
+            layer.count_ended(call, &definition, &end);
+            (end, Started::Yes(effect(&definition)), attempts)
+        }
+        Ending::NotStarted(failure) => (Err(failure), Started::No, 0),
     };
     let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
-    let outcome = outcome(layer, call, started, &end, output.as_deref());
+    let mut outcome = outcome(layer, call, started, &end, output.as_deref());
+    if attempts > 1
+        && let Some(facts) = outcome.facts.as_object_mut()
+    {
+        facts.insert("attempts".to_owned(), attempts.into());
+    }
     let (end, recorded) = match layer.ledger.conclude(&order, outcome) {
         Ok(receipt) => (end, receipt.seq().is_some()),
         Err(error) => (Err(unrecorded(&end, &error)), false),
@@ -98,11 +106,11 @@ fn outcome(
     }
 }
 
-/// A change that ran out of time may still happen, or be half done: nobody can say.
+/// A change that ran out of time, or was cut short, may still happen, or be half done: nobody can say.
 fn status_of(failure: &Failure, started: Started) -> Status {
     match (failure.kind, started) {
         (_, Started::No) => Status::NotStarted,
-        (FailureKind::TimedOut, Started::Yes(Effect::Changes)) => Status::Unknown,
+        (FailureKind::TimedOut | FailureKind::Cancelled, Started::Yes(Effect::Changes)) => Status::Unknown,
         (_, Started::Yes(_)) => Status::Failed,
     }
 }

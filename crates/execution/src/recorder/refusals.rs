@@ -33,6 +33,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         refusal.trace_id = Some(call.trace.trace_id.clone());
     }
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
+    layer.count_refused(call, &refusal);
     announce_refusal(call, &refusal);
     ToolResult::refused(refusal, Metadata { recorded, ..metadata(call) }, call.latency_ms())
 }

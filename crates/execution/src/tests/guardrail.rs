@@ -104,7 +104,9 @@ async fn only_a_permit_proves_a_repair() {
     layer.set_mode(Mode::Lockdown, "test", &caller()).await.unwrap();
     assert_eq!(repair(&layer, "put", call).await, None, "it would be denied");
     let secret = json!({"file_path": "a.txt", "content": "-----BEGIN RSA PRIVATE KEY-----"});
-    layer.set_mode(Mode::Normal, "test", &caller()).await.unwrap();
+    for mode in [Mode::Recovery, Mode::Normal] {
+        layer.set_mode(mode, "test", &caller()).await.unwrap();
+    }
     assert_eq!(repair(&layer, "put", secret).await, None, "a secret is refused, and not repeated");
 }
 

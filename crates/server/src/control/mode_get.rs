@@ -1,4 +1,4 @@
-//! `control/mode.get`: the current operational mode.
+//! `control/mode.get`: the current operational mode, and the one a rule proposes.
 
 use serde_json::json;
 
@@ -11,5 +11,9 @@ pub(crate) const METHOD: Method<Control> = Method { name: "control/mode.get", ru
 
 fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     call.params.finish()?;
-    Ok(Answer::Now(rpc::answer(&json!({"mode": control.layer.mode()}))))
+    let mut reply = json!({"mode": control.layer.mode()});
+    if let (Some(reply), Some(proposal)) = (reply.as_object_mut(), control.layer.status().proposal) {
+        reply.insert("proposal".to_owned(), json!(proposal));
+    }
+    Ok(Answer::Now(rpc::answer(&reply)))
 }

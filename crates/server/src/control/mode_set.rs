@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use execution::{ModeError, ModeSet};
 use serde_json::json;
 use tool::{Door, Mode};
 
@@ -25,8 +26,16 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
         match layer.set_mode(mode, &reason, &caller).await {
-            Ok(previous) => rpc::answer(&json!({"mode": mode, "previous": previous})),
-            Err(error) => Err(RpcError::server("mode_not_changed", error.to_string())),
+            Ok(ModeSet { previous, recorded: true }) => {
+                rpc::answer(&json!({"mode": mode, "previous": previous}))
+            }
+            Ok(ModeSet { previous, recorded: false }) => {
+                rpc::answer(&json!({"mode": mode, "previous": previous, "recorded": false}))
+            }
+            Err(error @ ModeError::NoWay { .. }) => Err(RpcError::server("no_such_way", error.to_string())),
+            Err(error @ ModeError::NotRecorded(_)) => {
+                Err(RpcError::server("mode_not_changed", error.to_string()))
+            }
         }
     }))
 }

@@ -1,19 +1,23 @@
 //! `sinew mode` and `sinew lockdown`: how far the machine trusts its agent right now. The daemon holds the mode and
 //! puts every change on record; this only asks it.
 
+use ledger::entry::ModeChange;
+use ledger::{Entry, Filter, Reader};
 use serde_json::{Value, json};
 use tool::Mode;
 
 use crate::cli::{ChangeArgs, JsonArgs, ModeCommand};
+use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
-use crate::terminal::say;
+use crate::terminal::{NOTE, paint, say, tell, visible_line};
 
 pub(crate) fn run(command: ModeCommand) -> Result<Exit, Problem> {
     match command {
         ModeCommand::Get(output) => get(output),
         ModeCommand::Set { mode, change } => set(mode, change, "sinew mode set"),
+        ModeCommand::History { limit, output } => history(limit, output),
     }
 }
 
@@ -24,11 +28,43 @@ pub(crate) fn lockdown(change: ChangeArgs) -> Result<Exit, Problem> {
 
 fn get(output: JsonArgs) -> Result<Exit, Problem> {
     let reply = Setting::find()?.ask_control("control/mode.get", json!({}))?;
-    say(if output.json {
-        render::versioned(reply).to_string()
+    if output.json {
+        say(render::versioned(reply))?;
+        return Ok(Exit::Done);
+    }
+    say(render::mode(&text(&reply, "mode")))?;
+    if let Some(proposal) = reply.get("proposal") {
+        let (to, reason) = (text(proposal, "to"), visible_line(&text(proposal, "reason")));
+        tell(paint(NOTE, format!("{to} is proposed: {reason}\n`sinew mode set {to}` confirms it")));
+    }
+    Ok(Exit::Done)
+}
+
+/// Every change, oldest first, from the ledger's own files: it needs no daemon, and no daemon can forget it.
+fn history(limit: usize, output: JsonArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let filter = Filter { kind: Some("mode".to_owned()), limit: Some(limit), ..Filter::default() };
+    let found = Reader::new(&compose::ledger_folder(&setting)).query(&filter);
+    let mut found = found.map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    found.reverse();
+    if output.json {
+        let changes: Vec<Value> = found.iter().map(ledger::Record::json).collect();
+        say(json!({"schema_version": 1, "changes": changes}))?;
+        return Ok(Exit::Done);
+    }
+    let mut table = render::plain_table();
+    for record in &found {
+        if let Entry::Mode(ModeChange { from, to, reason, by, .. }) = &record.entry {
+            let way = format!("{} → {}", render::mode(from.as_str()), render::mode(to.as_str()));
+            let by = by.as_deref().map(visible_line).unwrap_or_default();
+            table.add_row([record.time.strftime("%F %T").to_string(), way, by, visible_line(reason)]);
+        }
+    }
+    if found.is_empty() {
+        tell("the mode has never changed");
     } else {
-        render::mode(&text(&reply, "mode"))
-    })?;
+        say(table)?;
+    }
     Ok(Exit::Done)
 }
 
@@ -44,6 +80,10 @@ fn set(mode: Mode, change: ChangeArgs, typed: &str) -> Result<Exit, Problem> {
         true => format!("{} (as before)", render::mode(&now)),
         false => format!("{} → {}", render::mode(&before), render::mode(&now)),
     })?;
+    if reply.get("recorded") == Some(&json!(false)) {
+        let note = "it holds, but could not be recorded yet: a crash before that would forget it";
+        tell(paint(NOTE, note));
+    }
     Ok(Exit::Done)
 }
 

@@ -1,0 +1,85 @@
+//! Rates under a crowd, across a restart, and what a refused caller is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use tool::{Category, RefusalCode};
+
+use super::{Bench, done, request};
+
+/// A tool that may run ten times an hour, and how often it ran.
+fn bench() -> (Bench, Arc<AtomicUsize>) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let bench = Bench::new().such_tool(
+        "ten",
+        Category::READ_ONLY,
+        |spec| spec.rate_limit_per_hour = Some(10),
+        move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async {
+                tokio::task::yield_now().await;
+                Ok(tool::Output::default())
+            })
+        },
+    );
+    (bench.tool("other", Category::READ_ONLY, |_| done(json!({}))), ran)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_at_once_are_ten() {
+    let (bench, ran) = bench();
+    let (layer, folder) = bench.layer();
+    let calls: Vec<_> = (0..10_000)
+        .map(|_| {
+            let layer = Arc::clone(&layer);
+            tokio::spawn(async move { layer.execute(request("ten", json!({}), None)).await })
+        })
+        .collect();
+    let mut done = 0;
+    for call in calls {
+        let result = call.await.unwrap();
+        done += usize::from(result.success);
+        let Some(refusal) = result.metadata.refusal else { continue };
+        assert_eq!(
+            (refusal.code, refusal.detail.as_deref()),
+            (RefusalCode::RateLimited, Some("tool_per_hour"))
+        );
+        let after = refusal.retry_after_ms.unwrap();
+        assert!((3_500_000..=3_600_000).contains(&after), "an hour from the first: {after}");
+    }
+    assert_eq!((done, ran.load(Ordering::Relaxed)), (10, 10));
+    assert!(layer.execute(request("other", json!({}), None)).await.success, "another tool is not touched");
+    layer.close("test");
+    drop(layer);
+    let (bench, ran) = self::bench();
+    let again = Bench::layer_in(folder.path(), bench.registry);
+    let refused = again.execute(request("ten", json!({}), None)).await;
+    assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::RateLimited, "a restart refills nothing");
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn every_result_says_what_is_left() {
+    let (bench, _) = bench();
+    let (layer, _folder) = bench.layer();
+    for left in (0..10).rev() {
+        let result = layer.execute(request("ten", json!({}), None)).await;
+        assert_eq!(result.metadata.remaining["tool_per_hour"], left, "{result:?}");
+        assert!(result.metadata.remaining["mode_per_minute"].as_u64().unwrap() > 500, "{result:?}");
+    }
+    let busy = {
+        layer.limits.set_places(0);
+        let mut refusal = tool::Refusal::new("other", RefusalCode::Busy, "busy");
+        let (call, _) = crate::call::Call::suppose(
+            request("other", json!({}), None),
+            &layer.ledger,
+            layer.world.load_full(),
+            layer.mode(),
+        );
+        layer.limits.advise(&call, &mut refusal);
+        refusal.retry_after_ms
+    };
+    assert_eq!(busy, Some(1000));
+}

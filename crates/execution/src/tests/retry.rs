@@ -1,0 +1,64 @@
+//! A fault that passes is tried once more, where twice is the same as once. Nothing else is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tool::{Category, Failure, FailureKind, Output};
+
+use super::{Bench, kind, records, request};
+
+/// A tool that fails so often before it works, how often it was tried, and its outcome on record.
+async fn check(
+    fails: &'static [FailureKind],
+    idempotent: bool,
+    deadline: Option<u64>,
+) -> (bool, usize, Value) {
+    let tried = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tried);
+    let bench = Bench::new().such_tool(
+        "flaky",
+        Category::READ_ONLY,
+        |spec| spec.annotations.idempotent_hint = idempotent,
+        move |_| {
+            let failure = fails.get(counted.fetch_add(1, Ordering::Relaxed)).copied();
+            Box::pin(async move {
+                match failure {
+                    Some(kind) => Err(Failure::new(kind, "connection reset")),
+                    None => Ok(Output::default()),
+                }
+            })
+        },
+    );
+    let (layer, folder) = bench.layer();
+    let result = layer.execute(request("flaky", json!({}), deadline.map(Duration::from_millis))).await;
+    assert_eq!(result.success, kind(&result).is_none(), "{result:?}");
+    let written = records(folder.path());
+    let outcomes: Vec<&Value> = written.iter().filter(|record| record["kind"] == "outcome").collect();
+    assert_eq!(outcomes.len(), 1, "one call, one outcome");
+    (result.success, tried.load(Ordering::Relaxed), outcomes[0]["facts"]["attempts"].clone())
+}
+
+#[tokio::test]
+async fn once_more_and_only_once() {
+    use FailureKind::{Io, ResourceExhausted, TimedOut, Transient, Unreadable};
+    assert_eq!(check(&[], true, None).await, (true, 1, Value::Null));
+    assert_eq!(check(&[Transient], true, None).await, (true, 2, json!(2)));
+    assert_eq!(check(&[Transient, Transient], true, None).await, (false, 2, json!(2)), "not a third time");
+    assert_eq!(
+        check(&[Transient], false, None).await,
+        (false, 1, Value::Null),
+        "twice might be once too often"
+    );
+    assert_eq!(check(&[Transient], true, Some(50)).await, (false, 1, Value::Null), "never past the deadline");
+    for lasting in [Io, ResourceExhausted, TimedOut, Unreadable] {
+        let fails: &'static [FailureKind] = match lasting {
+            Io => &[Io],
+            ResourceExhausted => &[ResourceExhausted],
+            TimedOut => &[TimedOut],
+            _ => &[Unreadable],
+        };
+        assert_eq!(check(fails, true, None).await, (false, 1, Value::Null), "{lasting:?}");
+    }
+}
