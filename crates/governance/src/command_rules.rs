@@ -236,6 +236,13 @@ impl CommandRule {
         CommandRule { words, examples, rule: inspection.rule(entry, id), column: entry.column }
     }
 
+    /// Whether every command that another rule allows is surely met by this one.
+    pub(crate) fn covers(&self, other: &CommandRule) -> bool {
+        let each =
+            |(mine, theirs): (&Vec<String>, &Vec<String>)| theirs.iter().all(|word| mine.contains(word));
+        self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(each)
+    }
+
     /// The words of the rule, each in its place.
     pub(crate) fn allows(&self, command: &[String], _names: FileNames) -> bool {
         command.len() >= self.words.len()

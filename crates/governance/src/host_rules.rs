@@ -162,6 +162,24 @@ impl HostPattern {
         }
     }
 
+    /// Whether it blocks every host that another pattern allows.
+    pub(crate) fn blocks_all_of(&self, other: &HostPattern) -> bool {
+        match other {
+            HostPattern::Any => *self == HostPattern::Any,
+            HostPattern::Exactly(name) | HostPattern::Below(name) => self.blocks(name),
+        }
+    }
+
+    /// Whether there may be a host that both allow.
+    pub(crate) fn meets(&self, other: &HostPattern) -> bool {
+        match (self, other) {
+            (HostPattern::Any, _) | (_, HostPattern::Any) => true,
+            (HostPattern::Exactly(name), other) => other.allows(name),
+            (HostPattern::Below(_), HostPattern::Exactly(name)) => self.allows(name),
+            (HostPattern::Below(a), HostPattern::Below(b)) => a == b || is_below(a, b) || is_below(b, a),
+        }
+    }
+
     pub(crate) fn blocks(&self, host: &str) -> bool {
         match self {
             HostPattern::Any => true,

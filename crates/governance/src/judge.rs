@@ -164,4 +164,4 @@ fn denial(standing: &Standing<'_>, grounds: Grounds, mut notes: Notes<'_>) -> De
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tool::nearest;
 
+use crate::glob::Purpose;
 use crate::surroundings::Variables;
 
 /// A pattern that can be compiled: starts with `/`, no empty, `.` or `..` parts, `**` only as a whole part.
@@ -76,6 +77,23 @@ impl Pattern {
         matches!(self.text.as_str(), "/**" | "/" | "/**/*" | "/**/**")
     }
 
+    /// Whether everything another pattern matches is surely matched by this one too. By its letters: a `false` says
+    /// nothing.
+    pub(crate) fn covers(&self, other: &Pattern, purpose: Purpose) -> bool {
+        let (wide, narrow) = (self.text.as_str(), other.text.as_str());
+        let below = |folder: &str| narrow == folder || narrow.starts_with(&format!("{folder}/"));
+        let name = wide.strip_prefix("/**/").filter(|name| !name.contains('/') && !is_wild(name));
+        let anywhere = |name: &str| match purpose {
+            Purpose::Allow => narrow.ends_with(&format!("/{name}")),
+            Purpose::Forbid => format!("{narrow}/").contains(&format!("/{name}/")),
+        };
+        self.covers_everything()
+            || wide == narrow
+            || wide.strip_suffix("/**").is_some_and(|folder| !is_wild(folder) && below(folder))
+            || (purpose == Purpose::Forbid && !is_wild(wide) && below(wide))
+            || name.is_some_and(anywhere)
+    }
+
     /// The part before the first wildcard, as a path, and the rest.
     pub(crate) fn literal_part(&self) -> (PathBuf, &str) {
         let mut end = self.text.len();
@@ -96,6 +114,12 @@ impl Pattern {
         let folder = globset::escape(&folder.to_string_lossy());
         let text = format!("{}/{}", folder.trim_end_matches('/'), rest.trim_start_matches('/'));
         Pattern { text: if text.len() > 1 { text.trim_end_matches('/').to_owned() } else { text } }
+    }
+}
+
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

@@ -43,11 +43,16 @@ impl<'a> Standing<'a> {
 
     /// Mode, category, what cannot be enforced, rates: all that needs no path. The rules passed are noted.
     pub(crate) fn admit(&self, situation: &Situation<'_>, notes: &mut Notes<'_>) -> Result<(), Grounds> {
-        self.admit_mode(situation.mode, notes)?;
-        self.admit_category(situation.mode, notes)?;
-        self.admit_enforceable(notes)?;
+        self.admit_without_rates(situation.mode, notes)?;
         let rates = self.rates(situation.mode);
         rates.check(situation.counts, notes)
+    }
+
+    /// The same without what depends on how much has run.
+    pub(crate) fn admit_without_rates(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        self.admit_mode(mode, notes)?;
+        self.admit_category(mode, notes)?;
+        self.admit_enforceable(notes)
     }
 
     /// Whether neither the tool's modes nor the mode's categories are against it.
@@ -122,7 +127,7 @@ impl<'a> Standing<'a> {
         }
     }
 
-    fn admit_category(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+    pub(crate) fn admit_category(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let rules = self.policy.modes.get(mode);
         notes.asks(|| self.category.to_string());
         if let Some((0, rule)) = &rules.max_concurrent {
@@ -289,6 +294,12 @@ impl<'a> Standing<'a> {
             tool_per_hour: self.rules.and_then(|rules| rules.rate.clone()).or_else(by_definition),
             mode_per_minute: self.policy.safety.calls_per_minute.get(mode).clone(),
         }
+    }
+
+    /// How often the tool itself may run in an hour.
+    pub(crate) fn per_hour(&self) -> Option<u32> {
+        let own = self.rules.and_then(|rules| rules.rate.as_ref()).map(|(limit, _)| *limit);
+        own.or(self.definition.rate_limit_per_hour())
     }
 
     pub(crate) fn timeout(&self) -> Duration {

@@ -1,15 +1,19 @@
 //! The names in the files against the tools there are: a rule for a tool that does not exist binds nothing.
 
+use std::sync::Arc;
+
 use document::{DocumentError, Located};
 use tool::{ToolDefinition, nearest};
 
 use crate::mode_rules::{self, ApprovalFor};
 use crate::policy::Policy;
 use crate::problems::{Inspection, PolicyError};
+use crate::rehearse::rehearsed_workspaces;
 
 impl Policy {
     /// Compares the names in the files with the tools there are. A name that no tool has is a warning, since a tool
-    /// may come later; one that is a slip of a known name, or another name of a tool, is an error.
+    /// may come later; one that is a slip of a known name, or another name of a tool, is an error. So is an example
+    /// that does not come out as it says.
     pub fn check_tools<'a>(
         &self,
         definitions: impl IntoIterator<Item = &'a ToolDefinition>,
@@ -18,6 +22,10 @@ impl Policy {
         let mut tools = Inspection::of(&self.files().documents.tools);
         for (key, _) in self.files().tools.tools.iter() {
             check_name(key, &definitions, &mut tools);
+            let named = key.to_ascii_lowercase();
+            if let Some(definition) = definitions.iter().find(|tool| tool.name().as_str() == named) {
+                self.run_examples(definition, &mut tools);
+            }
         }
         let mut modes = Inspection::of(&self.files().documents.modes);
         for (_, entry) in self.files().modes.modes.iter() {
@@ -28,6 +36,29 @@ impl Policy {
         let errors: Vec<_> = modes.errors.into_iter().chain(tools.errors).collect();
         let warnings = modes.warnings.into_iter().chain(tools.warnings).collect();
         if errors.is_empty() { Ok(warnings) } else { Err(PolicyError::new(errors)) }
+    }
+
+    /// The examples beside a tool's rules hold, or the policy does not load.
+    fn run_examples(&self, definition: &ToolDefinition, inspection: &mut Inspection<'_>) {
+        let Some(rules) = self.tools.get(definition.name()).filter(|rules| !rules.examples.is_empty()) else {
+            return;
+        };
+        let (tool, workspaces) = (Arc::new(definition.clone()), rehearsed_workspaces());
+        for example in &rules.examples {
+            match self.try_out(&tool, &example.arguments, example.mode, &workspaces) {
+                Ok(found) if found.verdict == example.expect => {}
+                Ok(found) => {
+                    let message =
+                        format!("the example expects {}; the rules say {}", example.expect, found.summary());
+                    let hint = found.refusal.and_then(|refusal| refusal.hint);
+                    inspection.error(&example.place, &message, hint);
+                }
+                Err(reason) => {
+                    let message = format!("the example is no call of `{}`: {reason}", definition.name());
+                    inspection.error(&example.place, &message, None);
+                }
+            }
+        }
     }
 
     /// A word that nothing answers to asks nobody: always an error.

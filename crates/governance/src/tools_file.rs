@@ -2,7 +2,7 @@
 
 use document::{Located, Table};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tool::{Arguments, Mode, RiskLevel};
 
 use crate::command_entry::CommandEntry;
@@ -176,7 +176,7 @@ pub struct ExampleEntry {
 }
 
 /// A verdict, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Expectation {
     /// It runs.
@@ -185,4 +185,14 @@ pub enum Expectation {
     Ask,
     /// It does not run.
     Deny,
+}
+
+impl std::fmt::Display for Expectation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Expectation::Allow => "allow",
+            Expectation::Ask => "ask",
+            Expectation::Deny => "deny",
+        })
+    }
 }

@@ -3,7 +3,7 @@
 mod call;
 mod differential;
 mod explanation;
-mod machine;
+pub(crate) mod machine;
 mod model;
 mod outward;
 mod path;

@@ -435,3 +435,40 @@ fn the_schemas_accept_what_loads_and_refuse_what_does_not() {
         assert_ne!(accepts(name, wrong), Vec::<String>::new(), "{wrong}");
     }
 }
+
+#[test]
+fn a_policy_that_breaks_its_own_example_does_not_load() {
+    let example = |path: &str, mode: &str, expect: &str| {
+        let tools = format!(
+            "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [~/.ssh]\n    examples:\n      - {{arguments: {{path: \"{path}\"}}, mode: {mode}, expect: {expect}}}\n"
+        );
+        let policy = load("modes: {NORMAL: {}}\n", &tools, "rate_limits: {}\n").unwrap();
+        let definition = crate::judge_tests::definition("read_file");
+        policy.check_tools([&definition]).map(|_| ()).map_err(|error| error.problems()[0].clone())
+    };
+    for (path, mode, expect) in [
+        ("$HOME/.ssh/id", "NORMAL", "deny"),
+        ("notes.txt", "NORMAL", "allow"),
+        ("sub/../notes.txt", "NORMAL", "allow"),
+        ("/etc/passwd", "NORMAL", "deny"),
+        ("notes.txt", "ALERT", "deny"),
+    ] {
+        example(path, mode, expect).unwrap_or_else(|error| panic!("{error}"));
+    }
+    for (path, expect, says) in [
+        ("~/.ssh/id", "allow", "expects allow; the rules say deny: Permission denied: Path"),
+        ("notes.txt", "ask", "expects ask; the rules say allow"),
+    ] {
+        let error = example(path, "NORMAL", expect).unwrap_err();
+        assert_eq!((error.line, error.column), (6, 9), "{error}");
+        assert!(error.message.contains(says), "{error}");
+    }
+    let wrong =
+        "tools:\n  read_file:\n    examples:\n      - {arguments: {path: 7}, mode: NORMAL, expect: deny}\n";
+    let policy = load("modes: {NORMAL: {}}\n", wrong, "rate_limits: {}\n").unwrap();
+    let error = policy.check_tools([&crate::judge_tests::definition("read_file")]).unwrap_err();
+    assert!(error.to_string().contains("is no call of `read_file`"), "{error}");
+    let unknown =
+        "tools:\n  a:\n    examples:\n      - {arguments: {path: $NO/x}, mode: NORMAL, expect: deny}\n";
+    check("tools.yaml", unknown, (4, 9), "unknown variable `$NO`", "");
+}

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use document::Document;
 use resources::PathRequest;
 use serde_json::{Map, Value, json};
-use tool::{Arguments, Mode, PathAccess, ToolDefinition};
+use tool::{Arguments, Mode, ToolDefinition};
 
 use super::machine;
 use super::model::{self, CallPlan, ModePlan, Names, PathPlan, Plan, TOOLS, ToolPlan};

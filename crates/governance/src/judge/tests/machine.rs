@@ -15,17 +15,17 @@ use crate::{
 };
 
 /// A machine of its own: `$ROOT/ws` is the workspace, `$ROOT/home` the home, `$ROOT/sinew` Sinew's own.
-pub(super) struct Machine {
-    pub(super) root: PathBuf,
-    pub(super) workspaces: Workspaces,
-    pub(super) files: [(&'static str, String); 3],
-    pub(super) names: FileNames,
-    pub(super) mode: Mode,
-    pub(super) counts: Counts,
+pub(crate) struct Machine {
+    pub(crate) root: PathBuf,
+    pub(crate) workspaces: Workspaces,
+    pub(crate) files: [(&'static str, String); 3],
+    pub(crate) names: FileNames,
+    pub(crate) mode: Mode,
+    pub(crate) counts: Counts,
     _folder: TempDir,
 }
 
-pub(super) fn machine(tools: &str) -> Machine {
+pub(crate) fn machine(tools: &str) -> Machine {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     for name in ["ws/sub", "ws-evil", "home/.ssh", "sinew/config", "policy", "other"] {
@@ -52,32 +52,32 @@ pub(super) fn machine(tools: &str) -> Machine {
 }
 
 impl Machine {
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Machine)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Machine)) -> Self {
         change(&mut self);
         self
     }
 
-    pub(super) fn modes(self, text: &str) -> Self {
+    pub(crate) fn modes(self, text: &str) -> Self {
         self.with(|m| m.files[0].1 = text.to_owned())
     }
 
-    pub(super) fn safety(self, text: &str) -> Self {
+    pub(crate) fn safety(self, text: &str) -> Self {
         self.with(|m| m.files[2].1 = text.to_owned())
     }
 
-    pub(super) fn mode(self, mode: Mode) -> Self {
+    pub(crate) fn mode(self, mode: Mode) -> Self {
         self.with(|m| m.mode = mode)
     }
 
-    pub(super) fn counts(self, tool_last_hour: u32, all_last_minute: u32) -> Self {
+    pub(crate) fn counts(self, tool_last_hour: u32, all_last_minute: u32) -> Self {
         self.with(|m| m.counts = Counts { tool_last_hour, all_last_minute })
     }
 
-    pub(super) fn policy(&self) -> Policy {
+    pub(crate) fn policy(&self) -> Policy {
         let folder = self.path("policy");
         for (name, text) in &self.files {
             let text = text.replace("$ROOT", &self.root.display().to_string());
@@ -91,11 +91,11 @@ impl Machine {
         Policy::load(&folder, &around).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub(super) fn verdict(&self, call: ValidCall) -> Verdict {
+    pub(crate) fn verdict(&self, call: ValidCall) -> Verdict {
         self.traced(call, &mut Trail::off())
     }
 
-    pub(super) fn traced(&self, call: ValidCall, trail: &mut Trail) -> Verdict {
+    pub(crate) fn traced(&self, call: ValidCall, trail: &mut Trail) -> Verdict {
         let policy = self.policy();
         let situation = Situation { mode: self.mode, workspaces: &self.workspaces, counts: self.counts };
         match clear_traced(&policy, &situation, call, trail) {
@@ -106,7 +106,7 @@ impl Machine {
 
     /// The verdict in a word: `permit`, `ask`, or the code and detail of a denial.
     #[track_caller]
-    pub(super) fn expect(&self, tool: &str, arguments: &Value, expect: &str) -> Outcome {
+    pub(crate) fn expect(&self, tool: &str, arguments: &Value, expect: &str) -> Outcome {
         let arguments = arguments.to_string().replace("$ROOT", &self.root.display().to_string());
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let shown = format!("{tool} {arguments} in {}", self.mode);
@@ -116,27 +116,27 @@ impl Machine {
     }
 
     #[track_caller]
-    pub(super) fn read(&self, path: &str, expect: &str) -> Outcome {
+    pub(crate) fn read(&self, path: &str, expect: &str) -> Outcome {
         self.expect("read_file", &json!({"path": path}), expect)
     }
 
     #[track_caller]
-    pub(super) fn write(&self, path: &str, expect: &str) -> Outcome {
+    pub(crate) fn write(&self, path: &str, expect: &str) -> Outcome {
         self.expect("write_file", &json!({"path": path, "content": "x"}), expect)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) word: String,
-    pub(super) reason: String,
-    pub(super) hint: String,
-    pub(super) rules: Vec<RuleRef>,
-    pub(super) retryable: bool,
+pub(crate) struct Outcome {
+    pub(crate) word: String,
+    pub(crate) reason: String,
+    pub(crate) hint: String,
+    pub(crate) rules: Vec<RuleRef>,
+    pub(crate) retryable: bool,
 }
 
 impl Outcome {
-    pub(super) fn of(verdict: Verdict) -> Self {
+    pub(crate) fn of(verdict: Verdict) -> Self {
         let plain = |word: &str, rules: Vec<RuleRef>| Outcome {
             word: word.to_owned(),
             reason: String::new(),
@@ -167,7 +167,7 @@ impl Outcome {
 
     /// The deciding rule: its file, line and id.
     #[track_caller]
-    pub(super) fn by(&self, file: &str, line: u64, id: &str) -> &Self {
+    pub(crate) fn by(&self, file: &str, line: u64, id: &str) -> &Self {
         let rule = self.rules.last().unwrap();
         assert!(rule.file.ends_with(file), "{rule:?}");
         assert_eq!((rule.line, rule.id.as_str()), (line, id), "{rule:?}");
@@ -175,20 +175,20 @@ impl Outcome {
     }
 
     #[track_caller]
-    pub(super) fn says(&self, reason: &str) -> &Self {
+    pub(crate) fn says(&self, reason: &str) -> &Self {
         assert_eq!(self.reason, reason);
         self
     }
 
     #[track_caller]
-    pub(super) fn hints(&self, words: &str) -> &Self {
+    pub(crate) fn hints(&self, words: &str) -> &Self {
         assert!(self.hint.contains(words), "{}", self.hint);
         self
     }
 }
 
 /// The tools of these tests, by name.
-pub(super) fn definition(name: &str) -> ToolDefinition {
+pub(crate) fn definition(name: &str) -> ToolDefinition {
     let path = json!({"type": "string", "format": "path"});
     let (category, risk, properties) = match name {
         "read_file" | "slow_read" => (Category::READ_ONLY, RiskLevel::Low, json!({"path": path})),
@@ -228,11 +228,11 @@ pub(super) fn definition(name: &str) -> ToolDefinition {
     spec.check().unwrap()
 }
 
-pub(super) fn valid(name: &str, arguments: Value) -> ValidCall {
+pub(crate) fn valid(name: &str, arguments: Value) -> ValidCall {
     let definition = Arc::new(definition(name));
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
     guardrail::check(&definition, &schema, arguments).unwrap()
 }
 
 /// A policy that says nothing of any tool.
-pub(super) const NOTHING_LISTED: &str = "tools: {}\n";
+pub(crate) const NOTHING_LISTED: &str = "tools: {}\n";

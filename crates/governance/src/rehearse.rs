@@ -1,0 +1,106 @@
+//! What would become of a call by its names alone: no file is looked at, and none need be there.
+//!
+//! For examples, tests of a policy, and everything else that asks about calls nobody makes.
+
+use std::sync::Arc;
+
+use guardrail::{InputSchema, ValidCall};
+use serde_json::Value;
+use tool::{Arguments, Refusal, RuleRef, ToolDefinition};
+
+use crate::judge::{Decision, Facts, admit_typed, decide};
+use crate::path_rules;
+use crate::policy::Policy;
+use crate::reached::Reached;
+use crate::situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
+use crate::standing::Standing;
+use crate::tools_file::Expectation;
+use crate::trail::{Notes, Trail};
+
+/// Where the relative paths of a rehearsed call start, and where it may work.
+pub const REHEARSED_WORKSPACE: &str = "/workspace";
+
+/// What would become of a call, and why.
+#[derive(Clone, Debug)]
+pub struct Rehearsal {
+    /// The verdict.
+    pub verdict: Expectation,
+    /// What the caller would be told, if it would be denied.
+    pub refusal: Option<Box<Refusal>>,
+    /// The rules that ask, if a human would be asked.
+    pub asked_by: Vec<RuleRef>,
+    /// Every rule that was looked at.
+    pub trail: Trail,
+}
+
+impl Rehearsal {
+    /// The verdict and its reason, in a line.
+    pub fn summary(&self) -> String {
+        match (&self.refusal, self.asked_by.first()) {
+            (Some(refusal), _) => format!("deny: {}", refusal.reason),
+            (None, Some(rule)) => format!("ask: {}", crate::grounds::place(rule)),
+            (None, None) => "allow".to_owned(),
+        }
+    }
+}
+
+/// Judges a call by its names alone, as if every name led where it says and nothing were there yet.
+pub fn rehearse(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> Rehearsal {
+    let standing = Standing::of(policy, call.definition());
+    let mut trail = Trail::on();
+    let mut notes = Notes::on(&mut trail);
+    let judged = admit_typed(&standing, situation, call.arguments(), &mut notes).and_then(|named| {
+        let reached: Vec<Reached> = named.requests.iter().map(Reached::by_name).collect();
+        let content_bytes = path_rules::content_bytes(call.arguments());
+        let facts =
+            Facts { requests: &named.requests, reached: &reached, errands: &named.errands, content_bytes };
+        decide(&standing, situation, &facts, &mut notes)
+    });
+    rehearsal(&standing, judged, notes).with(trail)
+}
+
+/// A judgement of facts, told like any other.
+pub(crate) fn rehearsal(
+    standing: &Standing<'_>,
+    judged: Result<Decision, crate::grounds::Grounds>,
+    mut notes: Notes<'_>,
+) -> Rehearsal {
+    let (verdict, refusal, asked_by) = match judged {
+        Err(grounds) => {
+            let tool = standing.definition.name().as_str();
+            notes.denied(tool, &grounds);
+            (Expectation::Deny, Some(grounds.into_refusal(tool)), Vec::new())
+        }
+        Ok(decision) if decision.asked_by.is_empty() => (Expectation::Allow, None, Vec::new()),
+        Ok(decision) => (Expectation::Ask, None, decision.asked_by),
+    };
+    Rehearsal { verdict, refusal, asked_by, trail: Trail::off() }
+}
+
+impl Rehearsal {
+    pub(crate) fn with(self, trail: Trail) -> Self {
+        Rehearsal { trail, ..self }
+    }
+}
+
+/// The workspaces of a rehearsal that names none.
+pub fn rehearsed_workspaces() -> Workspaces {
+    Workspaces::new(vec![Workspace::supposed(REHEARSED_WORKSPACE, WorkspaceAccess::ReadWrite)])
+}
+
+impl Policy {
+    /// Rehearses arguments for a tool. Fails with the guardrail's refusal where they are no call at all.
+    pub fn try_out(
+        &self,
+        definition: &Arc<ToolDefinition>,
+        arguments: &Arguments,
+        mode: tool::Mode,
+        workspaces: &Workspaces,
+    ) -> Result<Rehearsal, String> {
+        let schema = InputSchema::compile(definition.input_schema()).map_err(|error| error.to_string())?;
+        let arguments = Value::Object(arguments.clone());
+        let call = guardrail::check(definition, &schema, arguments).map_err(|refusal| refusal.reason)?;
+        let situation = Situation { mode, workspaces, counts: Counts::default() };
+        Ok(rehearse(self, &situation, &call))
+    }
+}
