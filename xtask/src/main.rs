@@ -7,6 +7,7 @@ mod docs;
 mod macos;
 mod process;
 mod project;
+mod python;
 mod soak;
 mod test;
 mod tidy;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
-use crate::{project, tidy::rust_source};
+use crate::{project, python, tidy::rust_source};
 
 /// Where the tests that drive the real program find it.
 const BINARY: &str = "SINEW_BIN";
@@ -108,6 +108,9 @@ fn execute(
 ) -> Result<Ended> {
     let mut tests = root.cargo(&runner.command_line(extra));
     tests.env(BINARY, binary);
+    if let Some(python) = python::with_jsonschema(root) {
+        tests.env(python::VARIABLE, python);
+    }
     process::watch(&mut tests, |line| *counts += counts_in(line))
 }
 

@@ -1,0 +1,82 @@
+//! Measures what the guardrail costs: `cargo run --release -p guardrail --example measure -- [rounds]`.
+//!
+//! Prints the cost of checking small calls that pass, with the shipped map in force, then of one that is refused with
+//! its example and a repair: the check a call waits for, and the help a mistaken one gets.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use guardrail::{Curated, Guard, InputSchema, Known};
+use serde_json::{Value, json};
+use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Calls that are timed together: one is shorter than a clock's tick.
+const BATCH: u32 = 64;
+/// What a check of a small call may cost.
+const BOUND: Duration = Duration::from_micros(5);
+
+fn main() -> Result<()> {
+    let rounds: usize = std::env::args().nth(1).map_or(Ok(5_000), |text| text.parse())?;
+    let curated = Curated::embedded()?;
+    let (definition, schema) = write_file()?;
+    let known = Known { definition: &definition, schema: &schema };
+    let nobody = |_: &str| None;
+    let guard = Guard::new(&curated, &nobody);
+    let small = json!({"path": "notes/today.txt", "content": "Remember the milk.\n"});
+    let all = json!({"path": "notes/today.txt", "content": "x", "mode": "append", "expected_sha256": "0".repeat(64)});
+    let wrong = json!({"file_path": "notes/today.txt", "text": "Remember the milk.\n"});
+    let passes = |arguments: Value| black_box(guard.check(known, arguments)).is_ok();
+    if !passes(small.clone()) || !passes(all.clone()) || passes(wrong.clone()) {
+        return Err("the guard does not do what is measured".into());
+    }
+    let median = measure("check of a small call", rounds, &small, passes);
+    measure("check of a call with every argument", rounds, &all, passes);
+    measure("refusal with example and repair", rounds / 10, &wrong, passes);
+    let found = if median <= BOUND { "within" } else { "OVER" };
+    println!("a small call may cost {BOUND:?}: {found}");
+    Ok(())
+}
+
+/// The shape of the real tool.
+fn write_file() -> Result<(Arc<ToolDefinition>, InputSchema)> {
+    let mut spec = ToolSpec::new("write_file", "Write a file", Category::SYSTEM_WRITE, RiskLevel::High);
+    spec.input_schema = Some(
+        json!({"type": "object", "additionalProperties": false, "required": ["path", "content"],
+        "$defs": {"mode": {"type": "string", "enum": ["create", "overwrite", "append"]}},
+        "properties": {
+            "path": {"type": "string", "format": "path", "minLength": 1},
+            "content": {"type": "string"},
+            "mode": {"$ref": "#/$defs/mode", "default": "overwrite"},
+            "expected_sha256": {"type": ["string", "null"], "pattern": "^[0-9a-fA-F]{64}$", "default": null}}}),
+    );
+    let definition = Arc::new(spec.check()?);
+    let schema = InputSchema::compile(definition.input_schema())?;
+    Ok((definition, schema))
+}
+
+/// Prints the times of one call, and returns the median.
+fn measure(name: &str, rounds: usize, arguments: &Value, call: impl Fn(Value) -> bool) -> Duration {
+    let mut times: Vec<Duration> = (0..rounds.max(1))
+        .map(|_| {
+            // The arguments are the caller's: making them is no part of the check.
+            let batch = vec![arguments.clone(); BATCH as usize];
+            let begun = Instant::now();
+            for arguments in batch {
+                black_box(call(arguments));
+            }
+            begun.elapsed() / BATCH
+        })
+        .collect();
+    times.sort_unstable();
+    let at = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or_default();
+    println!("{name:<44} {:>6.2} µs {:>6.2} µs", micros(at(50)), micros(at(99)));
+    at(50)
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
