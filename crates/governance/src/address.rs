@@ -52,7 +52,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
 pub(crate) fn is_local_name(name: &str) -> bool {
     const LOCAL: [&str; 6] = ["localhost", "local", "internal", "home.arpa", "lan", "intranet"];
     let below = |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
-    !name.contains('.') || LOCAL.iter().any(|suffix| name == *suffix || below(&suffix))
+    !name.contains('.') || LOCAL.iter().any(|suffix| name == *suffix || below(suffix))
 }
 
 #[cfg(test)]

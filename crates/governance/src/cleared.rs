@@ -1,12 +1,16 @@
 //! A call that may be opened: nothing that can be said of it by its name alone forbids it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use guardrail::ValidCall;
-use resources::{NamesPaths, PathRequest};
+use resources::{LinkSearch, NamesPaths, PathRequest};
 
 use crate::errands::Errands;
+use crate::floor::Floor;
+use crate::glob::{self, PathGlobs};
 use crate::judge::Named;
+use crate::situation::Workspaces;
 
 /// A valid call whose mode, category, rates and names as typed are no reason to refuse it. Only
 /// [`clear`](crate::clear) makes one. It is no permit: what its names lead to has not been seen.
@@ -14,12 +18,21 @@ use crate::judge::Named;
 pub struct Cleared {
     call: ValidCall,
     named: Named,
+    guard: Guard,
     timeout: Duration,
 }
 
+/// What forbids, for a file that turns out to have several names.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) forbidden: Option<Arc<PathGlobs>>,
+    pub(crate) workspaces: Workspaces,
+}
+
 impl Cleared {
-    pub(crate) fn new(call: ValidCall, named: Named, timeout: Duration) -> Self {
-        Cleared { call, named, timeout }
+    pub(crate) fn new(call: ValidCall, named: Named, guard: Guard, timeout: Duration) -> Self {
+        Cleared { call, named, guard, timeout }
     }
 
     /// The call.
@@ -44,5 +57,14 @@ impl Cleared {
 impl NamesPaths for Cleared {
     fn path_requests(&self) -> Vec<PathRequest> {
         self.named.requests.clone()
+    }
+
+    fn link_search(&self) -> Option<LinkSearch> {
+        let written = self.guard.forbidden.iter().flat_map(|globs| globs.written());
+        let forbidden = written.map(|written| glob::plain_part(&written.pattern));
+        Some(LinkSearch {
+            likely: self.guard.workspaces.iter().map(|workspace| workspace.root().to_owned()).collect(),
+            guarded: self.guard.floor.folders().iter().cloned().chain(forbidden).collect(),
+        })
     }
 }

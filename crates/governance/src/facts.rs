@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resources::{ObjectKind, Opened, OpenedPath};
+use resources::{ObjectKind, Opened, OpenedPath, OtherNames};
 use serde_json::{Value, json};
 use tool::{Mode, PathAccess, Refusal};
 
@@ -66,7 +66,7 @@ fn words(command: &Command) -> Vec<String> {
 }
 
 fn path(path: &OpenedPath) -> Value {
-    json!({
+    let mut facts = json!({
         "key": path.key(),
         "typed": path.typed().to_string_lossy(),
         "canonical": path.canonical().to_string_lossy(),
@@ -83,5 +83,12 @@ fn path(path: &OpenedPath) -> Value {
         },
         "size": path.metadata().map(|facts| facts.size),
         "links": path.metadata().map(|facts| facts.links),
-    })
+    });
+    if let (OtherNames::Known(names), Value::Object(facts)) = (path.other_names(), &mut facts)
+        && !names.is_empty()
+    {
+        let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+        facts.insert("other_names".to_owned(), json!(names));
+    }
+    facts
 }

@@ -4,6 +4,7 @@
 //! The list is data. Letters are compared without case on every system, because a volume that ignores case can
 //! be mounted anywhere.
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -132,6 +133,8 @@ static FIXED: LazyLock<Result<Fixed, globset::Error>> = LazyLock::new(Fixed::com
 #[derive(Debug)]
 pub(crate) struct Floor {
     own: GlobSet,
+    /// Sinew's own folders, by the names they lead to.
+    folders: Vec<PathBuf>,
     fixed: &'static Fixed,
 }
 
@@ -160,6 +163,7 @@ impl Floor {
     /// Compiles the list and adds Sinew's own folders, under the names given and the names they lead to.
     pub(crate) fn new(protected: &Protected) -> Result<Self, globset::Error> {
         let mut own = GlobSetBuilder::new();
+        let mut folders = Vec::new();
         for folder in &protected.folders {
             let real = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
             for spelling in [folder, &real] {
@@ -167,8 +171,14 @@ impl Floor {
                     own.add(glob(&text)?);
                 }
             }
+            folders.push(real);
         }
-        Ok(Floor { own: own.build()?, fixed: FIXED.as_ref().map_err(Clone::clone)? })
+        Ok(Floor { own: own.build()?, folders, fixed: FIXED.as_ref().map_err(Clone::clone)? })
+    }
+
+    /// Sinew's own folders.
+    pub(crate) fn folders(&self) -> &[PathBuf] {
+        &self.folders
     }
 
     /// The rule that protects this name from this access.
@@ -252,8 +262,6 @@ pub(crate) const BUILT_IN_FLOOR: &str = "built-in floor";
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     /// What the floor says of reading and of writing, in words.

@@ -132,6 +132,15 @@ impl PathGlobs {
         PathGlobs { set: GlobSet::empty(), sources: Vec::new(), written: Vec::new(), case: Case::Kept }
     }
 
+    /// The folders that are listed with everything in them, with root's links in their names followed.
+    pub(crate) fn whole_folders(&self) -> Vec<PathBuf> {
+        let whole = self.written.iter().filter_map(|written| match written.pattern.literal_part() {
+            (folder, "**") => Some(follow(&folder, belongs_to_root)),
+            _ => None,
+        });
+        whole.collect()
+    }
+
     /// The first rule, in the order of the file, that matches.
     pub(crate) fn first_match(&self, name: &Name) -> Option<&RuleRef> {
         if self.written.is_empty() {
@@ -177,6 +186,11 @@ pub(crate) fn ignored_link(pattern: &Pattern) -> Option<PathBuf> {
     let (literal, _) = pattern.literal_part();
     let whole = follow(&literal, |_| true);
     (whole != follow(&literal, belongs_to_root)).then_some(whole)
+}
+
+/// The folder or file below which everything lies that a forbidding pattern matches, with links followed.
+pub(crate) fn plain_part(pattern: &Pattern) -> PathBuf {
+    follow(&pattern.literal_part().0, |_| true)
 }
 
 fn belongs_to_root(link: &Path) -> bool {

@@ -39,7 +39,7 @@ pub fn clear_traced(
     let standing = Standing::of(policy, &definition);
     let mut notes = Notes::on(trail);
     match admit_typed(&standing, situation, call.arguments(), &mut notes) {
-        Ok(named) => Ok(Cleared::new(call, named, standing.timeout())),
+        Ok(named) => Ok(Cleared::new(call, named, standing.guard(situation), standing.timeout())),
         Err(grounds) => Err(denial(&standing, grounds, notes)),
     }
 }
@@ -73,7 +73,7 @@ pub fn judge_traced(
             let tool = definition.name().as_str();
             let would_deny = would_deny.map(|grounds| grounds.into_refusal(tool));
             let seen = Seen::by(policy, situation, would_deny);
-            let permit = Permit::new(opened, notes.passed, standing.limits(situation.mode), seen);
+            let permit = Permit::new(opened, notes.passed, standing.limits(situation), seen);
             match asked_by.is_empty() {
                 true => Verdict::Permit(permit),
                 false => Verdict::Question(Question::new(permit, asked_by)),

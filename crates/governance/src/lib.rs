@@ -50,6 +50,7 @@ mod tool_rules;
 mod tools_file;
 mod trail;
 mod transitions;
+mod trial;
 mod verdict;
 
 #[cfg(test)]
@@ -67,8 +68,10 @@ pub use remedy::Change;
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use surroundings::{FileNames, Protected, Surroundings, Variables};
 pub use tool_rules::Confinement;
+pub use tools_file::{Isolation, Network};
 pub use trail::{Said, Step, Trail};
 pub use transitions::{
     ChangedBy, Machine, Move, Need, Reading, Transition, Transitions, a_human_may_lead, ways_out,
 };
+pub use trial::{Trials, TrialsFile, Tried};
 pub use verdict::{Denial, Permit, Question, Verdict};

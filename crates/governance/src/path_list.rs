@@ -17,6 +17,8 @@ pub(crate) struct PathList {
     pub(crate) rule: RuleRef,
     /// Folders that are listed by name alone, which covers nothing inside them: a likely slip.
     pub(crate) bare: Vec<PathBuf>,
+    /// Folders that are listed with everything in them.
+    pub(crate) folders: Vec<PathBuf>,
 }
 
 impl PathList {
@@ -28,7 +30,9 @@ impl PathList {
         inspection: &mut Inspection<'_>,
     ) -> Option<Self> {
         let globs = compile(&list.value, Purpose::Allow, id, around, inspection)?;
-        Some(PathList { globs, rule: inspection.rule(list, id), bare: bare_folders(&list.value, around) })
+        let bare = bare_folders(&list.value, around);
+        let folders = globs.whole_folders();
+        Some(PathList { globs, rule: inspection.rule(list, id), bare, folders })
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) fn admit_reached(
     }
     let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
     notes.passes(rule, || states.clone(), || name.to_string());
-    refuse_second_name(standing, reached, request)?;
+    refuse_second_name(standing, reached, request, notes)?;
     refuse_large_file(standing, reached, request, notes)
 }
 
@@ -203,21 +203,31 @@ fn workspace_rule() -> RuleRef {
     RuleRef { file: WORKSPACES.to_owned(), line: 0, id: WORKSPACES.to_owned() }
 }
 
-/// A file with several names may have one that a rule forbids, and no name tells.
+/// A file with several names may have one that a rule forbids. Those that were found are judged like the one that was
+/// typed; where some were not found, the worst is taken for true.
 fn refuse_second_name(
     standing: &Standing<'_>,
     reached: &Reached,
     request: &PathRequest,
+    notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     let choice = standing.rules.map_or(HardLinks::Refuse, |rules| rules.hard_links);
-    let links = match reached.found {
-        Found::File { links, .. } if links > 1 && choice == HardLinks::Refuse => links,
+    let (links, others) = match &reached.found {
+        Found::File { links, others, .. } if *links > 1 && choice == HardLinks::Refuse => (links, others),
         Found::File { .. } | Found::Other => return Ok(()),
     };
     let tool = standing.definition.name();
     let rule = RuleRef { file: DEFAULT.to_owned(), line: 0, id: format!("{tool}.hard_links") };
+    let forbidden_name =
+        |name: &Name, notes: &mut Notes<'_>| refuse_forbidden(standing, name, request, notes).is_err();
+    let why = match others {
+        Some(names) if !names.iter().any(|name| forbidden_name(name, notes)) => return Ok(()),
+        Some(_) => "one of them is forbidden",
+        None => "another may be forbidden",
+    };
+    notes.asks(|| request.text.clone());
     let hint = format!(
-        "the file has {links} names, and another may be forbidden; copy it, or set `hard_links: allow` for {tool} in tools.yaml"
+        "the file has {links} names, and {why}; copy it, or set `hard_links: allow` for {tool} in tools.yaml"
     );
     Err(Grounds::new(RefusalCode::PathForbidden, "hardlink", &forbidden(request), hint, &rule))
 }

@@ -16,7 +16,7 @@ use crate::safety_file::SafetyFile;
 use crate::safety_rules::{self, SafetyRules};
 use crate::surroundings::Surroundings;
 use crate::tool_rules::{self, CategoryRules, ToolRules};
-use crate::tools_file::ToolsFile;
+use crate::tools_file::{Isolation, ToolsFile};
 use crate::transitions::{self, Transitions};
 
 /// The rules of one moment. Immutable; a reload makes another.
@@ -32,6 +32,8 @@ pub struct Policy {
     files: Files,
     warnings: Vec<DocumentError>,
     pub(crate) hash: Arc<str>,
+    /// The walls this machine can build around a process.
+    pub(crate) isolation: Option<Isolation>,
 }
 
 /// The files as they are written, for those who read the parts that are not the judge's.
@@ -92,6 +94,12 @@ impl Policy {
             )])
         })?;
         Checked::of(&files, around)?.into_policy(files, floor)
+    }
+
+    /// The same rules on a machine that can build these walls around a process. Without it there are none, and what
+    /// must run confined is refused.
+    pub fn on_machine_with(self, isolation: Option<Isolation>) -> Self {
+        Policy { isolation, ..self }
     }
 
     /// The digest that pins the files in records.
@@ -167,6 +175,7 @@ impl Checked {
             files,
             warnings,
             hash,
+            isolation: None,
         })
     }
 }

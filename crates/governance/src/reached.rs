@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use resources::{ObjectKind, OpenedPath, PathRequest};
+use resources::{ObjectKind, OpenedPath, OtherNames, PathRequest};
 
 use crate::name::Name;
 
@@ -20,8 +20,8 @@ pub(crate) struct Reached {
 /// What is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A regular file.
-    File { size: u64, links: u64 },
+    /// A regular file, and its other names, where they are known.
+    File { size: u64, links: u64, others: Option<Vec<Name>> },
     /// Nothing, a directory, a device: neither a size nor a second name counts.
     Other,
 }
@@ -29,7 +29,14 @@ pub(crate) enum Found {
 impl Reached {
     pub(crate) fn of(path: &OpenedPath) -> Self {
         let found = match (path.kind(), path.metadata()) {
-            (ObjectKind::File, Some(facts)) => Found::File { size: facts.size, links: facts.links },
+            (ObjectKind::File, Some(facts)) => {
+                let others = match path.other_names() {
+                    // A name that is none cannot be judged, and then nothing is known.
+                    OtherNames::Known(names) => names.iter().map(|name| Name::canonical(name)).collect(),
+                    OtherNames::Unknown => None,
+                };
+                Found::File { size: facts.size, links: facts.links, others }
+            }
             _ => Found::Other,
         };
         Reached { name: Name::canonical(path.canonical()), found }

@@ -10,6 +10,7 @@ use crate::command_rules::Command;
 use crate::errands::Errands;
 use crate::host_rules::Target;
 use crate::judge::{Facts, decide};
+use crate::name::Name;
 use crate::policy::Policy;
 use crate::reached::{Found, Reached};
 use crate::rehearse::{Rehearsal, rehearsal};
@@ -53,7 +54,12 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
         _ => return None,
     };
     let found = match text("kind")? {
-        "file" => Found::File { size: number("size")?, links: number("links")? },
+        "file" => {
+            let names = recorded.get("other_names").and_then(Value::as_array);
+            let name = |name: &Value| Name::canonical(Path::new(name.as_str()?));
+            let others = names.and_then(|names| names.iter().map(name).collect());
+            Found::File { size: number("size")?, links: number("links")?, others }
+        }
         _ => Found::Other,
     };
     let (key, typed) = (text("key")?.to_owned(), text("typed")?.to_owned());

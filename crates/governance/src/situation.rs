@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tool::Mode;
 
@@ -52,6 +53,11 @@ impl Workspace {
         Workspace { root: PathBuf::from(root), access }
     }
 
+    /// A folder that a rule grants, to read and to write.
+    pub(crate) fn granted(root: &Path) -> Self {
+        Workspace { root: root.to_owned(), access: WorkspaceAccess::ReadWrite }
+    }
+
     /// Its canonical name.
     pub fn root(&self) -> &Path {
         &self.root
@@ -66,7 +72,7 @@ impl Workspace {
 /// The caller's workspaces, and where its relative paths start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workspaces {
-    list: Vec<Workspace>,
+    list: Arc<[Workspace]>,
     base: Option<PathBuf>,
 }
 
@@ -74,14 +80,14 @@ impl Workspaces {
     /// Relative paths start in the first.
     pub fn new(list: Vec<Workspace>) -> Self {
         let base = list.first().map(|workspace| workspace.root.clone());
-        Workspaces { list, base }
+        Workspaces { list: list.into(), base }
     }
 
     /// The same workspaces with relative paths starting at `cwd`. It widens nothing: a folder outside makes every
     /// relative path lead outside, where it is denied, rather than somewhere the caller does not stand.
     pub fn based_at(&self, cwd: Option<&Path>) -> Workspaces {
         let base = cwd.filter(|path| path.is_absolute()).map(Path::to_path_buf);
-        Workspaces { list: self.list.clone(), base: base.or_else(|| self.base.clone()) }
+        Workspaces { list: Arc::clone(&self.list), base: base.or_else(|| self.base.clone()) }
     }
 
     /// Where relative paths start; nowhere if there is no workspace.

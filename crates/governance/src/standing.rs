@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tool::{Category, Mode, Outward, PathAccess, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
 
+use crate::cleared::Guard;
 use crate::command_rules::CommandRules;
 use crate::errands::Errands;
 use crate::grounds::{Grounds, place};
@@ -13,8 +14,9 @@ use crate::mode_rules::Subject;
 use crate::policy::Policy;
 use crate::rates::Rates;
 use crate::sight::Sight;
-use crate::situation::Situation;
+use crate::situation::{Situation, Workspace};
 use crate::tool_rules::{ToolRules, WayOut};
+use crate::tools_file::Isolation;
 use crate::trail::{Notes, Trail};
 use crate::verdict::Limits;
 
@@ -159,12 +161,34 @@ impl<'a> Standing<'a> {
         let by_definition =
             || self.definition.requires_sandbox().then(|| self.definition_rule("requires_sandbox"));
         if let Some(rule) = asked.or_else(by_definition) {
-            notes.asks(|| "confinement".to_owned());
-            let reason = "Tool must run confined, and no confinement is available";
-            let hint = format!("{} asks for it; the call is never run weaker", place(&rule));
-            return Err(Grounds::new(RefusalCode::SandboxUnavailable, "no_sandbox", reason, hint, &rule));
+            self.admit_confined(&rule, notes)?;
         }
         self.admit_judgeable()
+    }
+
+    /// Whether this machine has the walls that are asked for.
+    fn admit_confined(&self, rule: &RuleRef, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        let least = self.rules.map(|rules| rules.confinement).unwrap_or_default().least;
+        let word = |level| match level {
+            Isolation::Full => "full confinement",
+            Isolation::Reduced => "reduced confinement",
+        };
+        notes.asks(|| word(least).to_owned());
+        let reason = match (self.policy.isolation, least) {
+            (Some(Isolation::Full), _) | (Some(Isolation::Reduced), Isolation::Reduced) => {
+                notes.holds(rule, || word(least).to_owned(), || word(least).to_owned());
+                return Ok(());
+            }
+            (Some(Isolation::Reduced), Isolation::Full) => {
+                "Tool must run in full confinement, and only a reduced one is available"
+            }
+            (None, _) => "Tool must run confined, and no confinement is available",
+        };
+        let hint = format!(
+            "{} asks for it; the call is never run weaker. `sinew doctor` says what this machine lacks",
+            place(rule)
+        );
+        Err(Grounds::new(RefusalCode::SandboxUnavailable, "no_sandbox", reason, hint, rule))
     }
 
     /// A rule about commands or hosts binds only a tool that declares which of its arguments they are. One that does
@@ -222,6 +246,16 @@ impl<'a> Standing<'a> {
         }
         let outbound = self.outbound();
         errands.targets.iter().try_for_each(|target| outbound.admit(target, notes))
+    }
+
+    /// What forbids, for files that have several names.
+    pub(crate) fn guard(&self, situation: &Situation<'_>) -> Guard {
+        let rules = self.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules));
+        Guard {
+            floor: Arc::clone(&self.policy.floor),
+            forbidden: rules.map(|rules| Arc::clone(&rules.forbidden_paths)),
+            workspaces: situation.workspaces.clone(),
+        }
     }
 
     fn outbound(&self) -> Outbound {
@@ -306,7 +340,7 @@ impl<'a> Standing<'a> {
         self.rules.and_then(|rules| rules.timeout).unwrap_or(self.definition.timeout())
     }
 
-    pub(crate) fn limits(&self, mode: Mode) -> Limits {
+    pub(crate) fn limits(&self, situation: &Situation<'_>) -> Limits {
         Limits {
             timeout: self.timeout(),
             max_file_bytes: self.rules.and_then(|rules| rules.max_file_bytes.as_ref()).map(|(most, _)| *most),
@@ -314,7 +348,8 @@ impl<'a> Standing<'a> {
                 .rules
                 .and_then(|rules| rules.max_output_bytes)
                 .unwrap_or(USUAL_OUTPUT_BYTES),
-            rates: self.rates(mode),
+            rates: self.rates(situation.mode),
+            folders: self.folders(situation),
             max_response_bytes: self.policy.safety.gateway.max_response_bytes,
             outbound: self.goes_out().then(|| self.outbound()),
             confinement: self.rules.map(|rules| rules.confinement).unwrap_or_default(),
@@ -322,6 +357,19 @@ impl<'a> Standing<'a> {
                 floor: Arc::clone(&self.policy.floor),
                 forbidden: self.rules.map(|rules| Arc::clone(&rules.forbidden_paths)),
             },
+        }
+    }
+
+    /// Where a confined process may work. A pattern that is not a whole folder cannot be a wall, and grants none.
+    fn folders(&self, situation: &Situation<'_>) -> Vec<Workspace> {
+        let is_confined =
+            self.definition.requires_sandbox() || self.rules.is_some_and(|rules| rules.sandbox.is_some());
+        if !is_confined {
+            return Vec::new();
+        }
+        match self.rules.and_then(|rules| rules.allowed_paths.as_ref()) {
+            Some(list) => list.folders.iter().map(|folder| Workspace::granted(folder)).collect(),
+            None => situation.workspaces.iter().cloned().collect(),
         }
     }
 

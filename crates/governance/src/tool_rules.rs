@@ -14,7 +14,7 @@ use crate::mode_rules;
 use crate::path_list::{self, PathList};
 use crate::problems::Inspection;
 use crate::surroundings::Surroundings;
-use crate::tools_file::{CategoryEntry, HardLinks, Network, ToolEntry};
+use crate::tools_file::{CategoryEntry, HardLinks, Isolation, Network, ToolEntry};
 
 const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -38,6 +38,8 @@ pub(crate) enum WayOut {
 /// What a confined process may use. Absent means no limit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
+    /// The least walls it may run in.
+    pub least: Isolation,
     /// What it reaches.
     pub network: Network,
     /// Its memory, in units of 1,048,576 bytes.
@@ -50,7 +52,13 @@ pub struct Confinement {
 
 impl Default for Confinement {
     fn default() -> Self {
-        Confinement { network: Network::Off, memory_mb: None, max_processes: None, cpu_seconds: None }
+        Confinement {
+            least: Isolation::Full,
+            network: Network::Off,
+            memory_mb: None,
+            max_processes: None,
+            cpu_seconds: None,
+        }
     }
 }
 
@@ -151,6 +159,7 @@ pub(crate) fn check_tool(
             Arc::new(HostList { hosts, rule: inspection.rule(list, id("allowed_domains")) })
         }),
         confinement: Confinement {
+            least: entry.min_isolation.as_ref().map_or(Isolation::Full, |level| level.value),
             network: entry.network.unwrap_or(Network::Off),
             memory_mb: entry.memory_mb,
             max_processes: entry.max_processes,

@@ -72,7 +72,7 @@ pub struct ToolEntry {
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub requires_approval: Option<Located<bool>>,
-    /// Whether it must run confined. Until confinement is there, such a tool is refused.
+    /// Whether it must run confined. Where this machine cannot confine it, it is refused.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub requires_sandbox: Option<Located<bool>>,
@@ -97,16 +97,16 @@ pub struct ToolEntry {
     /// The only hosts it may reach, of those that the gateway of `safety.yaml` lets anybody reach.
     #[serde(default)]
     pub allowed_domains: Option<Located<Vec<Located<String>>>>,
-    /// What a confined tool reaches. Stored until confinement is there.
+    /// What a confined tool reaches. Off where nothing is said.
     #[serde(default)]
     pub network: Option<Network>,
-    /// Memory of a confined tool. Stored until confinement is there.
+    /// Memory of a confined tool, in units of 1,048,576 bytes; 2048 where nothing is said.
     #[serde(default)]
     pub memory_mb: Option<u32>,
-    /// Processes of a confined tool. Stored until confinement is there.
+    /// Processes and threads of a confined tool; 256 where nothing is said.
     #[serde(default)]
     pub max_processes: Option<u32>,
-    /// Processor time of a confined tool. Stored until confinement is there.
+    /// Processor time of each process of a confined tool, in seconds.
     #[serde(default)]
     pub cpu_seconds: Option<u32>,
     /// What happens with a file that has a second name, which may lie outside every rule.

@@ -16,7 +16,7 @@ use crate::grounds::Grounds;
 use crate::host_rules::{Outbound, Target};
 use crate::rates::Rates;
 use crate::sight::Sight;
-use crate::situation::Counts;
+use crate::situation::{Counts, Workspace};
 use crate::tool_rules::Confinement;
 use crate::trail::{Notes, Trail};
 
@@ -55,6 +55,8 @@ pub(crate) struct Limits {
     /// Where it may go, if it leaves the machine at all.
     pub(crate) outbound: Option<Outbound>,
     pub(crate) confinement: Confinement,
+    /// Where a confined process of it may work.
+    pub(crate) folders: Vec<Workspace>,
 }
 
 impl Permit {
@@ -105,6 +107,12 @@ impl Permit {
     /// What a confined process of this call may use.
     pub fn confinement(&self) -> Confinement {
         self.limits.confinement
+    }
+
+    /// The folders a confined process of this call works in: the workspaces, or the whole folders of `allowed_paths`.
+    /// What [`shows`](Self::shows) hides in them is hidden from it too.
+    pub fn folders(&self) -> &[Workspace] {
+        &self.limits.folders
     }
 
     /// Why the tool's rules, which are only recorded, would have denied this call.

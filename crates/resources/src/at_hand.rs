@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tool::PathAccess;
 
+use crate::links;
 use crate::opened::{Object, Opened, OpenedPath};
 use crate::platform;
 use crate::request::{NamesPaths, PathRequest, Spelling};
@@ -52,10 +53,12 @@ fn resolve_at_hand(request: PathRequest) -> Option<OpenedPath> {
     }
     let (canonical, object) = resolve::reached(handle, request.access, reach).ok()?;
     match object {
+        // A file with several names is searched for, which takes its time.
+        Object::File { .. } if links::is_due(&object) => return None,
         Object::File { .. } | Object::Directory { .. } => {}
         Object::Special { .. } | Object::NotThere { .. } => return None,
     }
-    Some(OpenedPath { key: request.key, typed: spelling.typed, canonical, access: request.access, object })
+    Some(OpenedPath::new(request, spelling, canonical, object))
 }
 
 /// Notes which volumes are local. Blocks.

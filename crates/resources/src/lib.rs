@@ -10,6 +10,7 @@
 
 mod at_hand;
 mod error;
+mod links;
 mod list;
 mod obstacle;
 mod opened;
@@ -27,6 +28,7 @@ mod testing;
 
 pub use at_hand::open_at_hand;
 pub use error::{AccessError, OpenError};
+pub use links::{LinkSearch, OtherNames};
 pub use list::{Entry, EntryKind, Listing};
 pub use obstacle::Obstacle;
 pub use opened::{Identity, ObjectFacts, ObjectKind, Opened, OpenedPath};

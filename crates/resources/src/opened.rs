@@ -12,7 +12,9 @@ use rustix::fs::FileType;
 use tool::PathAccess;
 
 use crate::error::AccessError;
+use crate::links::{self, OtherNames};
 use crate::obstacle::Obstacle;
+use crate::request::{PathRequest, Spelling};
 
 /// A call together with everything it named, opened.
 #[derive(Debug)]
@@ -50,6 +52,7 @@ pub struct OpenedPath {
     pub(crate) canonical: PathBuf,
     pub(crate) access: PathAccess,
     pub(crate) object: Object,
+    pub(crate) other_names: OtherNames,
 }
 
 /// What was reached, with the handles that may be used for it and no others.
@@ -109,6 +112,14 @@ pub struct Identity {
 }
 
 impl OpenedPath {
+    /// What a request reached. A file with several names may have others anywhere until they were looked for.
+    pub(crate) fn new(request: PathRequest, spelling: Spelling, canonical: PathBuf, object: Object) -> Self {
+        let other_names =
+            if links::is_due(&object) { OtherNames::Unknown } else { OtherNames::Known(Vec::new()) };
+        let (key, access) = (request.key, request.access);
+        OpenedPath { key, typed: spelling.typed, canonical, access, object, other_names }
+    }
+
     /// The argument it came from.
     pub fn key(&self) -> &str {
         &self.key
@@ -148,6 +159,11 @@ impl OpenedPath {
             }
             Object::NotThere { .. } => None,
         }
+    }
+
+    /// What is known of the other names of a file that has several.
+    pub fn other_names(&self) -> &OtherNames {
+        &self.other_names
     }
 
     /// Why nothing was reached.

@@ -12,8 +12,11 @@ use tool::PathAccess;
 use crate::testing::World;
 use crate::{Expected, ObjectKind, OpenedPath};
 
-/// How often the names change places at least in each race.
-const EXCHANGES: u64 = 3000;
+/// How often the names change places at least in each of the four races: 10^5 in all.
+const EXCHANGES: u64 = 26_000;
+
+/// Exchanges between two attempts in peace.
+const BURST: u64 = 100;
 
 /// Two names of the workspace that keep changing places: a real object, and a link out of the workspace.
 struct Race<'a> {
@@ -30,7 +33,7 @@ impl Race<'_> {
     /// outside, so that both are certain to be seen however the threads are scheduled.
     fn run(&self) {
         for round in 0_u64.. {
-            for _ in 0..50 {
+            for _ in 0..BURST {
                 self.exchange();
             }
             let leads_outside = round % 2 == 1;

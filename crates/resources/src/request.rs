@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use tool::PathAccess;
 
 use crate::error::OpenError;
+use crate::links::LinkSearch;
 use crate::platform;
 
 /// The longest single name any of our file systems takes, in bytes.
@@ -29,6 +30,12 @@ pub struct PathRequest {
 pub trait NamesPaths {
     /// Every path of the call, in the order of its arguments.
     fn path_requests(&self) -> Vec<PathRequest>;
+
+    /// Where to look for the other names of a file that has several. Asked only where one has; `None` if they do not
+    /// matter.
+    fn link_search(&self) -> Option<LinkSearch> {
+        None
+    }
 }
 
 /// A text that may be handed to the kernel.

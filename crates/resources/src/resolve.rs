@@ -13,6 +13,7 @@ use tool::PathAccess;
 
 use crate::at_hand;
 use crate::error::OpenError;
+use crate::links;
 use crate::obstacle::{Obstacle, is_exhaustion};
 use crate::opened::{Identity, Object, ObjectFacts, Opened, OpenedPath, Place, special_name};
 use crate::platform;
@@ -29,7 +30,12 @@ pub fn open<T: NamesPaths>(call: T) -> Result<Opened<T>, OpenError> {
         let (key, count) = (excess.key.clone(), requests.len());
         return Err(OpenError::TooMany { key, count, limit: MOST_PATHS });
     }
-    let paths: Vec<OpenedPath> = requests.into_iter().map(resolve).collect::<Result<_, _>>()?;
+    let mut paths: Vec<OpenedPath> = requests.into_iter().map(resolve).collect::<Result<_, _>>()?;
+    if paths.iter().any(|path| links::is_due(&path.object))
+        && let Some(search) = call.link_search()
+    {
+        paths.iter_mut().for_each(|path| links::look(path, &search));
+    }
     at_hand::learn(&paths);
     Ok(Opened::new(call, paths))
 }
@@ -62,7 +68,7 @@ fn resolve(request: PathRequest) -> Result<OpenedPath, OpenError> {
         }
         (canonical, object) = attempt()?;
     }
-    Ok(OpenedPath { key: request.key, typed: spelling.typed, canonical, access: request.access, object })
+    Ok(OpenedPath::new(request, spelling, canonical, object))
 }
 
 /// Fails only when the machine is exhausted.

@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use tool::{Arguments, Mode, ToolDefinition};
 
 use super::machine;
-use super::model::{self, CallPlan, ModePlan, Names, PathPlan, Plan, TOOLS, ToolPlan};
+use super::model::{self, CallPlan, ModePlan, Names, PathPlan, Plan, TOOLS, ToolPlan, Url};
 use crate::judge::{Facts, admit_typed, decide};
+use crate::name::Name;
 use crate::policy::Documents;
 use crate::reached::{Found, Reached};
 use crate::standing::Standing;
@@ -129,7 +130,6 @@ const COMMANDS: [&[&str]; 6] = [&["ls"], &["git", "status"], &["git"], &["*"], &
 const NO_COMMANDS: [&[&str]; 3] = [&["sudo"], &["git", "push"], &["ls"]];
 const HOSTS: [&str; 7] =
     ["*", "example.org", "*.example.org", "a.example.org", "127.0.0.1", "org", "*.onion"];
-type Url = (&'static str, Result<(&'static str, bool), ()>);
 const URLS: [Url; 14] = [
     ("https://example.org/x", Ok(("example.org", false))),
     ("https://A.Example.ORG./x", Ok(("a.example.org", false))),
@@ -181,15 +181,22 @@ fn plan(dice: &mut Dice) -> Plan {
         modes: (0..5).map(|_| mode(dice)).collect(),
         categories: dice.some(&CATEGORIES, 3).into_iter().map(|name| of_category(dice, name)).collect(),
         approvals: (0..dice.below(3)).map(|_| approval(dice)).collect(),
-        tools: TOOLS
-            .iter()
-            .filter_map(|tool| dice.one_in(4).eq(&false).then(|| (tool.name, entry(dice, tool))))
-            .collect(),
+        tools: entries(dice),
         allowed_domains: if dice.one_in(3) { dice.some(&HOSTS, 4) } else { vec!["*"] },
         blocked_domains: dice.maybe(2, |dice| dice.some(&HOSTS[1..], 2)).unwrap_or_default(),
         private: dice.one_in(3),
         asks_abroad: dice.one_in(5),
     }
+}
+
+fn entries(dice: &mut Dice) -> Vec<(&'static str, ToolPlan)> {
+    let mut entries = Vec::new();
+    for tool in &TOOLS {
+        if !dice.one_in(4) {
+            entries.push((tool.name, entry(dice, tool)));
+        }
+    }
+    entries
 }
 
 fn some_modes(dice: &mut Dice, in_ten: usize) -> Vec<Mode> {
@@ -232,7 +239,8 @@ fn call(dice: &mut Dice) -> CallPlan {
         let leads_to = if typed == leads_to || dice.one_in(2) { leads_to } else { "/m/ws/a.txt" };
         let file =
             dice.maybe(2, |dice| ([5, 1 << 20, (1 << 20) + 1][dice.below(3)], 1 + u64::from(dice.one_in(4))));
-        PathPlan { typed, leads_to, writes, file }
+        let other_name = dice.maybe(2, |dice| dice.pick(&NAMES));
+        PathPlan { typed, leads_to, writes, file, other_name }
     };
     let paths = match TOOLS[tool].name {
         "read_file" => vec![path(dice, false)],
@@ -356,7 +364,9 @@ impl Case {
             Workspace::supposed(root, access)
         };
         let reached = plan.paths.iter().map(|path| {
-            let file = path.file.map_or(Found::Other, |(size, links)| Found::File { size, links });
+            let others = path.other_name.map(|name| vec![Name::canonical(name.as_ref()).unwrap()]);
+            let file = |(size, links)| Found::File { size, links, others: others.clone() };
+            let file = path.file.map_or(Found::Other, file);
             Reached::recorded(path.leads_to.as_ref(), file)
         });
         Case {

@@ -83,8 +83,12 @@ pub(super) struct PathPlan {
     pub(super) typed: &'static str,
     pub(super) leads_to: &'static str,
     pub(super) writes: bool,
-    pub(super) file: Option<(u64, u64)>, // size and names
+    pub(super) file: Option<(u64, u64)>,         // size and names
+    pub(super) other_name: Option<&'static str>, // where it has several, and was found
 }
+
+/// An address, and its host and whether that is private, if it is of any use.
+pub(super) type Url = (&'static str, Result<(&'static str, bool), ()>);
 
 /// A call as it was dealt.
 #[derive(Clone, Debug)]
@@ -94,7 +98,7 @@ pub(super) struct CallPlan {
     pub(super) content: Option<usize>,
     pub(super) words: Option<&'static [&'static str]>,
     pub(super) line: Option<&'static str>,
-    pub(super) url: Option<(&'static str, Result<(&'static str, bool), ()>)>, // host, and whether it is private
+    pub(super) url: Option<Url>,
     pub(super) workspaces: &'static [(&'static str, bool)], // root, and whether it may be written
 }
 
@@ -111,6 +115,7 @@ pub(super) struct Names {
     typed: Place,
     left: Vec<Place>,
     leads_to: Place,
+    other: Option<Place>,
 }
 
 impl Place {
@@ -145,6 +150,7 @@ pub(super) fn names(call: &CallPlan, patterns: &[&'static str]) -> Vec<Names> {
             left: left.iter().map(|folder| Place::of(call, folder, patterns)).collect(),
             typed: Place::of(call, &flat(&typed), patterns),
             leads_to: Place::of(call, &flat(path.leads_to), patterns),
+            other: path.other_name.map(|name| Place::of(call, name, patterns)),
         }
     };
     call.paths.iter().map(of).collect()
@@ -176,6 +182,7 @@ pub(super) fn verdict(
     }
 }
 
+#[allow(clippy::too_many_arguments)] // everything there is to know, by name
 fn denies(
     plan: &Plan,
     call: &CallPlan,
@@ -239,7 +246,9 @@ fn denies(
         if !may_be_in(entry, &names.leads_to, path.writes) {
             return Some("path_not_allowed");
         }
-        if path.file.is_some_and(|(_, names)| names > 1) && !entry.links_allowed {
+        let harmless = |other: &Place| forbids(plan, entry, other, path.writes).is_none();
+        let several = path.file.is_some_and(|(_, names)| names > 1);
+        if several && !entry.links_allowed && !names.other.as_ref().is_some_and(harmless) {
             return Some("path_forbidden");
         }
         let most = entry.max_mb.map(|mb| u64::from(mb) * 1024 * 1024);

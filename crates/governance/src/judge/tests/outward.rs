@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tool::Mode;
 
 use super::machine::{NOTHING_LISTED, machine, valid};
-use crate::files::Network;
+use crate::files::{Isolation, Network};
 use crate::{Confinement, Verdict};
 
 const RUN: &str = "tools:
@@ -110,6 +110,7 @@ fn a_permit_answers_for_every_further_hop() {
     permit.may_connect("::ffff:10.0.0.1".parse().unwrap()).unwrap_err();
     assert_eq!(permit.max_response_bytes(), Some(2048));
     let expect = Confinement {
+        least: Isolation::Full,
         network: Network::Loopback,
         memory_mb: Some(5),
         max_processes: None,

@@ -273,16 +273,28 @@ fn case_is_no_way_around_where_the_system_ignores_it() {
 }
 
 #[test]
-fn a_second_name_is_refused() {
-    let machine = machine(NOTHING_LISTED);
+fn t052_a_second_name_is_judged_like_the_first() {
+    let tools = "tools: {read_file: {forbidden_paths: [\"$ROOT/home/.ssh\", \"$ROOT/gone\"]}}\n";
+    let machine = machine(tools);
     fs::hard_link(machine.path("home/.ssh/id"), machine.path("ws/innocent")).unwrap();
     machine
         .read("innocent", "path_forbidden hardlink")
         .says("Permission denied: Path innocent is forbidden")
-        .hints("hard_links: allow");
-    machine.write("innocent", "path_forbidden hardlink");
+        .hints("one of them is forbidden");
+    fs::hard_link(machine.path("ws/a.txt"), machine.path("ws/sub/twin")).unwrap();
+    machine.read("a.txt", "permit"); // both names are in the workspace
+    fs::hard_link(machine.path("sinew/config/f"), machine.path("ws/own")).unwrap();
+    machine.read("own", "path_forbidden hardlink");
+    machine.write("own", "path_forbidden hardlink");
+    fs::hard_link(machine.path("other/o.txt"), machine.path("ws/stray")).unwrap();
+    machine.read("stray", "permit"); // its other name is nowhere that is forbidden
     machine.read("sub", "permit"); // a directory's links are its own
-    let allowed = self::machine("tools: {read_file: {hard_links: allow}}\n");
+    let anywhere = self::machine("tools: {read_file: {forbidden_paths: [\"**/secret\"]}}\n");
+    fs::hard_link(anywhere.path("other/o.txt"), anywhere.path("ws/stray")).unwrap();
+    anywhere.read("stray", "path_forbidden hardlink").hints("another may be forbidden");
+    fs::hard_link(anywhere.path("ws/a.txt"), anywhere.path("ws/sub/secret")).unwrap();
+    anywhere.read("a.txt", "path_forbidden hardlink").hints("one of them is forbidden");
+    let allowed = self::machine(&tools.replace("forbidden", "hard_links: allow, forbidden"));
     fs::hard_link(allowed.path("home/.ssh/id"), allowed.path("ws/innocent")).unwrap();
     allowed.read("innocent", "permit");
 }

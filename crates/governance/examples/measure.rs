@@ -1,0 +1,108 @@
+//! Measures what a judgement costs: `cargo run --release -p governance --example measure -- [calls]`.
+//!
+//! Prints the time of one call through `clear` and `judge`, opening left out, under the policy that ships and under
+//! one of 1,000 tools with 100 patterns each, and how many times dearer the second is.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use governance::{
+    Counts, FileNames, Policy, Protected, Situation, Surroundings, Variables, Verdict, Workspace,
+    WorkspaceAccess, Workspaces,
+};
+use guardrail::InputSchema;
+use serde_json::json;
+use tool::{Category, Mode, RiskLevel, ToolDefinition, ToolSpec};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const TOOLS: usize = 1000;
+const PATTERNS: usize = 100;
+
+fn main() -> Result<()> {
+    let calls: u32 = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
+    let folder = std::env::temp_dir().join("governance-measure");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("work"))?;
+    std::fs::write(folder.join("work/notes.txt"), "remember")?;
+    let around = Surroundings {
+        variables: Variables::with_home(&folder),
+        protected: Protected { folders: vec![folder.join("sinew")] },
+        names: FileNames::of_this_system(),
+    };
+    let shipped = Policy::embedded(&around)?;
+    let begun = Instant::now();
+    let large = large(&folder, &around)?;
+    println!("a policy of {TOOLS} tools and {PATTERNS} patterns each loads in {:?}", begun.elapsed());
+    let workspace = Workspace::at(&folder.join("work"), WorkspaceAccess::ReadWrite)?;
+    let workspaces = Workspaces::new(vec![workspace]);
+    let small = measure(&shipped, "read_file", &workspaces, calls)?;
+    let dear = measure(&large, "tool_500", &workspaces, calls)?;
+    println!("the policy that ships: {:?} to clear and {:?} to judge a call", small.0, small.1);
+    let times = ratio(dear, small);
+    println!("the large one: {:?} to clear and {:?} to judge, {times:.2} times as much", dear.0, dear.1);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+fn ratio(dear: (Duration, Duration), cheap: (Duration, Duration)) -> f64 {
+    (dear.0 + dear.1).as_secs_f64() / (cheap.0 + cheap.1).as_secs_f64()
+}
+
+/// Files of a policy with many tools, each with as many patterns as the whole shipped one has.
+fn large(folder: &Path, around: &Surroundings) -> Result<Policy> {
+    let config = folder.join("policy");
+    std::fs::create_dir_all(&config)?;
+    for (name, text) in governance::EMBEDDED {
+        std::fs::write(config.join(name), text)?;
+    }
+    let mut tools = "tools:\n".to_owned();
+    for tool in 0..TOOLS {
+        write!(tools, "  tool_{tool}:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [")?;
+        for pattern in 0..PATTERNS {
+            match pattern % 4 {
+                0 => write!(tools, "/srv/{tool}/secret{pattern}, ")?,
+                1 => write!(tools, "/opt/data{pattern}/**, ")?,
+                2 => write!(tools, "\"**/.hidden{pattern}\", ")?,
+                _ => write!(tools, "/var/lib/x{pattern}/*.key, ")?,
+            }
+        }
+        tools.push_str("]\n");
+    }
+    std::fs::write(config.join("tools.yaml"), tools)?;
+    Ok(Policy::load(&config, around)?)
+}
+
+fn definition(name: &str) -> Result<Arc<ToolDefinition>> {
+    let mut spec = ToolSpec::new(name, "a tool to measure with", Category::READ_ONLY, RiskLevel::Low);
+    let path = json!({"type": "string", "format": "path"});
+    spec.input_schema = Some(json!({"type": "object", "properties": {"path": path}}));
+    Ok(Arc::new(spec.check()?))
+}
+
+/// The mean time in `clear` and in `judge`.
+fn measure(policy: &Policy, tool: &str, workspaces: &Workspaces, calls: u32) -> Result<(Duration, Duration)> {
+    let definition = definition(tool)?;
+    let schema = InputSchema::compile(definition.input_schema())?;
+    let situation = Situation { mode: Mode::Normal, workspaces, counts: Counts::default() };
+    let (mut clearing, mut judging) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..calls {
+        let call =
+            guardrail::check(&definition, &schema, json!({"path": "notes.txt"})).map_err(|r| r.reason)?;
+        let begun = Instant::now();
+        let cleared =
+            governance::clear(policy, &situation, call).map_err(|denial| denial.refusal().reason.clone())?;
+        clearing += begun.elapsed();
+        let opened = resources::open(cleared)?;
+        let begun = Instant::now();
+        let verdict = governance::judge(policy, &situation, opened);
+        judging += begun.elapsed();
+        if !matches!(verdict, Verdict::Permit(_)) {
+            return Err(format!("not permitted: {verdict:?}").into());
+        }
+    }
+    Ok((clearing / calls, judging / calls))
+}

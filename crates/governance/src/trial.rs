@@ -1,0 +1,138 @@
+//! A file of calls and what must become of them, run against a policy: `sinew policy test`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use document::{Document, Located};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tool::{Arguments, Mode, RefusalCode, ToolDefinition, nearest};
+
+use crate::example::expanded;
+use crate::policy::Policy;
+use crate::problems::{Inspection, PolicyError};
+use crate::rehearse::rehearsed_workspaces;
+use crate::situation::{Workspace, WorkspaceAccess, Workspaces};
+use crate::surroundings::Variables;
+use crate::tools_file::Expectation;
+
+/// Calls and what must become of them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "policy tests")]
+pub struct TrialsFile {
+    /// Folders the calls may work in, which need not be there. Relative paths start in the first; without any there
+    /// is one.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub workspaces: Vec<Located<String>>,
+    /// The calls.
+    pub cases: Vec<Located<TrialEntry>>,
+}
+
+/// One call.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialEntry {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Arguments,
+    /// The mode it is judged in.
+    pub mode: Mode,
+    /// What must become of it.
+    pub expect: Expectation,
+    /// The code of the refusal, if it matters.
+    #[serde(default)]
+    pub code: Option<RefusalCode>,
+}
+
+/// A file of calls, read.
+#[derive(Debug)]
+pub struct Trials {
+    document: Document,
+    file: TrialsFile,
+    workspaces: Workspaces,
+    variables: Variables,
+}
+
+/// One call that was tried.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The line of the file.
+    pub line: u64,
+    /// The call, in a line.
+    pub call: String,
+    /// What must become of it.
+    pub expect: Expectation,
+    /// What became of it.
+    pub found: String,
+    /// Whether the two agree.
+    pub holds: bool,
+}
+
+impl Trials {
+    /// Reads a file.
+    pub fn read(path: &Path, variables: &Variables) -> Result<Self, PolicyError> {
+        let alone = |error| PolicyError::new(vec![error]);
+        let document = Document::read(path).map_err(alone)?;
+        let file: TrialsFile = document.parse().map_err(alone)?;
+        let mut inspection = Inspection::of(&document);
+        let mut list = Vec::new();
+        for folder in &file.workspaces {
+            match expanded(&Value::String(folder.value.clone()), variables) {
+                Ok(Value::String(folder)) if folder.starts_with('/') => {
+                    list.push(Workspace::supposed(&folder, WorkspaceAccess::ReadWrite));
+                }
+                Ok(_) => inspection.error(folder, "a workspace is an absolute path", None),
+                Err(bad) => inspection.error(folder, &bad.message, bad.suggestion),
+            }
+        }
+        if !inspection.errors.is_empty() {
+            return Err(PolicyError::new(inspection.errors));
+        }
+        let workspaces = if list.is_empty() { rehearsed_workspaces() } else { Workspaces::new(list) };
+        Ok(Trials { document, file, workspaces, variables: variables.clone() })
+    }
+
+    /// Tries every call. Fails where one names no tool, or is no call.
+    pub fn run(&self, policy: &Policy, tools: &[Arc<ToolDefinition>]) -> Result<Vec<Tried>, PolicyError> {
+        let mut inspection = Inspection::of(&self.document);
+        let mut tried = Vec::new();
+        for entry in &self.file.cases {
+            match self.try_one(entry, policy, tools) {
+                Ok(one) => tried.push(one),
+                Err((message, suggestion)) => inspection.error(entry, &message, suggestion),
+            }
+        }
+        if inspection.errors.is_empty() { Ok(tried) } else { Err(PolicyError::new(inspection.errors)) }
+    }
+
+    fn try_one(
+        &self,
+        entry: &Located<TrialEntry>,
+        policy: &Policy,
+        tools: &[Arc<ToolDefinition>],
+    ) -> Result<Tried, (String, Option<String>)> {
+        let Some(tool) = tools.iter().find(|tool| tool.name().as_str() == entry.tool) else {
+            let near = nearest(&entry.tool, tools.iter().map(|tool| tool.name().as_str()));
+            let suggestion = near.map(|near| format!("did you mean `{near}`?"));
+            return Err((format!("no tool is called `{}`", entry.tool), suggestion));
+        };
+        let arguments = expanded(&Value::Object(entry.arguments.clone()), &self.variables);
+        let arguments = match arguments.map_err(|bad| (bad.message, bad.suggestion))? {
+            Value::Object(arguments) => arguments,
+            _ => Arguments::new(),
+        };
+        let found = policy
+            .try_out(tool, &arguments, entry.mode, &self.workspaces)
+            .map_err(|reason| (format!("this is no call of `{}`: {reason}", entry.tool), None))?;
+        let code = found.refusal.as_ref().map(|refusal| refusal.code);
+        let holds = found.verdict == entry.expect && entry.code.is_none_or(|wanted| Some(wanted) == code);
+        let call = format!("{} {} in {}", entry.tool, Value::Object(arguments), entry.mode);
+        let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
+        let found = format!("{}{code}", found.summary());
+        Ok(Tried { line: entry.line, call, expect: entry.expect, found, holds })
+    }
+}

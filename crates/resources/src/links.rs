@@ -1,0 +1,228 @@
+//! The other names of a file that has several, looked for where they could be, within a bound.
+//!
+//! No name of a file tells of its others, and a search of a whole volume has no end. So names are looked for where a
+//! harmless one would be, and once all are found nothing is left to fear; else where a forbidden one would be. What
+//! could not be searched to its end is said, and whoever judges takes it for the worst.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, FileType};
+use rustix::io::Errno;
+
+use crate::opened::{Identity, Object, OpenedPath};
+use crate::platform;
+
+/// Entries that are looked at for one file. A project has some thousands; a disk has no end.
+const MOST_ENTRIES: usize = 30_000;
+
+/// Where the other names of a file may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkSearch {
+    /// Folders where a harmless second name would be, such as a workspace with its build output.
+    pub likely: Vec<PathBuf>,
+    /// Folders where a second name must not be.
+    pub guarded: Vec<PathBuf>,
+}
+
+/// What is known of the other names of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OtherNames {
+    /// These are all there are, or all there are in the guarded folders.
+    Known(Vec<PathBuf>),
+    /// There may be others anywhere.
+    Unknown,
+}
+
+/// Looks for the other names of what was opened, if it is a file that has any.
+pub(crate) fn look(path: &mut OpenedPath, search: &LinkSearch) {
+    let Object::File { facts, .. } = &path.object else { return };
+    if facts.links > 1 {
+        let others = usize::try_from(facts.links - 1).unwrap_or(usize::MAX);
+        path.other_names = Walk::new(facts.identity, &path.canonical, others).through(search);
+    }
+}
+
+/// Whether a search is due: a fast way of opening leaves it to one that may take its time.
+pub(crate) fn is_due(object: &Object) -> bool {
+    matches!(object, Object::File { facts, .. } if facts.links > 1)
+}
+
+struct Walk<'a> {
+    wanted: Identity,
+    known: &'a Path,
+    others: usize,
+    found: Vec<PathBuf>,
+    left: usize,
+}
+
+/// How a search of a folder ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Whole,
+    Cut,
+}
+
+impl<'a> Walk<'a> {
+    fn new(wanted: Identity, known: &'a Path, others: usize) -> Self {
+        Walk { wanted, known, others, found: Vec::new(), left: MOST_ENTRIES }
+    }
+
+    fn through(mut self, search: &LinkSearch) -> OtherNames {
+        let near = self.known.parent().map(Path::to_owned);
+        for folder in near.iter().chain(&search.likely) {
+            self.folder(folder);
+            if self.found.len() >= self.others {
+                return OtherNames::Known(self.found);
+            }
+        }
+        // Below the root lies everything: no bound would do.
+        if search.guarded.iter().any(|folder| folder == Path::new("/")) {
+            return OtherNames::Unknown;
+        }
+        self.left = MOST_ENTRIES;
+        let whole = search.guarded.iter().all(|folder| self.folder(folder) == End::Whole);
+        if whole { OtherNames::Known(self.found) } else { OtherNames::Unknown }
+    }
+
+    /// Looks at everything below a folder that is on the volume of the file.
+    fn folder(&mut self, folder: &Path) -> End {
+        let mut ahead = vec![folder.to_owned()];
+        while let Some(folder) = ahead.pop() {
+            match self.entries(&folder, &mut ahead) {
+                Ok(End::Whole) => {}
+                // What is gone holds no name; what cannot be looked into may.
+                Err(Errno::NOENT | Errno::NOTDIR) => self.alone(&folder),
+                Ok(End::Cut) | Err(_) => return End::Cut,
+            }
+            if self.found.len() >= self.others {
+                return End::Whole;
+            }
+        }
+        End::Whole
+    }
+
+    /// A guarded name that is no folder is a name like any other.
+    fn alone(&mut self, name: &Path) {
+        if let Ok(handle) = platform::reach_without_links(name)
+            && let Ok(status) = platform::status(&handle)
+            && status.facts.identity == self.wanted
+        {
+            self.add(name.to_owned());
+        }
+    }
+
+    fn entries(&mut self, folder: &Path, ahead: &mut Vec<PathBuf>) -> Result<End, Errno> {
+        let handle = platform::reach_without_links(folder)?;
+        let status = platform::status(&handle)?;
+        if status.kind != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        if status.facts.identity.device != self.wanted.device {
+            return Ok(End::Whole);
+        }
+        let mut directory = Dir::new(platform::reopen_directory(&handle)?)?;
+        while let Some(entry) = directory.read() {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Some(left) = self.left.checked_sub(1) else { return Ok(End::Cut) };
+            self.left = left;
+            match entry.file_type() {
+                FileType::Directory => ahead.push(folder.join(name)),
+                FileType::RegularFile | FileType::Unknown => {
+                    let Ok(status) = platform::status_at(&handle, name) else { continue };
+                    match status.kind {
+                        FileType::Directory => ahead.push(folder.join(name)),
+                        _ if status.facts.identity == self.wanted => self.add(folder.join(name)),
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(End::Whole)
+    }
+
+    fn add(&mut self, name: PathBuf) {
+        if name != self.known && !self.found.contains(&name) {
+            self.found.push(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::testing::World;
+
+    fn others(world: &World, likely: &[&str], guarded: &[&str]) -> OtherNames {
+        let mut opened = world.read("in/a");
+        let paths = |list: &[&str]| list.iter().map(|name| world.path(name)).collect();
+        let search = LinkSearch { likely: paths(likely), guarded: paths(guarded) };
+        look(&mut opened, &search);
+        opened.other_names().clone()
+    }
+
+    #[test]
+    fn t052_second_names_are_found_where_they_are() {
+        let world = World::new();
+        world.file("ws/in/a", "x");
+        world.file("ws/deep/er/z", "z");
+        assert_eq!(others(&world, &["ws"], &["outside"]), OtherNames::Known(vec![]), "it has one name");
+        fs::hard_link(world.path("ws/in/a"), world.path("ws/deep/er/b")).unwrap();
+        let known = |names: &[&str]| OtherNames::Known(names.iter().map(|name| world.path(name)).collect());
+        assert_eq!(
+            others(&world, &["ws"], &["/"]),
+            known(&["ws/deep/er/b"]),
+            "all names are in the workspace"
+        );
+        assert_eq!(others(&world, &[], &["outside"]), known(&[]), "none is where it must not be");
+        assert_eq!(others(&world, &[], &["/"]), OtherNames::Unknown, "everywhere is too far");
+        fs::hard_link(world.path("ws/in/a"), world.path("outside/c")).unwrap();
+        assert_eq!(others(&world, &["ws"], &["outside"]), known(&["ws/deep/er/b", "outside/c"]));
+        assert_eq!(
+            others(&world, &[], &["outside/c"]),
+            known(&["outside/c"]),
+            "a guarded file is a name too"
+        );
+        assert_eq!(others(&world, &[], &["nowhere"]), known(&[]));
+    }
+
+    #[test]
+    fn a_search_ends_at_its_bound() {
+        let world = World::new();
+        world.file("ws/in/a", "x");
+        fs::create_dir(world.path("outside/big")).unwrap();
+        fs::hard_link(world.path("ws/in/a"), world.path("outside/z")).unwrap();
+        let mut walk = Walk::new(Identity { device: 0, inode: 0 }, Path::new("/nothing"), 1);
+        let status = platform::status(platform::reach(&world.path("outside")).unwrap()).unwrap();
+        walk.wanted = Identity { device: status.facts.identity.device, inode: u64::MAX };
+        walk.left = 2;
+        for name in ["1", "2", "3"] {
+            world.file(&format!("outside/big/{name}"), "");
+        }
+        assert!(walk.folder(&world.path("outside")) == End::Cut, "more entries than the bound");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_not_taken_for_searched() {
+        let Some(world) = World::of_parent() else {
+            let world = World::new();
+            world.file("ws/in/a", "x");
+            fs::hard_link(world.path("ws/in/a"), world.path("outside/c")).unwrap();
+            world.give_to(crate::testing::NOBODY);
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(world.path("outside"), fs::Permissions::from_mode(0o000)).unwrap();
+            let test = "links::tests::a_folder_that_cannot_be_read_is_not_taken_for_searched";
+            crate::testing::assert_passed(&world.child(&[], test, Some(crate::testing::NOBODY)));
+            return;
+        };
+        assert_eq!(others(&world, &[], &["outside"]), OtherNames::Unknown);
+    }
+}
