@@ -1,6 +1,7 @@
 //! The words a person types. Parsing only: what they do lives in `command/`, one file each.
 
 mod hook;
+mod policy;
 mod record;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap_complete::Shell;
 use tool::{Category, Mode};
 
 pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
+pub(crate) use policy::PolicyCommand;
 pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\
@@ -48,6 +50,11 @@ pub(crate) enum Command {
     Lockdown(ChangeArgs),
     /// Write the configuration out for editing.
     Init(InitArgs),
+    /// Check all configuration: what does not load, what can never match, what changes nothing.
+    Check(JsonArgs),
+    /// Try the policy out: tests, what it lets run, and what another one would have decided.
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// The folders callers may work in.
     #[command(subcommand)]
     Workspace(WorkspaceCommand),

@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod call;
+mod check;
 mod completions;
 mod demo;
 mod explain;
@@ -9,6 +10,7 @@ mod init;
 mod ledger;
 mod logs;
 mod mode;
+mod policy;
 mod schema;
 mod serve;
 mod status;
@@ -31,6 +33,8 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Lockdown(change) => mode::lockdown(change),
         Command::Hook(command) => hook::run(command),
         Command::Init(args) => init::run(&args),
+        Command::Check(output) => check::run(output),
+        Command::Policy(command) => policy::run(command),
         Command::Workspace(command) => workspace::run(command),
         Command::Ledger(command) => ledger::run(command),
         Command::Trace(args) => trace::run(&args),

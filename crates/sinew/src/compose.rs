@@ -58,11 +58,7 @@ pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) ->
 
 /// The policy files where `sinew init` has written them, else the built-in ones.
 fn policy(setting: &Setting, registry: &ToolRegistry, hosts: &[Host]) -> Result<Policy, Problem> {
-    let surroundings = Surroundings {
-        variables: Variables::from_environment(environment()),
-        protected: Protected { folders: setting.home().folders().map(ToOwned::to_owned).to_vec() },
-        names: FileNames::of_this_system(),
-    };
+    let surroundings = surroundings(setting);
     let loaded = match written_out(setting)? {
         Some(folder) => Policy::load(&folder, &surroundings),
         None => Policy::embedded(&surroundings),
@@ -75,6 +71,15 @@ fn policy(setting: &Setting, registry: &ToolRegistry, hosts: &[Host]) -> Result<
         tell(paint(NOTE, format!("warning: {warning}")));
     }
     Ok(policy)
+}
+
+/// What the policy files are read in.
+pub(crate) fn surroundings(setting: &Setting) -> Surroundings {
+    Surroundings {
+        variables: Variables::from_environment(environment()),
+        protected: Protected { folders: setting.home().folders().map(ToOwned::to_owned).to_vec() },
+        names: FileNames::of_this_system(),
+    }
 }
 
 /// The curated map from beside the policy files, else the built-in one.
@@ -93,7 +98,7 @@ fn curated(setting: &Setting, registry: &ToolRegistry) -> Result<Curated, Proble
 }
 
 /// The folder of the policy files, once `sinew init` has written something out: from then on it must be whole.
-fn written_out(setting: &Setting) -> Result<Option<PathBuf>, Problem> {
+pub(crate) fn written_out(setting: &Setting) -> Result<Option<PathBuf>, Problem> {
     let folder = setting.home().config().join("governance");
     let written = is_there(&folder)? || is_there(&setting.home().settings_file())?;
     Ok(written.then_some(folder))

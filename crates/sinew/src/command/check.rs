@@ -1,0 +1,124 @@
+//! `sinew check`: all configuration, read as the daemon reads it, and everything about it that a person should know.
+
+use document::DocumentError;
+use execution::Host;
+use governance::{Policy, Workspace, WorkspaceAccess};
+use guardrail::{Curated, Known};
+use registry::ToolRegistry;
+use serde_json::{Value, json};
+use tool::ToolDefinition;
+
+use crate::cli::JsonArgs;
+use crate::compose;
+use crate::exit::{Exit, Problem};
+use crate::host_table;
+use crate::setting::Setting;
+use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
+
+/// What was found. A configuration with errors is not taken by the daemon; warnings are taken.
+#[derive(Default)]
+struct Report {
+    errors: Vec<DocumentError>,
+    warnings: Vec<DocumentError>,
+}
+
+pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let mut registry = ToolRegistry::new();
+    toolbox::register(&mut registry).map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    let mut report = Report::default();
+    report.settings(&setting);
+    let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());
+    let hosts = report.take("config/hosts", hosts).unwrap_or_default();
+    let folder = compose::written_out(&setting)?;
+    let around = compose::surroundings(&setting);
+    let loaded = match &folder {
+        Some(folder) => Policy::load(folder, &around),
+        None => Policy::embedded(&around),
+    };
+    match loaded {
+        Ok(policy) => report.policy(&policy, &registry, &hosts),
+        Err(error) => report.errors.extend_from_slice(error.problems()),
+    }
+    report.curated(folder.as_deref(), &registry);
+    report.show(output)
+}
+
+impl Report {
+    fn settings(&mut self, setting: &Setting) {
+        let file = setting.home().settings_file().display().to_string();
+        let Some(settings) = self.take(&file, setting.settings()) else { return };
+        for workspace in &settings.workspaces {
+            if let Err(error) = Workspace::at(&workspace.path, WorkspaceAccess::ReadOnly) {
+                let path = workspace.path.display();
+                let message = format!("the workspace `{path}` cannot be used: {error}");
+                let fix = format!("sinew workspace remove '{path}'");
+                self.errors.push(DocumentError::unplaced(&file, &message).suggest(fix));
+            }
+        }
+    }
+
+    fn policy(&mut self, policy: &Policy, registry: &ToolRegistry, hosts: &[Host]) {
+        let judged = hosts.iter().flat_map(Host::definitions);
+        let definitions: Vec<&ToolDefinition> =
+            registry.definitions().chain(judged).map(AsRef::as_ref).collect();
+        self.warnings.extend_from_slice(policy.warnings());
+        match policy.check_tools(definitions.iter().copied()) {
+            Ok(warnings) => self.warnings.extend(warnings),
+            Err(error) => self.errors.extend_from_slice(error.problems()),
+        }
+        self.warnings.extend(policy.lint(definitions));
+    }
+
+    fn curated(&mut self, folder: Option<&std::path::Path>, registry: &ToolRegistry) {
+        let loaded = match folder {
+            Some(folder) => Curated::load(folder),
+            None => Curated::embedded(),
+        };
+        let tools = registry.definitions().filter_map(|definition| registry.get(definition.name().as_str()));
+        let known = tools.map(|tool| Known { definition: tool.definition(), schema: tool.schema() });
+        match loaded.and_then(|curated| curated.check_tools(known)) {
+            Ok(warnings) => self.warnings.extend(warnings),
+            Err(error) => self.errors.extend_from_slice(error.problems()),
+        }
+    }
+
+    /// A part of the configuration, or nothing, once its error is noted.
+    fn take<T>(&mut self, file: &str, loaded: Result<T, Problem>) -> Option<T> {
+        loaded
+            .map_err(|problem| {
+                let error = DocumentError::unplaced(file, &problem.message);
+                self.errors.push(DocumentError { suggestion: problem.hint, ..error });
+            })
+            .ok()
+    }
+
+    fn show(self, output: JsonArgs) -> Result<Exit, Problem> {
+        let exit = if self.errors.is_empty() { Exit::Done } else { Exit::BadConfiguration };
+        if output.json {
+            let list = |found: &[DocumentError]| found.iter().map(told).collect::<Vec<Value>>();
+            say(json!({"schema_version": 1, "ok": exit == Exit::Done,
+                "errors": list(&self.errors), "warnings": list(&self.warnings)}))?;
+            return Ok(exit);
+        }
+        for (style, word, found) in [(BAD, "error", &self.errors), (NOTE, "warning", &self.warnings)] {
+            for one in found {
+                say(format!("{} {}\n", paint(style, format!("{word}:")), visible(&one.to_string())))?;
+            }
+        }
+        let count =
+            |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+        let counts =
+            format!("{}, {}", count(self.errors.len(), "error"), count(self.warnings.len(), "warning"));
+        say(match exit {
+            Exit::Done => paint(GOOD, format!("the configuration can be used: {counts}")),
+            _ => paint(BAD, format!("the configuration cannot be used: {counts}")),
+        })?;
+        Ok(exit)
+    }
+}
+
+fn told(found: &DocumentError) -> Value {
+    json!({"file": found.file, "line": found.line, "column": found.column, "message": found.message,
+        "suggestion": found.suggestion})
+}

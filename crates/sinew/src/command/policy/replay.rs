@@ -1,0 +1,124 @@
+//! `sinew policy replay`: the calls on record, judged again by a candidate policy, and how it differs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use governance::{Difference, Effect, Policy, Workspaces, compare};
+use jiff::Timestamp;
+use ledger::{Filter, Reader, Record};
+use serde_json::{Value, json};
+use tool::ToolDefinition;
+
+use crate::cli::JsonArgs;
+use crate::command::ledger::unreadable;
+use crate::compose::{self, Folders};
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::setting::Setting;
+use crate::terminal::{BAD, GOOD, NOTE, QUIET, paint, say, visible_line};
+
+/// Calls that are shown of each kind; all are counted.
+const SAMPLES: usize = 5;
+
+/// What became of the recorded calls.
+#[derive(Default)]
+struct Tally {
+    same: usize,
+    /// Calls whose record does not say enough, or whose tool is not there any more.
+    unjudged: usize,
+    /// Calls that ran and would not, by tool and new verdict.
+    changed: BTreeMap<(String, String), Vec<Value>>,
+}
+
+pub(crate) fn run(
+    setting: &Setting,
+    against: &Path,
+    since: Timestamp,
+    output: JsonArgs,
+) -> Result<Exit, Problem> {
+    let world = compose::world(setting, &setting.settings()?, Folders::Configured)?;
+    let candidate = Policy::load(against, &compose::surroundings(setting)).map_err(Problem::configuration)?;
+    let definitions: Vec<&ToolDefinition> = world.registry.definitions().map(AsRef::as_ref).collect();
+    candidate.check_tools(definitions.iter().copied()).map_err(Problem::configuration)?;
+    let folder = compose::ledger_folder(setting);
+    let of = |kind: &str| Filter { kind: Some(kind.to_owned()), since: Some(since), ..Filter::default() };
+    let reader = Reader::new(&folder);
+    let decisions = reader.query(&of("decision")).map_err(unreadable(&folder))?;
+    let refusals = reader.query(&of("refusal")).map_err(unreadable(&folder))?.len();
+    let mut tally = Tally::default();
+    for record in &decisions {
+        tally.judge(record, &candidate, &definitions, &world.workspaces);
+    }
+    let differences = compare(&world.policy, &candidate, definitions);
+    if output.json { tally.say_json(&differences, refusals) } else { tally.show(&differences, refusals) }?;
+    Ok(Exit::Done)
+}
+
+impl Tally {
+    fn judge(&mut self, record: &Record, by: &Policy, tools: &[&ToolDefinition], workspaces: &Workspaces) {
+        let body = record.json();
+        let tool = body.get("tool").and_then(Value::as_str).unwrap_or_default();
+        let definition = tools.iter().find(|definition| definition.name().as_str() == tool);
+        let facts = body.get("facts").unwrap_or(&Value::Null);
+        let Some(found) = definition.and_then(|definition| by.replay(definition, facts, workspaces)) else {
+            self.unjudged += 1;
+            return;
+        };
+        if found.verdict == governance::files::Expectation::Allow {
+            self.same += 1;
+            return;
+        }
+        let rule = found
+            .refusal
+            .as_ref()
+            .and_then(|refusal| refusal.rule.clone())
+            .or(found.asked_by.first().cloned());
+        let sample = json!({"call_id": body.get("call_id"), "time": record.time.to_string(), "found": found.summary(),
+            "rule": rule});
+        self.changed.entry((tool.to_owned(), found.verdict.to_string())).or_default().push(sample);
+    }
+
+    fn say_json(&self, differences: &[Difference], refusals: usize) -> Result<(), Problem> {
+        let changed = self.changed.iter().map(|((tool, verdict), samples)| {
+            json!({"tool": tool, "was": "allow", "becomes": verdict, "calls": samples.len(),
+                "samples": samples.iter().take(SAMPLES).collect::<Vec<_>>()})
+        });
+        say(json!({"schema_version": 1, "same": self.same, "not_judged": self.unjudged, "refusals": refusals,
+            "changed": changed.collect::<Vec<_>>(), "differences": differences}))
+    }
+
+    fn show(&self, differences: &[Difference], refusals: usize) -> Result<(), Problem> {
+        for difference in differences {
+            let (style, word) = match difference.effect {
+                Effect::Tightens => (GOOD, "tightens"),
+                Effect::Neutral => (QUIET, "neutral"),
+                Effect::Loosens => (BAD, "loosens"),
+            };
+            let place =
+                difference.rule.as_ref().map(|rule| format!(" ({})", render::rule(rule))).unwrap_or_default();
+            say(format!("{} {}{place}", paint(style, word), visible_line(&difference.what)))?;
+        }
+        for ((tool, verdict), samples) in &self.changed {
+            let count = samples.len();
+            say(paint(
+                NOTE,
+                format!("{count} calls of {} ran and would now be: {verdict}", visible_line(tool)),
+            ))?;
+            for sample in samples.iter().take(SAMPLES) {
+                let text = |key: &str| sample.get(key).and_then(Value::as_str).unwrap_or_default();
+                say(format!("  {} {} {}", text("time"), text("call_id"), visible_line(text("found"))))?;
+            }
+        }
+        let changed: usize = self.changed.values().map(Vec::len).sum();
+        say(format!(
+            "{} calls that ran: {} as before, {changed} otherwise, {} not judged",
+            self.same + changed + self.unjudged,
+            self.same,
+            self.unjudged
+        ))?;
+        say(paint(
+            QUIET,
+            format!("{refusals} refused calls are not judged again: their records keep no paths"),
+        ))
+    }
+}
