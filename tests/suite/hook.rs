@@ -90,12 +90,17 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("Read", json!({"file_path": "/etc/hostname"}), "deny", "hint: work inside"),
         ("Read", json!({"file_path": " /etc/hostname"}), "deny", "could mean two files"),
         ("Read", json!({"file_path": "~/.ssh/id_rsa"}), "deny", "is forbidden"),
-        ("Read", json!({"file_path": 5}), "deny", "an example of the right shape"),
+        ("Read", json!({"file_path": 5}), "deny", "README.md"),
         ("Read", json!({}), "deny", "file_path"),
         ("Read", json!([]), "deny", "object"),
-        ("Write", json!({"file_path": inside("new.txt"), "content": "x"}), "none", ""),
-        ("Write", json!({"file_path": ssh, "content": "x"}), "deny", "no policy can allow this"),
-        ("Write", json!({"file_path": inside(".claude/settings.json"), "content": "{}"}), "deny", "floor"),
+        ("Write", json!({"file_path": inside("new.txt"), "content": "twelve words"}), "none", ""),
+        ("Write", json!({"file_path": ssh, "content": "twelve words"}), "deny", "no policy can allow this"),
+        (
+            "Write",
+            json!({"file_path": inside(".claude/settings.json"), "content": "{\"hooks\": {}}"}),
+            "deny",
+            "floor",
+        ),
         (
             "Write",
             json!({"file_path": inside("k"), "content": "-----BEGIN PRIVATE KEY-----"}),
@@ -120,67 +125,84 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("Grep", json!({"pattern": "x", "path": "../.."}), "deny", "not in allowed paths"),
         ("Bash", json!({"command": "cargo test"}), "ask", "bash.requires_approval"),
         ("Bash", json!({}), "deny", "command"),
-        (
-            "WebFetch",
-            json!({"url": "https://example.org/", "prompt": "x"}),
-            "ask",
-            "webfetch.requires_approval",
-        ),
+        ("WebFetch", json!({"url": "https://example.org/", "prompt": "x"}), "none", ""),
+        ("WebFetch", json!({"url": "http://127.0.0.1:8080/", "prompt": "x"}), "deny", "127.0.0.1"),
+        ("WebFetch", json!({"url": "http://x.onion/", "prompt": "x"}), "deny", "safety.yaml:"),
         ("WebSearch", json!({"query": "x"}), "none", ""),
         ("mcp__github__create_issue", json!({"title": "x"}), "none", ""),
+        ("mcp__gmail__gmail_send_email", json!({"subject": "x"}), "deny", "recipient_email"),
+        ("Write", json!({"file_path": inside("new.txt"), "content": "short"}), "deny", "guardrails.write ("),
         ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),
         ("Task", json!({"prompt": "x"}), "none", ""),
         ("read", json!({"file_path": "/etc/shadow"}), "none", ""),
     ]
 }
 
-#[test]
-fn every_verdict_is_the_same_at_both_doors_and_every_denial_is_on_record() {
+/// Many refusals in a row change the mode, as they should; not in a test of something else.
+fn unwatched() -> Home {
     let home = Home::initialised();
-    let cases = cases(&home);
-    let told = |home: &Home| -> Vec<Value> {
-        let mut all = Vec::new();
-        for (tool, input, decision, reason) in &cases {
-            let told = ask(home, tool, input);
-            assert_eq!(told.decision(), *decision, "{tool} {input}: {}", told.object);
-            assert!(told.reason().contains(reason), "{tool} {input}: {}", told.object);
-            all.push(told.object);
-        }
-        all
-    };
-    let denied = cases.iter().filter(|(_, _, decision, _)| *decision == "deny").count();
-    let refusals = |home: &Home| -> Vec<Value> {
-        home.records().into_iter().filter(|record| record["kind"] == "refusal").collect()
-    };
-    let alone = told(&home);
-    assert_eq!(refusals(&home).len(), denied);
-    let daemon = Daemon::start_in(home);
-    assert_eq!(told(daemon.home()), alone);
+    let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
+    let (rules, _) = modes.split_once("transition_rules:").unwrap();
+    home.configure("governance/modes.yaml", rules);
+    home
+}
+
+fn refusals(home: &Home) -> Vec<Value> {
+    home.records().into_iter().filter(|record| record["kind"] == "refusal").collect()
+}
+
+#[test]
+fn every_verdict_is_given_and_every_denial_is_on_record() {
+    let daemon = Daemon::start_in(unwatched());
+    let cases = cases(daemon.home());
+    for (tool, input, decision, reason) in &cases {
+        let told = ask(daemon.home(), tool, input);
+        assert_eq!(told.decision(), *decision, "{tool} {input}: {}", told.object);
+        assert!(told.reason().contains(reason), "{tool} {input}: {}", told.object);
+    }
     let refusals = refusals(daemon.home());
-    assert_eq!(refusals.len(), 2 * denied);
+    assert_eq!(refusals.len(), cases.iter().filter(|(_, _, decision, _)| *decision == "deny").count());
     for record in &refusals {
-        assert_eq!(
-            (&record["caller"]["door"], &record["caller"]["client"]),
-            (&json!("hook"), &json!("claude-code"))
-        );
+        let caller = &record["caller"];
+        assert_eq!((&caller["door"], &caller["client"]), (&json!("hook"), &json!("claude-code")), "{record}");
         let host = &record["facts"]["host"];
         let told = ["session_id", "tool_use_id", "agent_id", "prompt_id"].map(|key| host[key].as_str());
         assert_eq!(told, [Some("s-1"), Some("toolu_1"), Some("a-1"), Some("p-1")], "{record}");
     }
-    assert!(
-        refusals
-            .iter()
-            .any(|record| record["facts"]["host"]["tool"] == "Write" && record["tool"] == "write_file")
-    );
+    let of_write =
+        |record: &Value| record["facts"]["host"]["tool"] == "Write" && record["tool"] == "write_file";
+    assert!(refusals.iter().any(of_write));
     assert!(!refusals.iter().any(|record| record.to_string().contains("PRIVATE KEY")), "no content is kept");
     daemon.home().run(&["ledger", "verify"]).must_exit(0);
+}
+
+#[test]
+fn without_a_daemon_the_answer_and_the_record_are_the_same() {
+    let home = unwatched();
+    let cases: Vec<_> = cases(&home).into_iter().step_by(4).collect();
+    let told = |home: &Home| -> Vec<Value> {
+        cases.iter().map(|(tool, input, ..)| ask(home, tool, input).object).collect()
+    };
+    let essence = |records: Vec<Value>| -> Vec<[Value; 4]> {
+        records
+            .iter()
+            .map(|record| ["tool", "code", "rule", "reason"].map(|key| record[key].clone()))
+            .collect()
+    };
+    let alone = told(&home);
+    let recorded = essence(refusals(&home));
+    assert!(!recorded.is_empty());
+    let daemon = Daemon::start_in(home);
+    assert_eq!(told(daemon.home()), alone);
+    let both = essence(refusals(daemon.home()));
+    assert_eq!(both, [recorded.clone(), recorded].concat());
 }
 
 #[test]
 fn the_mode_holds_for_the_hosts_tools() {
     let daemon = Daemon::start();
     let home = daemon.home();
-    let file = json!({"file_path": home.workspace().join("a.txt"), "content": "x"});
+    let file = json!({"file_path": home.workspace().join("a.txt"), "content": "twelve words"});
     let check = |mode: &str, expect: [&str; 5]| {
         home.run(&["mode", "set", mode]).must_exit(0);
         let calls = [
@@ -194,7 +216,7 @@ fn the_mode_holds_for_the_hosts_tools() {
             calls.iter().map(|(tool, input)| ask(home, tool, input).decision().to_owned()).collect();
         assert_eq!(got, expect, "{mode}");
     };
-    check("NORMAL", ["none", "none", "ask", "ask", "none"]);
+    check("NORMAL", ["none", "none", "ask", "none", "none"]);
     check("ALERT", ["none", "ask", "ask", "ask", "ask"]);
     check("LOCKDOWN", ["none", "deny", "deny", "deny", "deny"]);
     let told = ask(home, "Bash", &json!({"command": "ls"}));
@@ -217,12 +239,19 @@ fn the_policy_files_govern_the_hosts_tools_too() {
     assert!(
         told.reason().contains("rule: bash.forbidden_in_modes (") && told.reason().contains("tools.yaml:")
     );
+    let commands = "  bash:\n    forbidden_commands: [curl]\n    allowed_commands: [cargo, curl]\n";
+    replace("governance/tools.yaml", "  bash:\n    forbidden_in_modes: [NORMAL]\n", commands);
+    for (line, decision) in
+        [("cargo test", "ask"), ("curl x", "deny"), ("make", "deny"), ("cargo test; make", "deny")]
+    {
+        assert_eq!(ask(&home, "Bash", &json!({"command": line})).decision(), decision, "{line}");
+    }
     replace("hosts/claude-code.yaml", "on_permit: none", "on_permit: allow");
     assert_eq!(ask(&home, "Grep", &json!({"pattern": "x"})).decision(), "allow");
     assert_eq!(ask(&home, "Task", &json!({})).decision(), "none", "an unknown tool is never allowed");
     replace("governance/tools.yaml", "  write_file:\n", "  write_file:\n    rate_limit_per_hour: 2\n");
     let daemon = Daemon::start_in(home);
-    let write = json!({"file_path": daemon.home().workspace().join("a"), "content": "x"});
+    let write = json!({"file_path": daemon.home().workspace().join("a"), "content": "twelve words"});
     let decisions: Vec<String> =
         (0..3).map(|_| ask(daemon.home(), "Write", &write).decision().to_owned()).collect();
     assert_eq!(decisions, ["allow", "allow", "deny"], "a limit somebody wrote down holds here too");

@@ -9,6 +9,7 @@ mod judged;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use governance::Policy;
 use guardrail::InputSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,27 +63,56 @@ pub enum HostTool {
 /// A tool that is judged and cannot be run: it has no executor.
 #[derive(Debug)]
 pub struct JudgedTool {
-    definition: Arc<ToolDefinition>,
-    schema: InputSchema,
+    shape: Shape,
+    /// The same tool, whose lines are commands that rules can allow and forbid.
+    with_commands: Option<Shape>,
     arguments: Vec<HostArgument>,
 }
 
-impl JudgedTool {
-    /// A definition and what its arguments mean. An example that would be refused as malformed is an error, since a
-    /// refusal shows it as one that is not.
-    pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Result<Self, String> {
+/// What the rules see of a tool.
+#[derive(Debug)]
+struct Shape {
+    definition: Arc<ToolDefinition>,
+    schema: InputSchema,
+}
+
+impl Shape {
+    /// An example that would be refused as malformed is an error, since a refusal shows it as one that is not.
+    fn new(definition: ToolDefinition) -> Result<Self, String> {
         let definition = Arc::new(definition);
         let schema = InputSchema::compile(definition.input_schema()).map_err(|error| error.to_string())?;
         if let Some(example) = definition.example() {
             guardrail::check(&definition, &schema, example.clone())
                 .map_err(|refusal| format!("the example would be refused: {}", refusal.reason))?;
         }
-        Ok(JudgedTool { definition, schema, arguments })
+        Ok(Shape { definition, schema })
+    }
+}
+
+impl JudgedTool {
+    /// A definition and what its arguments mean.
+    pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Result<Self, String> {
+        Ok(JudgedTool { shape: Shape::new(definition)?, with_commands: None, arguments })
+    }
+
+    /// The same tool with the definition that holds where the policy says which commands it may run. A host has a shell
+    /// to run whole lines with, and those rules know none: where there are none, a line is a text like others.
+    pub fn with_commands(self, definition: ToolDefinition) -> Result<Self, String> {
+        Ok(JudgedTool { with_commands: Some(Shape::new(definition)?), ..self })
     }
 
     /// What the rules see.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
-        &self.definition
+        &self.shape.definition
+    }
+
+    fn shape(&self, policy: &Policy) -> &Shape {
+        let name = self.definition().name().as_str();
+        let lists_commands = policy.files().tools.tools.iter().any(|(key, entry)| {
+            let lists = entry.allowed_commands.is_some() || entry.forbidden_commands.is_some();
+            lists && key.eq_ignore_ascii_case(name)
+        });
+        self.with_commands.as_ref().filter(|_| lists_commands).unwrap_or(&self.shape)
     }
 }
 
@@ -95,6 +125,18 @@ impl Host {
         };
         let fitting = self.tools.iter().filter_map(|(known, tool)| Some((fits(known)?, tool)));
         fitting.max_by_key(|(length, _)| *length).map(|(_, tool)| tool)
+    }
+
+    /// Stands for all that is known of its tools.
+    pub(crate) fn fingerprint(&self) -> String {
+        let tool = |(name, tool): &(HostToolName, HostTool)| match tool {
+            HostTool::Judged(judged) => {
+                format!("{name:?} {} {:?}", judged.definition().hash(), judged.arguments)
+            }
+            HostTool::Ours => format!("{name:?}"),
+        };
+        let tools: Vec<String> = self.tools.iter().map(tool).collect();
+        format!("{} {:?} {:?} {}", self.name, self.on_permit, self.user_home, tools.join("\n"))
     }
 
     /// The definitions that rules may name.

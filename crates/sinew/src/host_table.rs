@@ -34,17 +34,17 @@ pub(crate) fn load(folder: &Path, user_home: Option<&Path>) -> Result<Vec<Host>,
             Document::from_text(&format!("config/hosts/{name}.yaml"), text)
         };
         let document = document.map_err(Problem::configuration)?;
-        let host = check(name, &document, user_home);
-        host.map_err(|errors| {
+        let host = check(name, &document).map_err(|errors| {
             let errors: Vec<String> = errors.iter().map(DocumentError::to_string).collect();
             Problem::configuration(errors.join("\n"))
-        })
+        })?;
+        Ok(Host { user_home: user_home.map(Path::to_owned), ..host })
     };
     EMBEDDED.into_iter().map(read).collect()
 }
 
 /// The host that a table describes, or everything that is wrong with it.
-fn check(name: &str, document: &Document, user_home: Option<&Path>) -> Result<Host, Vec<DocumentError>> {
+fn check(name: &str, document: &Document) -> Result<Host, Vec<DocumentError>> {
     let file: HostFile = document.parse().map_err(|error| vec![error])?;
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
     for (key, row) in file.tools.iter() {
@@ -56,8 +56,7 @@ fn check(name: &str, document: &Document, user_home: Option<&Path>) -> Result<Ho
     if !errors.is_empty() {
         return Err(errors);
     }
-    let user_home = user_home.map(Path::to_owned);
-    Ok(Host { name: name.to_owned(), on_permit: file.on_permit, user_home, tools })
+    Ok(Host { name: name.to_owned(), on_permit: file.on_permit, user_home: None, tools })
 }
 
 type Entry = (HostToolName, HostTool);
@@ -84,12 +83,26 @@ fn host_tool(key: &Located<String>, row: &ToolRow, document: &Document) -> Resul
     let mut spec = ToolSpec::new(&governed, &format!("{} of a host", key.value), category, risk);
     spec.requires_approval = row.asks;
     spec.example = row.example.clone();
-    spec.input_schema = Some(input_schema(row));
     let place = row.rules_of.as_ref().unwrap_or(key);
-    let definition =
-        spec.check().map_err(|error| document.error_at(place.line, place.column, &error.to_string()))?;
-    let tool = JudgedTool::new(definition, arguments(row, document)?).map_err(|error| at_key(&error))?;
+    let define = |commands: Commands| {
+        let spec = ToolSpec { input_schema: Some(input_schema(row, commands)), ..spec.clone() };
+        spec.check().map_err(|error| document.error_at(place.line, place.column, &error.to_string()))
+    };
+    let tool = JudgedTool::new(define(Commands::Texts)?, arguments(row, document)?);
+    let mut tool = tool.map_err(|error| at_key(&error))?;
+    if row.arguments.iter().any(|(_, argument)| argument.is == ArgumentKind::Command) {
+        tool = tool.with_commands(define(Commands::Judged)?).map_err(|error| at_key(&error))?;
+    }
     Ok((name, HostTool::Judged(Box::new(tool))))
+}
+
+/// What a command line is to the rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Commands {
+    /// A text like others.
+    Texts,
+    /// Words that rules allow or forbid.
+    Judged,
 }
 
 /// The host's own spelling; a star may stand at its end alone.
@@ -105,7 +118,7 @@ fn tool_name(key: &Located<String>, document: &Document) -> Result<HostToolName,
 }
 
 /// Open, since hosts add arguments of their own; what is named here has its type.
-fn input_schema(row: &ToolRow) -> Value {
+fn input_schema(row: &ToolRow, commands: Commands) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (key, argument) in row.arguments.iter() {
@@ -114,7 +127,11 @@ fn input_schema(row: &ToolRow) -> Value {
             ArgumentKind::Path | ArgumentKind::Pattern => {
                 json!({"type": "string", "format": "path", "x-sinew-access": access})
             }
-            ArgumentKind::Url | ArgumentKind::Command => json!({"type": "string"}),
+            ArgumentKind::Url => json!({"type": "string", "format": "uri"}),
+            ArgumentKind::Command => match commands {
+                Commands::Texts => json!({"type": "string"}),
+                Commands::Judged => json!({"type": "string", "format": "command"}),
+            },
         };
         properties.insert(key.value.clone(), schema);
         if argument.default.is_none() {

@@ -38,6 +38,7 @@ fn hostile(home: &Home) -> Vec<(&'static str, Vec<u8>)> {
         ("a tool of the wrong type", with("tool_name", json!({}))),
         ("a tool of great length", with("tool_name", json!("x".repeat(1000)))),
         ("a folder of the wrong type", with("cwd", json!(7))),
+        ("no folder", with("cwd", json!(null))),
         ("a relative folder", with("cwd", json!("work"))),
         ("a session of the wrong type", with("session_id", json!([]))),
     ]

@@ -84,21 +84,27 @@ impl JudgedTool {
         Ok(())
     }
 
-    /// A name that hosts trim would be judged as one file and opened as another.
+    /// A name that the host trims or expands by itself would be judged as one file and opened as another.
     fn one_reading(&self, key: &str, text: &str, home: Option<&Path>) -> Result<String, Box<Refusal>> {
         let trimmed = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
         if text.starts_with(trimmed) || text.ends_with(trimmed) {
-            let reason =
-                format!("Permission denied: `{key}` begins or ends with a space, and could mean two files");
-            let refusal =
-                Refusal::new(self.definition.name().as_str(), RefusalCode::InvalidArguments, reason);
-            return Err(Box::new(refusal.detail("ambiguous_path").hint("name the file without it")));
+            return Err(self.two_readings(key, "begins or ends with a space"));
         }
-        Ok(match (text.strip_prefix('~'), home) {
-            (Some(""), Some(home)) => home.to_string_lossy().into_owned(),
-            (Some(rest), Some(home)) if rest.starts_with('/') => format!("{}{rest}", home.display()),
-            _ => text.to_owned(),
-        })
+        match (text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')), home) {
+            (None, _) => Ok(text.to_owned()),
+            (Some(rest), Some(home)) => Ok(format!("{}{rest}", home.display())),
+            (Some(_), None) => Err(self.two_readings(key, "begins with `~`, and no home folder is known")),
+        }
+    }
+
+    fn two_readings(&self, key: &str, why: &str) -> Box<Refusal> {
+        let reason = format!("Permission denied: `{key}` {why}: it could mean two files");
+        let refusal = Refusal::new(self.definition().name().as_str(), RefusalCode::InvalidArguments, reason);
+        Box::new(
+            refusal
+                .detail("ambiguous_path")
+                .hint("name the file by its absolute path, and nothing around it"),
+        )
     }
 }
 
@@ -126,7 +132,41 @@ fn names_places(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use tool::{Category, RiskLevel, ToolSpec};
+
     use super::*;
+
+    fn tool() -> JudgedTool {
+        let mut spec = ToolSpec::new("find", "d", Category::READ_ONLY, RiskLevel::Low);
+        spec.input_schema = Some(json!({"type": "object"}));
+        let path = HostArgument::Path { key: "path".to_owned(), default: Some(".".to_owned()) };
+        let pattern = HostArgument::Pattern { key: "pattern".to_owned(), below: Some("path".to_owned()) };
+        JudgedTool::new(spec.check().unwrap(), vec![path, pattern]).unwrap()
+    }
+
+    #[test]
+    fn names_are_written_out_as_the_host_reads_them() {
+        let spelt = |input: Value, home: Option<&str>| {
+            let spelt = tool().spelt_out(input, home.map(Path::new));
+            spelt.map_err(|refusal| refusal.detail.unwrap())
+        };
+        let home = Some("/h");
+        let check = |input: Value, expect: Value| assert_eq!(spelt(input, home), Ok(expect));
+        check(json!({}), json!({"path": "."}));
+        check(json!({"path": null, "x": 1}), json!({"path": ".", "x": 1}));
+        check(json!({"path": "~"}), json!({"path": "/h"}));
+        check(json!({"path": "~/.ssh"}), json!({"path": "/h/.ssh"}));
+        check(json!({"path": "~ada/x", "pattern": "a*"}), json!({"path": "~ada/x", "pattern": "~ada/x/"}));
+        check(json!({"path": "/a", "pattern": "b/*"}), json!({"path": "/a", "pattern": "/a/b"}));
+        check(json!({"path": "/a", "pattern": "~/b*"}), json!({"path": "/a", "pattern": "/h"}));
+        check(json!({"path": 5, "pattern": []}), json!({"path": 5, "pattern": []}));
+        check(json!("no object"), json!("no object"));
+        for text in [" /etc/x", "/etc/x\n", "\u{feff}/x", "\u{a0}/x", "/x\u{85}"] {
+            assert_eq!(spelt(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
+        }
+        assert_eq!(spelt(json!({"path": "~/x"}), None), Err("ambiguous_path".to_owned()));
+    }
 
     #[test]
     fn a_glob_is_judged_by_the_folder_it_looks_through() {

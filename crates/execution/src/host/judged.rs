@@ -1,6 +1,7 @@
 //! The judgement of a host's call: by the road's own rules, with every denial on record.
 
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -8,12 +9,12 @@ use governance::Verdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use telemetry::redact;
+use telemetry::{Stage, redact};
 use tool::{LONGEST_WORD, Refusal, shorten};
 
 use crate::call::{Call, Request};
 use crate::explain::{self, Explanation, Finding};
-use crate::host::{HostTool, JudgedTool, OnPermit};
+use crate::host::{HostTool, JudgedTool, OnPermit, Shape};
 use crate::layer::ToolExecutionLayer;
 use crate::{pipeline, recorder};
 
@@ -96,7 +97,7 @@ impl ToolExecutionLayer {
         let call = call.of_host(facts);
         let judging = async {
             self.admits(&call)?;
-            judge(self, &call, tool, tool.spelt_out(input, host.user_home.as_deref())?).await
+            judge(self, &call, tool, (input, host.user_home.as_deref())).await
         };
         let verdict =
             AssertUnwindSafe(judging).catch_unwind().await.unwrap_or_else(|_| Err(explain::fault(&call)));
@@ -125,13 +126,25 @@ async fn judge(
     layer: &ToolExecutionLayer,
     call: &Call,
     tool: &JudgedTool,
-    input: Value,
+    (input, home): (Value, Option<&Path>),
 ) -> Result<Verdict, Box<Refusal>> {
-    let verdict = pipeline::judge(layer, call, &tool.definition, &tool.schema, input).await?;
+    refuse_malformed(call, &input)?;
+    let input = tool.spelt_out(input, home)?;
+    let Shape { definition, schema } = tool.shape(&call.world.policy);
+    let valid = call.timed(Stage::Check, || guardrail::check(definition, schema, input))?;
+    let verdict = pipeline::decide(layer, call, valid).await?;
     if let Verdict::Permit(permit) = &verdict {
         layer.limits.count(permit)?;
     }
     Ok(verdict)
+}
+
+/// The curated map speaks of tools by the names that hosts give them.
+fn refuse_malformed(call: &Call, input: &Value) -> Result<(), Box<Refusal>> {
+    match call.world.guarded(|guard| guard.check_unknown(&call.tool_name, input)) {
+        None => Ok(()),
+        Some(refusal) => Err(Box::new(refusal.hint("send the call again with the problem corrected"))),
+    }
 }
 
 impl Origin {

@@ -8,7 +8,7 @@ use super::*;
 
 fn built_in() -> Host {
     let [(name, text)] = EMBEDDED;
-    check(name, &Document::from_text("claude-code.yaml", text).unwrap(), None).unwrap()
+    check(name, &Document::from_text("claude-code.yaml", text).unwrap()).unwrap()
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn the_built_in_table_is_sound_and_cautious() {
 #[test]
 fn mistakes_are_placed_and_explained() {
     let errors = |text: &str| {
-        let errors = check("h", &Document::from_text("h.yaml", text).unwrap(), None).unwrap_err();
+        let errors = check("h", &Document::from_text("h.yaml", text).unwrap()).unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     let check = |text: &str, place: &str, says: &str| {

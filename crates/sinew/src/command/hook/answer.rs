@@ -42,7 +42,7 @@ impl From<HostVerdict> for Answer {
                 Answer::Allow(format!("Sinew permits {} in {} mode", explanation.tool_name, explanation.mode))
             }
             (Finding::Ask { .. }, _) => Answer::Ask(question(&explanation)),
-            (Finding::Deny { refusal }, _) => Answer::Deny(denial(refusal)),
+            (Finding::Deny { refusal }, _) => Answer::Deny(denial(&explanation.tool_name, refusal)),
         }
     }
 }
@@ -50,11 +50,14 @@ impl From<HostVerdict> for Answer {
 impl Answer {
     /// Says it, and gives the exit code. Where not even that works, the call is blocked.
     pub(super) fn give(self, fail: Fail) -> Exit {
+        // After the fact there is nothing to block.
+        let unheard =
+            if matches!(self, Answer::Context(..) | Answer::CannotReview(_)) { Exit::Done } else { BLOCK };
         let (object, exit) = self.object(fail);
         let mut out = std::io::stdout().lock();
         match out.write_all(format!("{object}\n").as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => exit,
-            Err(_) => BLOCK,
+            Err(_) => unheard,
         }
     }
 
@@ -105,9 +108,12 @@ fn decision(word: &str, reason: &str) -> Value {
 }
 
 /// What the model needs to do better: the reason, the rule, the way out.
-fn denial(refusal: &Refusal) -> String {
-    let mut lines = vec![format!("Sinew: {}", refusal.reason)];
-    lines.extend(refusal.problems.iter().map(|problem| format!("- {} {}", problem.pointer, problem.message)));
+fn denial(rules_of: &str, refusal: &Refusal) -> String {
+    let mut lines = vec![format!("Sinew, by the rules of `{rules_of}`: {}", refusal.reason)];
+    // The reason often has all of it already, and a text that says things twice is read half.
+    let unsaid = |text: &str| !refusal.reason.contains(text);
+    let problems = refusal.problems.iter().filter(|problem| unsaid(&problem.message));
+    lines.extend(problems.map(|problem| format!("- {} {}", problem.pointer, problem.message)));
     lines.extend(refusal.rule.as_ref().map(|rule| format!("rule: {}", render::rule(rule))));
     lines.extend(refusal.hint.as_ref().map(|hint| format!("hint: {hint}")));
     if let Some(repair) = &refusal.repair {
@@ -116,7 +122,7 @@ fn denial(refusal: &Refusal) -> String {
             repair.note,
             json!(repair.arguments)
         ));
-    } else if let Some(example) = &refusal.example {
+    } else if let Some(example) = refusal.example.as_ref().filter(|_| unsaid("Example: ")) {
         lines.push(format!("an example of the right shape: {example}"));
     }
     lines.join("\n")
@@ -181,7 +187,7 @@ mod tests {
         let refusal = Refusal::new("write_file", RefusalCode::PathForbidden, "x".repeat(100_000));
         let short = Refusal { reason: "no".to_owned(), ..refusal.clone() }.hint("work elsewhere").rule(rule);
         let deny = |refusal: Refusal| judged(Finding::Deny { refusal: Box::new(refusal) }, OnPermit::Allow);
-        let expect = "Sinew: no\nrule: write_file.forbidden_paths (tools.yaml:7)\nhint: work elsewhere";
+        let expect = "Sinew, by the rules of `write_file`: no\nrule: write_file.forbidden_paths (tools.yaml:7)\nhint: work elsewhere";
         assert_eq!(deny(short), Answer::Deny(expect.to_owned()));
         let (object, _) = deny(refusal).object(Fail::Closed);
         assert!(object.to_string().len() < 10_000);

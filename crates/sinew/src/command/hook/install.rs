@@ -119,10 +119,9 @@ fn group(handler: &Value) -> Value {
 
 /// Whether a handler is ours for this command, wherever the program was when it was written.
 fn is_ours(handler: &Value, command: &str) -> bool {
-    let program = handler["command"].as_str().map(Path::new).and_then(Path::file_name);
-    program.is_some_and(|name| name == "sinew")
-        && handler["args"][0] == "hook"
-        && handler["args"][1] == command
+    let program = handler.get("command").and_then(Value::as_str).map(Path::new).and_then(Path::file_name);
+    let words = handler.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    program.is_some_and(|name| name == "sinew") && words.starts_with(&[json!("hook"), json!(command)])
 }
 
 /// The text with our handler for this event. One that is there is brought up to date where it stands, under the

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use execution::{Host, HostTool};
 use serde_json::Value;
 use telemetry::redact::Redactor;
+use tool::{Failure, FailureKind};
 
 use super::answer::Answer;
 use super::event::Event;
@@ -16,20 +17,6 @@ use crate::setting::Setting;
 
 const DONE: &str = "PostToolUse";
 const FAILED: &str = "PostToolUseFailure";
-
-/// What the errors of malformed calls have in common, in lower case.
-const MALFORMED: [&str; 10] = [
-    "validation",
-    "invalid param",
-    "invalid arg",
-    "invalid input",
-    "required",
-    "missing",
-    "unexpected",
-    "expected",
-    "unrecognized",
-    "must be",
-];
 
 pub(super) fn run(args: &HookArgs) -> Result<Answer, String> {
     let mut event = Event::from_stdin()?;
@@ -57,8 +44,9 @@ pub(super) fn run(args: &HookArgs) -> Result<Answer, String> {
 
 /// How a malformed call would have been right.
 fn nudge(host: &Host, tool: &str, error: &str) -> Option<String> {
-    let error = error.to_lowercase();
-    MALFORMED.iter().find(|word| error.contains(**word))?;
+    if !guardrail::blames_arguments(&Failure::new(FailureKind::Io, error)) {
+        return None;
+    }
     let HostTool::Judged(judged) = host.tool(tool)? else { return None };
     let example = judged.definition().example()?;
     Some(format!("Sinew: the call of {tool} was malformed. A call of the right shape: {example}"))

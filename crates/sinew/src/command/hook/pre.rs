@@ -20,15 +20,15 @@ use crate::setting::{Reach, Setting};
 struct Asked {
     tool_name: String,
     tool_input: Value,
-    cwd: Option<PathBuf>,
+    /// Where its relative paths start: without it nobody knows which files are meant.
+    cwd: PathBuf,
     origin: Origin,
 }
 
 pub(super) fn run(args: &HookArgs, limit: Duration) -> Result<Answer, String> {
     let began = Instant::now();
     let asked = Asked::read(Event::from_stdin()?)?;
-    let folder = asked.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let setting = Setting::at(home(args)?, folder);
+    let setting = Setting::at(home(args)?, asked.cwd.clone());
     let verdict = match setting.reach_or_state() {
         Ok(Reach::Daemon) => through_daemon(&setting, asked, limit.saturating_sub(began.elapsed())),
         Ok(Reach::Nobody(_state)) => in_this_process(&setting, asked, limit.saturating_sub(began.elapsed())),
@@ -42,7 +42,7 @@ impl Asked {
         event.one_of(&["PreToolUse"])?;
         Ok(Asked {
             tool_name: event.text("tool_name")?,
-            cwd: event.cwd()?,
+            cwd: event.cwd()?.ok_or("`cwd` is missing")?,
             origin: event.origin()?,
             tool_input: event.take("tool_input").ok_or("`tool_input` is missing")?,
         })
@@ -54,7 +54,7 @@ fn through_daemon(setting: &Setting, asked: Asked, left: Duration) -> Result<Hos
     params.insert("host".to_owned(), json!(CLAUDE_CODE));
     params.insert("tool_name".to_owned(), json!(asked.tool_name));
     params.insert("tool_input".to_owned(), asked.tool_input);
-    params.extend(asked.cwd.map(|cwd| ("cwd".to_owned(), json!(cwd))));
+    params.insert("cwd".to_owned(), json!(asked.cwd));
     params
         .insert("deadline_ms".to_owned(), json!(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1)));
     if let Value::Object(origin) = json!(asked.origin) {
@@ -81,7 +81,7 @@ fn in_this_process(setting: &Setting, asked: Asked, left: Duration) -> Result<Ho
         },
         trace: TraceContext::root(),
         deadline: Some(left),
-        cwd: asked.cwd,
+        cwd: Some(asked.cwd),
         started: Instant::now(),
     };
     let call = HostCall { host: CLAUDE_CODE.to_owned(), request, origin: asked.origin };
