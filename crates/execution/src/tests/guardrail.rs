@@ -210,3 +210,65 @@ async fn nested_calls_are_checked_by_the_tools_there_are() {
     assert_eq!(refused.problems[0].pointer, "/steps/0/arguments/n");
     assert!(layer.execute(request("plan", plan(json!(1)), None)).await.success);
 }
+
+/// What was announced of a call, by event.
+async fn announced(watch: &mut telemetry::Watch, call: tool::CallId, last: &str) -> Vec<(String, Value)> {
+    let mut told = Vec::new();
+    loop {
+        let telemetry::Seen::Event(event) = watch.next().await else { panic!("events were missed") };
+        let record: Value = serde_json::from_str(event.record.get()).unwrap();
+        if record["call_id"] == json!(call) {
+            told.push((event.event.to_owned(), record));
+            if event.event == last {
+                return told;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn b30_b154_mistakes_of_workers_and_advice_are_announced_once() {
+    let log = tempfile::tempdir().unwrap();
+    let target = telemetry::LogTarget::Directory(log.path().to_owned());
+    let _guard = telemetry::init(&telemetry::TelemetrySettings::default(), &target).unwrap();
+    let secret = "sk-proj-abcdefghijklmnopqrstuvwxyz012345";
+    let long = format!("validation error for {secret}: {}", "field required ".repeat(50));
+    let complains = move |_| -> registry::Running {
+        let message = long.clone();
+        Box::pin(async move { Err(Failure::new(FailureKind::Io, message)) })
+    };
+    let mut bench = Bench::new().tool("complains", Category::READ_ONLY, complains);
+    let mut fetch = ToolSpec::new("fetch", "Fetches", Category::READ_ONLY, RiskLevel::Low);
+    fetch.input_schema =
+        Some(json!({"type": "object", "required": ["url"], "properties": {"url": {"type": "string"}}}));
+    bench.registry.register(fetch.check().unwrap(), Arc::new(Does(|_| done(json!({}))))).unwrap();
+    let (layer, _folder) = bench.layer();
+    let mut watch = telemetry::watch();
+    let mut run = async |tool: &str, session: Option<&str>, last: &str| {
+        let mut request = request(tool, json!({}), None);
+        request.caller.session = session.map(str::to_owned);
+        let result = layer.execute(request).await;
+        announced(&mut watch, result.metadata.call_id, last).await
+    };
+    let names = |told: &[(String, Value)]| told.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+
+    let worker = run("fetch", Some("s1"), "worker_inner_validation_fail").await;
+    assert_eq!(names(&worker), ["tool_validation_failed", "worker_inner_validation_fail"]);
+    for (_, record) in &worker {
+        assert_eq!((&record["tool"], &record["missing"]), (&json!("fetch"), &json!(["url"])), "{record}");
+        assert_eq!(record["session"], "s1");
+    }
+    assert_eq!(names(&run("fetch", None, "tool_validation_failed").await), ["tool_validation_failed"]);
+    assert_eq!(names(&run("not_there", Some("s1"), "tool_call_blocked").await), ["tool_call_blocked"]);
+
+    let nudged = run("complains", None, "tool_call_failed").await;
+    assert_eq!(names(&nudged), ["tool_call_started", "tool_validation_nudge", "tool_call_failed"]);
+    let error = nudged[1].1["error"].as_str().unwrap();
+    assert_eq!(error.chars().count(), 200, "{error}");
+    assert!(error.starts_with("validation error for ") && !error.contains("sk-proj"), "{error}");
+    assert_eq!(
+        names(&run("fetch", None, "tool_validation_failed").await),
+        ["tool_validation_failed"],
+        "no event is late"
+    );
+}
