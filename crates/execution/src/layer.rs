@@ -21,6 +21,7 @@ use crate::limits::Limits;
 use crate::mode::ModeCell;
 use crate::pipeline::{self, Halt};
 use crate::recorder;
+use crate::reload::Reloads;
 use crate::slots::Slots;
 use crate::status::{LedgerStatus, ProposalStatus, Status, Tally};
 use crate::transition::{OwedChanges, Running};
@@ -49,6 +50,9 @@ pub struct ToolExecutionLayer {
     pub(crate) owed_changes: OwedChanges,
     /// Counts changes of the mode or of the rules: who waits is judged again.
     pub(crate) changes: tokio::sync::watch::Sender<u64>,
+    /// Counts changes of the list of tools: who shows it asks again.
+    pub(crate) tool_changes: tokio::sync::watch::Sender<u64>,
+    pub(crate) reloads: Reloads,
     pub(crate) openings: Slots,
     pub(crate) mode_turn: tokio::sync::Mutex<()>,
     calls: TaskTracker,
@@ -71,6 +75,8 @@ impl ToolExecutionLayer {
             running: Running::default(),
             owed_changes: OwedChanges::default(),
             changes: tokio::sync::watch::Sender::new(0),
+            tool_changes: tokio::sync::watch::Sender::new(0),
+            reloads: Reloads::default(),
             tally: Tally::default(),
             world: ArcSwap::from_pointee(world),
             mode: ModeCell::new(mode),
@@ -153,6 +159,7 @@ impl ToolExecutionLayer {
             version: env!("CARGO_PKG_VERSION"),
             mode,
             proposal: self.watch.machine().proposal().map(ProposalStatus::of),
+            reload: self.reloads.report(),
             remaining: world.policy.remaining(mode, self.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
             calls: self.tally.counts(self.limits.running()),

@@ -16,6 +16,7 @@ mod mode;
 mod nudge;
 mod pipeline;
 mod recorder;
+mod reload;
 mod repair;
 mod run;
 mod sensors;
@@ -37,5 +38,7 @@ pub use host::{
 pub use layer::{Parts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
 pub use mode::{ModeError, ModeSet};
+pub use governance::{Difference, Effect};
+pub use reload::{Acceptance, ReloadReport, Reloaded};
 pub use status::Status;
 pub use world::{ToolFilter, World};

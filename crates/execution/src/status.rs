@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tool::Mode;
 
+use crate::reload::ReloadReport;
+
 /// The state of the layer, for `sinew status` and `sinew/status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -18,6 +20,9 @@ pub struct Status {
     /// A change of mode that waits for a human to agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<ProposalStatus>,
+    /// The last reload of the configuration: whether it holds, waits for a human, or could not be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload: Option<ReloadReport>,
     /// Since the layer was made.
     pub uptime_seconds: u64,
     /// How calls ended, and how many run now.

@@ -3,6 +3,7 @@
 mod explain;
 mod limits;
 mod modes;
+mod reload;
 mod retry;
 mod guardrail;
 
@@ -103,6 +104,12 @@ impl Bench {
 
     /// A layer on what an earlier one may have left in this folder.
     fn layer_in(folder: &Path, registry: ToolRegistry) -> Arc<ToolExecutionLayer> {
+        let world = Bench::world_in(folder, registry);
+        let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
+        ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap()
+    }
+
+    fn world_in(folder: &Path, registry: ToolRegistry) -> World {
         let around = Surroundings {
             variables: Variables::with_home(folder),
             protected: Protected::default(),
@@ -110,15 +117,13 @@ impl Bench {
         };
         let workspace = Workspace::at(folder, WorkspaceAccess::ReadWrite).unwrap();
         let policy = Policy::embedded(&around).unwrap();
-        let world = World {
+        World {
             registry,
             policy,
             curated: Curated::embedded().unwrap(),
             workspaces: Workspaces::new(vec![workspace]),
             hosts: Vec::new(),
-        };
-        let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
-        ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap()
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod ledger_tail;
 mod ledger_verify;
 mod mode_get;
 mod mode_set;
+mod reload;
 mod shutdown;
 mod status;
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 use crate::agent;
+use crate::reload::Reloader;
 use crate::rpc::{self, RpcError};
 use crate::serve::Stop;
 use crate::service::{Answer, Method, Service};
@@ -30,6 +32,7 @@ pub(crate) const SOCKET: &str = "control.sock";
 /// What the human's methods work on.
 pub(crate) struct Control {
     pub(crate) layer: Arc<ToolExecutionLayer>,
+    pub(crate) reloader: Arc<Reloader>,
     pub(crate) limits: Limits,
     pub(crate) sockets: [PathBuf; 2],
     pub(crate) connections: TaskTracker,
@@ -39,6 +42,7 @@ pub(crate) struct Control {
 const METHODS: &[Method<Control>] = &[
     mode_get::METHOD,
     mode_set::METHOD,
+    reload::METHOD,
     ledger_query::METHOD,
     ledger_tail::METHOD,
     ledger_verify::METHOD,

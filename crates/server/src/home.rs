@@ -71,6 +71,12 @@ impl Home {
         &self.folders.log
     }
 
+    /// The folders whose files a running daemon reads again when they change.
+    pub fn configuration(&self) -> Vec<PathBuf> {
+        let config = self.config();
+        vec![config.to_owned(), config.join("governance"), config.join("hosts"), self.tools().to_owned()]
+    }
+
     /// The folders no tool may ever reach.
     pub fn folders(&self) -> [&Path; 5] {
         [self.config(), self.tools(), self.run(), self.state(), self.log()]

@@ -14,6 +14,7 @@ use crate::error::ServeError;
 use crate::home::Home;
 use crate::listener::{Hall, Listener};
 use crate::lock::StateLock;
+use crate::reload::{Reloader, Source};
 use crate::settings::{Limits, Settings};
 use crate::socket::BoundSocket;
 
@@ -59,9 +60,12 @@ pub async fn serve(
     home: &Home,
     settings: &Settings,
     lock: &StateLock,
+    source: Source,
     stop: Stop,
 ) -> Result<Exit, ServeError> {
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    let reloader = Arc::new(Reloader::new(Arc::clone(&layer), source, settings));
     let limits = within_descriptors(settings.limits);
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
@@ -72,6 +76,7 @@ pub async fn serve(
     let agent = agent::service(Agent { layer: Arc::clone(&layer), limits });
     let control = control::service(Control {
         layer: Arc::clone(&layer),
+        reloader: Arc::clone(&reloader),
         limits,
         sockets: paths.clone(),
         connections: hall.connections.clone(),
@@ -85,6 +90,7 @@ pub async fn serve(
         never = agent.run(agent_socket.listener()) => match never {},
         never = control.run(control_socket.listener()) => match never {},
         never = layer.watch(home.state()) => match never {},
+        never = reloader.follow(home.configuration(), hangup) => match never {},
     }
     // Whoever comes now is told by the missing socket, not by a connection that nobody answers.
     drop((agent_socket, control_socket));
@@ -124,7 +130,6 @@ fn affordable(descriptors: u64) -> usize {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
 }
 
 impl Signals {
@@ -150,18 +155,11 @@ impl Signals {
 
     /// The next signal that asks to stop.
     async fn next(&mut self) {
-        loop {
-            let name = tokio::select! {
-                _ = self.terminate.recv() => "SIGTERM",
-                _ = self.interrupt.recv() => "SIGINT",
-                _ = self.hangup.recv() => {
-                    tracing::warn!("SIGHUP received: reloading is not supported yet, restart to apply changes");
-                    continue;
-                }
-            };
-            tracing::info!(signal = name, "stopping");
-            return;
-        }
+        let name = tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "stopping");
     }
 }
 

@@ -11,7 +11,7 @@ use telemetry::TelemetrySettings;
 
 use crate::error::ServeError;
 use crate::home::Home;
-use crate::settings_file::{LimitsFile, SettingsFile, WorkspaceAccess, WorkspaceEntry};
+use crate::settings_file::{LimitsFile, ReloadMode, SettingsFile, WorkspaceAccess, WorkspaceEntry};
 
 pub(crate) use ledger::LedgerFile;
 pub use ledger::{LedgerSettings, WhenUnavailable};
@@ -24,6 +24,8 @@ pub const SETTINGS_TEMPLATE: &str = include_str!("../../../config/sinew.yaml");
 pub struct Settings {
     /// The folders callers work in, in the order of the file.
     pub workspaces: Vec<WorkspaceSetting>,
+    /// What happens to a changed configuration that loosens something.
+    pub reload: ReloadMode,
     /// What connections may take.
     pub limits: Limits,
     /// The record of what was decided and done.
@@ -90,6 +92,7 @@ impl Settings {
         let workspace = |entry: &Located<WorkspaceEntry>| check_workspace(document, entry, user_home);
         Ok(Settings {
             workspaces: file.workspaces.iter().map(workspace).collect::<Result<_, _>>()?,
+            reload: file.reload,
             limits: check_limits(document, &file.limits)?,
             ledger: ledger::check(document, &file.ledger)?,
             telemetry: TelemetrySettings {

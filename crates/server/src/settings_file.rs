@@ -18,6 +18,8 @@ use crate::settings::LedgerFile;
 pub struct SettingsFile {
     /// The folders callers work in. Relative paths start at the first.
     pub(crate) workspaces: Vec<Located<WorkspaceEntry>>,
+    /// What happens to a changed configuration that loosens something.
+    pub(crate) reload: ReloadMode,
     /// What one connection, and all together, may take.
     pub(crate) limits: LimitsFile,
     /// The record of what was decided and done.
@@ -28,6 +30,17 @@ pub struct SettingsFile {
     pub(crate) otlp: OtlpSettings,
     /// Write arguments, redacted, to logs and spans. Off: only their digest.
     pub(crate) capture_content: bool,
+}
+
+/// What happens to a changed configuration that loosens something. What tightens is taken at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReloadMode {
+    /// It waits until a human accepts it: `sinew reload --accept`.
+    #[default]
+    Ask,
+    /// It is taken at once.
+    Auto,
 }
 
 /// A folder as text (read and write), or with its access.

@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Mode(ModeCommand),
     /// Let no further call change the machine or leave it. The same as `mode set LOCKDOWN`.
     Lockdown(ChangeArgs),
+    /// Let the daemon read its configuration again, and show what changed. It also does so by itself.
+    Reload(ReloadArgs),
     /// Write the configuration out for editing.
     Init(InitArgs),
     /// Check all configuration: what does not load, what can never match, what changes nothing.
@@ -176,6 +178,15 @@ pub(crate) struct ChangeArgs {
     /// Why, for the record.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: JsonArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ReloadArgs {
+    /// Take also what lets more happen than before.
+    #[arg(long)]
+    pub(crate) accept: bool,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }

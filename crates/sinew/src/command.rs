@@ -11,6 +11,7 @@ mod ledger;
 mod logs;
 mod mode;
 mod policy;
+mod reload;
 mod schema;
 mod serve;
 mod status;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Tools(command) => tools::run(command),
         Command::Status(output) => status::run(output),
         Command::Mode(command) => mode::run(command),
+        Command::Reload(args) => reload::run(&args),
         Command::Lockdown(change) => mode::lockdown(change),
         Command::Hook(command) => hook::run(command),
         Command::Init(args) => init::run(&args),

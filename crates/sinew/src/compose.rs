@@ -10,7 +10,7 @@ use governance::{
 use guardrail::{Curated, Known};
 use ledger::{Ledger, Options};
 use registry::ToolRegistry;
-use server::{LedgerSettings, Settings};
+use server::{Fresh, LedgerSettings, Settings, Source};
 use tool::ToolDefinition;
 
 use crate::exit::{Exit, Problem};
@@ -118,6 +118,20 @@ pub(crate) fn is_there(path: &Path) -> Result<bool, Problem> {
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// The same configuration, read again.
+pub(crate) fn source(setting: Setting) -> Source {
+    Arc::new(move || {
+        let read = || {
+            let settings = setting.settings()?;
+            Ok(Fresh { world: world(&setting, &settings, Folders::Configured)?, settings })
+        };
+        read().map_err(|problem: Problem| match problem.hint {
+            Some(hint) => format!("{} ({hint})", problem.message),
+            None => problem.message,
+        })
+    })
 }
 
 /// The layer of a daemon. Its start is on record before it serves.

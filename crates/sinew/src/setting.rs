@@ -29,6 +29,7 @@ pub(crate) enum Reach {
 }
 
 /// The home and the folder of a command.
+#[derive(Clone)]
 pub(crate) struct Setting {
     home: Home,
     folder: PathBuf,

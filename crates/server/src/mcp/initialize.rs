@@ -1,9 +1,11 @@
 //! `initialize`: agrees on a revision and learns what the client calls itself.
 
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use super::{Handshake, REVISIONS};
 use crate::agent::Agent;
+use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError};
 use crate::service::{Answer, Call, Method};
 use crate::session::Session;
@@ -14,20 +16,30 @@ const INSTRUCTIONS: &str = "Every call is checked, judged by the policy of this 
     run comes back as an error that says why and, where there is one, how to put it right: read it before trying again. \
     What policy forbids stays forbidden however it is asked.";
 
-fn run(_agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+/// What a client is told whenever there are other tools than before.
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
+
+fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     if session.handshake.is_some() {
         return Err(RpcError::invalid_request("this connection is already initialized"));
     }
     let handshake = agree(call.params)?;
     let reply = json!({
         "protocolVersion": handshake.revision,
-        "capabilities": {"tools": {"listChanged": false}},
+        "capabilities": {"tools": {"listChanged": true}},
         "serverInfo": {"name": "sinew", "title": "Sinew", "version": env!("CARGO_PKG_VERSION")},
         "instructions": INSTRUCTIONS,
     });
     tracing::debug!(connection = session.connection, revision = handshake.revision, "mcp_initialized");
     session.handshake = Some(handshake);
-    Ok(Answer::Now(rpc::answer(&reply)))
+    let changes = agent.layer.tool_changes();
+    Ok(Answer::Follow(rpc::answer(&reply), Box::new(|notifier| Box::pin(tell_changes(changes, notifier)))))
+}
+
+async fn tell_changes(mut changes: watch::Receiver<u64>, notifier: Notifier) {
+    while changes.changed().await.is_ok() {
+        notifier.tell(LIST_CHANGED, &json!({})).await;
+    }
 }
 
 /// The client's revision where we speak it, else the newest that we do; the client may then hang up.

@@ -34,6 +34,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
         setting.home(),
         &settings,
         &lock,
+        compose::source(setting.clone()),
         Stop::default(),
     ));
     layer.close(match &served {

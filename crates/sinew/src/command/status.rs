@@ -6,7 +6,7 @@ use crate::cli::JsonArgs;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
-use crate::terminal::{NOTE, paint, say, tell, visible_line};
+use crate::terminal::{NOTE, paint, say, tell, visible, visible_line};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
@@ -43,7 +43,23 @@ fn show(status: &Value) -> Result<(), Problem> {
     table.add_row(["tools", &text("/tools")]);
     table.add_row(["ledger", &ledger(&text)]);
     table.add_row(["workspaces", &folders]);
+    if status["proposal"].is_object() {
+        let (to, reason) = (text("/proposal/to"), visible_line(&text("/proposal/reason")));
+        table.add_row(["proposal", &format!("{to}: {reason}\n`sinew mode set {to}` confirms it")]);
+    }
+    if let Some(line) = reload(&text) {
+        table.add_row(["reload", &line]);
+    }
     say(table)
+}
+
+/// What became of the last change of the configuration, where somebody has to do something about it.
+fn reload(text: &impl Fn(&str) -> String) -> Option<String> {
+    match text("/reload/result").as_str() {
+        "waiting" => Some("waits: it loosens something\n`sinew reload --accept` shows and takes it".to_owned()),
+        "rejected" => Some(format!("rejected; the last good configuration holds\n{}", visible(&text("/reload/error")))),
+        _ => None,
+    }
 }
 
 /// Its state; where it takes no records, why, and what waits for it.

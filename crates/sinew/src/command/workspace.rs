@@ -44,7 +44,7 @@ pub(crate) fn add(setting: &Setting, dir: &Path, access: WorkspaceAccess) -> Res
         WorkspaceAccess::ReadWrite => "read and write",
     };
     say(format!("callers may {may} in {}", visible_line(&path.to_string_lossy())))?;
-    remind_of_restart(setting);
+    remind_of_daemon(setting, "`sinew reload --accept` lets the running daemon use it");
     Ok(())
 }
 
@@ -81,7 +81,7 @@ fn remove(setting: &Setting, dir: &Path) -> Result<(), Problem> {
         apply(setting, &Change::Remove(index))?;
     }
     say(format!("callers may no longer work in {}", visible_line(&path.to_string_lossy())))?;
-    remind_of_restart(setting);
+    remind_of_daemon(setting, "the running daemon takes this at once");
     Ok(())
 }
 
@@ -118,8 +118,8 @@ fn utf8(path: &Path) -> Result<&str, Problem> {
     path.to_str().ok_or_else(|| Problem::usage(problem()))
 }
 
-fn remind_of_restart(setting: &Setting) {
+fn remind_of_daemon(setting: &Setting, what: &str) {
     if setting.daemon_answers() {
-        tell("the running daemon keeps its workspaces until it is restarted");
+        tell(what);
     }
 }

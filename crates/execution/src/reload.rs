@@ -1,0 +1,203 @@
+//! Replacing the world while calls run: whole or not at all, on record, and what loosens only when a human agrees.
+//!
+//! A call keeps the world it began in; one that waits is judged again by the new one.
+
+mod differences;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use governance::{Difference, Effect};
+use jiff::Timestamp;
+use ledger::Entry;
+use ledger::entry::{Reload, ReloadResult};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::content;
+use crate::layer::ToolExecutionLayer;
+use crate::world::World;
+
+/// Whether a change that loosens is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// It waits for a human.
+    Ask,
+    /// A human has seen this very candidate, by its digest.
+    Seen(String),
+    /// The settings say that nobody needs to be asked.
+    Always,
+}
+
+/// What became of a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reloaded {
+    /// Nothing had changed.
+    Unchanged,
+    /// It holds.
+    Applied,
+    /// It loosens something and waits for a human; what held before holds.
+    Waiting,
+    /// It cannot be used; what held before holds.
+    Rejected,
+}
+
+/// What a reload found and did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReloadReport {
+    /// What became of it.
+    pub result: Reloaded,
+    /// When.
+    pub at: Timestamp,
+    /// Names what was read, so that a human accepts what was shown and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
+    /// What is different.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Difference>,
+    /// Why it was rejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One reload at a time, and what became of the last that mattered.
+#[derive(Default)]
+pub(crate) struct Reloads {
+    turn: tokio::sync::Mutex<()>,
+    last: Mutex<Option<ReloadReport>>,
+}
+
+impl Reloads {
+    fn last(&self) -> MutexGuard<'_, Option<ReloadReport>> {
+        // Replaced whole, so a panic elsewhere cannot have broken it.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last reload that left something to say: it was rejected, it waits, or it holds.
+    pub(crate) fn report(&self) -> Option<ReloadReport> {
+        self.last().clone()
+    }
+
+    /// Keeps a report. Whether it says what the last one did not.
+    fn keep(&self, report: &ReloadReport) -> bool {
+        let mut last = self.last();
+        let is_news = last.as_ref().is_none_or(|last| {
+            (last.result, &last.candidate, &last.error) != (report.result, &report.candidate, &report.error)
+        });
+        *last = Some(report.clone());
+        is_news
+    }
+}
+
+impl ToolExecutionLayer {
+    /// Takes a new world, or says why not. `beside` is what changed outside of it, for the report and the decision.
+    pub async fn reload(
+        &self,
+        candidate: World,
+        beside: Vec<Difference>,
+        acceptance: &Acceptance,
+    ) -> ReloadReport {
+        let _turn = self.reloads.turn.lock().await;
+        let old = self.world.load_full();
+        let digest = candidate.fingerprint();
+        let mut changes = differences::between(&old, &candidate);
+        changes.extend(beside);
+        let report = |result| ReloadReport {
+            result,
+            at: Timestamp::now(),
+            candidate: Some(digest.clone()),
+            changes: changes.clone(),
+            error: None,
+        };
+        if changes.is_empty() {
+            return self.leave_as_is();
+        }
+        let loosens = changes.iter().any(|change| change.effect == Effect::Loosens);
+        let agreed = match acceptance {
+            Acceptance::Ask => false,
+            Acceptance::Seen(seen) => *seen == digest,
+            Acceptance::Always => true,
+        };
+        if loosens && !agreed {
+            let report = report(Reloaded::Waiting);
+            if self.reloads.keep(&report) {
+                tracing::warn!(
+                    "reload_waiting: it loosens something; `sinew reload --accept` shows and takes it"
+                );
+                let _ = self.record_reload(&report, ReloadResult::Waiting).await;
+            }
+            return report;
+        }
+        self.take(candidate, report(Reloaded::Applied), loosens).await
+    }
+
+    /// What was read cannot be used: what held before holds, and everybody can see why.
+    pub async fn reject_reload(&self, error: String) -> ReloadReport {
+        let _turn = self.reloads.turn.lock().await;
+        let report = ReloadReport {
+            result: Reloaded::Rejected,
+            at: Timestamp::now(),
+            candidate: None,
+            changes: Vec::new(),
+            error: Some(error),
+        };
+        if self.reloads.keep(&report) {
+            tracing::error!(error = report.error, "reload_rejected: the last good configuration holds");
+            let _ = self.record_reload(&report, ReloadResult::Rejected).await;
+        }
+        report
+    }
+
+    /// The files are again what they were: nothing waits and nothing is wrong any more.
+    fn leave_as_is(&self) -> ReloadReport {
+        let mut last = self.reloads.last();
+        if last.as_ref().is_some_and(|last| last.result != Reloaded::Applied) {
+            *last = None;
+        }
+        let (result, at) = (Reloaded::Unchanged, Timestamp::now());
+        ReloadReport { result, at, candidate: None, changes: Vec::new(), error: None }
+    }
+
+    /// What loosens is on record before it holds; what only tightens does not wait for the record.
+    async fn take(&self, world: World, report: ReloadReport, loosens: bool) -> ReloadReport {
+        let recorded =
+            if loosens { self.record_reload(&report, ReloadResult::Applied).await } else { Ok(()) };
+        let shared = content::share_patterns(&world.policy).map_err(|error| error.to_string());
+        if let Err(error) = recorded.and(shared) {
+            let error = format!("it could not be taken: {error}");
+            let report = ReloadReport { result: Reloaded::Rejected, error: Some(error), ..report };
+            self.reloads.keep(&report);
+            return report;
+        }
+        let tools_changed = !differences::between_tools(&self.world.load(), &world).is_empty();
+        let rules = world.policy.transitions();
+        self.world.store(world.into());
+        self.watch.machine().follow(rules);
+        self.limits.set_places(self.places());
+        self.changes.send_modify(|changes| *changes += 1);
+        self.watch.wake();
+        if tools_changed {
+            self.tool_changes.send_modify(|changes| *changes += 1);
+        }
+        self.reloads.keep(&report);
+        tracing::info!(changes = report.changes.len(), "reload_applied");
+        if !loosens && let Err(error) = self.record_reload(&report, ReloadResult::Applied).await {
+            tracing::error!(error, "the reload holds, but could not be recorded");
+        }
+        report
+    }
+
+    async fn record_reload(&self, report: &ReloadReport, result: ReloadResult) -> Result<(), String> {
+        let reason =
+            report.error.as_deref().map(|text| telemetry::redact::shared().redact_text(text).into_owned());
+        let policy_hash = self.world.load().policy.hash().to_owned();
+        let entry = Reload { result, policy_hash, reason, changes: json!(report.changes) };
+        let written = self.ledger.append_durably(&Entry::Reload(entry)).await;
+        written.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Follows changes of the list of tools.
+    pub fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.tool_changes.subscribe()
+    }
+}

@@ -1,0 +1,108 @@
+//! What two worlds differ in, and which way each difference goes. What cannot be told loosens: a human then looks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use governance::{Difference, Effect, Workspace, WorkspaceAccess, compare};
+use tool::{ToolDefinition, canonical};
+
+use crate::host::Host;
+use crate::world::World;
+
+/// Everything that is different.
+pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
+    let mut found = compare(&old.policy, &new.policy, definitions(old, new));
+    found.extend(between_tools(old, new));
+    found.extend(between_workspaces(old, new));
+    if old.curated.hash() != new.curated.hash() {
+        // It says what well-formed arguments are, not what is allowed.
+        found.push(difference(Effect::Neutral, "guardrails.yaml demands something else".to_owned()));
+    }
+    if hosts(old) != hosts(new) {
+        found.push(difference(Effect::Loosens, "the tables of hosts say something else".to_owned()));
+    }
+    found
+}
+
+/// Tools that came, went or are defined anew.
+pub(super) fn between_tools(old: &World, new: &World) -> Vec<Difference> {
+    let tools = |world: &World| -> BTreeMap<String, String> {
+        let definitions = world.registry.definitions();
+        definitions.map(|tool| (tool.name().to_string(), tool.hash().to_owned())).collect()
+    };
+    let (old, new) = (tools(old), tools(new));
+    let gone = old.keys().filter(|name| !new.contains_key(*name));
+    let gone = gone.map(|name| difference(Effect::Tightens, format!("the tool {name} is gone")));
+    let changed = new.iter().filter_map(|(name, hash)| match old.get(name) {
+        None => Some(difference(Effect::Loosens, format!("the tool {name} is new"))),
+        Some(before) if before != hash => {
+            Some(difference(Effect::Loosens, format!("the tool {name} is defined anew")))
+        }
+        Some(_) => None,
+    });
+    gone.chain(changed).collect()
+}
+
+fn between_workspaces(old: &World, new: &World) -> Vec<Difference> {
+    let folders = |world: &World| -> BTreeMap<String, WorkspaceAccess> {
+        let name = |folder: &Workspace| (shown(folder.root()), folder.access());
+        world.workspaces.iter().map(name).collect()
+    };
+    let (before, after) = (folders(old), folders(new));
+    let gone = before.keys().filter(|folder| !after.contains_key(*folder));
+    let gone =
+        gone.map(|folder| difference(Effect::Tightens, format!("callers may no longer work in {folder}")));
+    let changed = after.iter().filter_map(|(folder, access)| {
+        use WorkspaceAccess::{ReadOnly, ReadWrite};
+        let (effect, what) = match (before.get(folder), access) {
+            (None, ReadOnly) => (Effect::Loosens, "read"),
+            (None | Some(ReadOnly), ReadWrite) => (Effect::Loosens, "read and write"),
+            (Some(ReadWrite), ReadOnly) => (Effect::Tightens, "only read"),
+            (Some(ReadOnly), ReadOnly) | (Some(ReadWrite), ReadWrite) => return None,
+        };
+        Some(difference(effect, format!("callers may {what} in {folder}")))
+    });
+    let mut found: Vec<Difference> = gone.chain(changed).collect();
+    if found.is_empty() && old.workspaces != new.workspaces {
+        found.push(difference(Effect::Neutral, "relative paths start in another workspace".to_owned()));
+    }
+    found
+}
+
+/// The tools of both, each once, as they are now.
+fn definitions<'a>(old: &'a World, new: &'a World) -> Vec<&'a ToolDefinition> {
+    let all = |world: &'a World| {
+        let ours = world.registry.definitions();
+        ours.chain(world.hosts.iter().flat_map(Host::definitions)).map(AsRef::as_ref)
+    };
+    let mut found: Vec<&ToolDefinition> = Vec::new();
+    for definition in all(new).chain(all(old)) {
+        if !found.iter().any(|known| known.name() == definition.name()) {
+            found.push(definition);
+        }
+    }
+    found
+}
+
+fn difference(effect: Effect, what: String) -> Difference {
+    Difference { effect, what, rule: None }
+}
+
+fn shown(folder: &Path) -> String {
+    folder.display().to_string()
+}
+
+fn hosts(world: &World) -> Vec<String> {
+    world.hosts.iter().map(Host::fingerprint).collect()
+}
+
+impl World {
+    /// Names everything in it.
+    pub(crate) fn fingerprint(&self) -> String {
+        let tools = self.registry.definitions().map(|tool| tool.hash().to_owned());
+        let folders = self.workspaces.iter().map(|folder| format!("{:?}", folder));
+        let files = [self.policy.hash().to_owned(), self.curated.hash().to_owned()];
+        let all: Vec<String> = files.into_iter().chain(tools).chain(folders).chain(hosts(self)).collect();
+        canonical::sha256_hex(all.join("\n").as_bytes())
+    }
+}

@@ -1,0 +1,22 @@
+//! `control/reload`: reads the configuration again. What loosens waits until a human accepts what was shown.
+
+use std::sync::Arc;
+
+use execution::Acceptance;
+
+use super::Control;
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Control> = Method { name: "control/reload", run };
+
+fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let mut params = call.params;
+    // The digest of the candidate that was shown: what was changed since then is not accepted with it.
+    let accept: Option<String> = params.want("accept")?;
+    params.finish()?;
+    let reloader = Arc::clone(&control.reloader);
+    let acceptance = accept.map_or(Acceptance::Ask, Acceptance::Seen);
+    Ok(Answer::later(async move { rpc::answer(&reloader.reload(acceptance).await) }))
+}

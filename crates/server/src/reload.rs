@@ -1,0 +1,103 @@
+//! Reading the configuration again: when a file changes, when a human or SIGHUP asks.
+//!
+//! What is read replaces what holds as a whole, or not at all. Settings that only a start can change are named.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use execution::{Acceptance, Difference, Effect, ReloadReport, Reloaded, ToolExecutionLayer, World};
+use tokio::signal::unix::Signal;
+
+use crate::config_watch::ConfigWatch;
+use crate::settings::Settings;
+use crate::settings_file::ReloadMode;
+
+/// What the configuration says now.
+pub struct Fresh {
+    /// What calls are judged by.
+    pub world: World,
+    /// The settings.
+    pub settings: Settings,
+}
+
+/// Reads the configuration. Blocking; an error names the file and the line.
+pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
+
+/// Replaces what holds by what the files say.
+pub(crate) struct Reloader {
+    layer: Arc<ToolExecutionLayer>,
+    source: Source,
+    /// The settings the daemon was started with: most of them hold until it ends.
+    started_with: Settings,
+    /// Whether a human is asked. Changed only by a reload that a human has seen.
+    mode: Mutex<ReloadMode>,
+}
+
+impl Reloader {
+    pub(crate) fn new(layer: Arc<ToolExecutionLayer>, source: Source, settings: &Settings) -> Self {
+        Reloader { layer, source, started_with: settings.clone(), mode: Mutex::new(settings.reload) }
+    }
+
+    /// Reads the configuration and takes it, as far as it may be taken.
+    pub(crate) async fn reload(&self, acceptance: Acceptance) -> ReloadReport {
+        let source = Arc::clone(&self.source);
+        let read = tokio::task::spawn_blocking(move || source()).await;
+        let fresh = match read.unwrap_or_else(|_| Err("a fault inside Sinew".to_owned())) {
+            Ok(fresh) => fresh,
+            Err(error) => return self.layer.reject_reload(error).await,
+        };
+        let (before, after) = (self.mode(), fresh.settings.reload);
+        let acceptance = match before {
+            ReloadMode::Auto => Acceptance::Always,
+            ReloadMode::Ask => acceptance,
+        };
+        let mut beside = self.needs_restart(&fresh.settings);
+        if before == ReloadMode::Ask && after == ReloadMode::Auto {
+            let what = "reload: auto: changes that loosen are no longer asked about".to_owned();
+            beside.push(Difference { effect: Effect::Loosens, what, rule: None });
+        }
+        let report = self.layer.reload(fresh.world, beside, &acceptance).await;
+        if matches!(report.result, Reloaded::Applied | Reloaded::Unchanged) {
+            *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = after;
+        }
+        report
+    }
+
+    /// Reloads whenever a file changes or SIGHUP comes, until it is dropped.
+    pub(crate) async fn follow(&self, folders: Vec<PathBuf>, mut hangup: Signal) -> std::convert::Infallible {
+        let mut watch = ConfigWatch::on(folders);
+        loop {
+            // The first time for what changed after it was read at the start and before it was watched.
+            self.reload(Acceptance::Ask).await;
+            tokio::select! {
+                () = watch.changed() => {}
+                heard = hangup.recv() => match heard {
+                    Some(()) => tracing::info!("SIGHUP received: reading the configuration again"),
+                    // No more signals will come; the files still change.
+                    None => watch.changed().await,
+                },
+            }
+        }
+    }
+
+    fn mode(&self) -> ReloadMode {
+        *self.mode.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the file says otherwise than at the start, and only a start can change.
+    fn needs_restart(&self, now: &Settings) -> Vec<Difference> {
+        let then = &self.started_with;
+        let parts = [
+            ("limits", then.limits != now.limits),
+            ("ledger", then.ledger != now.ledger),
+            ("log, otlp or capture_content", then.telemetry != now.telemetry),
+        ];
+        let changed = parts.into_iter().filter(|(_, changed)| *changed);
+        let told = changed.map(|(part, _)| Difference {
+            effect: Effect::Neutral,
+            what: format!("{part} in sinew.yaml changed: that takes effect at the next start"),
+            rule: None,
+        });
+        told.collect()
+    }
+}

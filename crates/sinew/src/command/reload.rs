@@ -1,0 +1,78 @@
+//! `sinew reload`: the daemon reads its configuration again. What loosens is shown, and taken only with `--accept`.
+
+use serde_json::{Value, json};
+
+use crate::cli::ReloadArgs;
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::setting::Setting;
+use crate::terminal::{BAD, GOOD, NOTE, paint, say, tell, visible, visible_line};
+
+pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let mut report = setting.ask_control("control/reload", json!({}))?;
+    if args.accept && report["result"] == "waiting" {
+        // Shown first, and accepted by its digest: what somebody changes in between is not accepted with it.
+        if !args.output.json {
+            show_changes(&report)?;
+        }
+        let seen = report["candidate"].clone();
+        report = setting.ask_control("control/reload", json!({"accept": seen}))?;
+        if !args.output.json && report["result"] == "applied" {
+            say("applied")?;
+            return Ok(Exit::Done);
+        }
+    }
+    if args.output.json {
+        say(render::versioned(report.clone()))?;
+        return Ok(exit(&report));
+    }
+    show(&report)?;
+    Ok(exit(&report))
+}
+
+fn exit(report: &Value) -> Exit {
+    match report["result"].as_str() {
+        Some("applied" | "unchanged") => Exit::Done,
+        Some("waiting") => Exit::Approval,
+        _ => Exit::BadConfiguration,
+    }
+}
+
+fn show(report: &Value) -> Result<(), Problem> {
+    show_changes(report)?;
+    match report["result"].as_str() {
+        Some("unchanged") => say("nothing has changed"),
+        Some("applied") => say("applied"),
+        Some("waiting") => {
+            tell(paint(NOTE, "it loosens something, so it waits: `sinew reload --accept` takes it"));
+            Ok(())
+        }
+        _ => {
+            tell(format!(
+                "{} {}",
+                paint(BAD, "rejected:"),
+                visible(report["error"].as_str().unwrap_or_default())
+            ));
+            tell("the last good configuration holds");
+            Ok(())
+        }
+    }
+}
+
+/// One line a change, with the way it goes.
+pub(crate) fn show_changes(report: &Value) -> Result<(), Problem> {
+    for change in report["changes"].as_array().into_iter().flatten() {
+        let sign = match change["effect"].as_str() {
+            Some("tightens") => paint(GOOD, "tightens"),
+            Some("loosens") => paint(BAD, "loosens "),
+            _ => paint(NOTE, "neutral "),
+        };
+        let place = match (change["rule"]["file"].as_str(), change["rule"]["line"].as_u64()) {
+            (Some(file), Some(line)) => format!(" ({} line {line})", visible_line(file)),
+            _ => String::new(),
+        };
+        say(format!("{sign} {}{place}", visible_line(change["what"].as_str().unwrap_or_default())))?;
+    }
+    Ok(())
+}

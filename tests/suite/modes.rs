@@ -1,0 +1,154 @@
+//! The mode changes by itself, for real causes, and every change can be found again.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+/// Waits for a mode, as a person would see it.
+fn wait_for(control: &mut Client, mode: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let now = control.request("control/mode.get", &json!({}));
+        if now["result"]["mode"] == mode {
+            return;
+        }
+        assert!(Instant::now() < deadline, "it is not {mode}: {now}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn set(control: &mut Client, mode: &str) -> Value {
+    control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}))
+}
+
+fn history(home: &Home) -> Vec<Value> {
+    let told = home.run(&["mode", "history", "--json"]).must_exit(0).json();
+    told["changes"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn refused_calls_raise_the_alarm_and_a_human_ends_it() {
+    let daemon = Daemon::start();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let forbidden = json!({"path": daemon.home().user().join(".ssh/authorized_keys"), "content": "x"});
+    for _ in 0..6 {
+        let refused = agent.execute("write_file", &forbidden);
+        assert_eq!(refused["metadata"]["refused"], Value::Null);
+        assert_eq!(refused["metadata"]["refusal"]["refused"], true, "{refused}");
+    }
+    wait_for(&mut control, "ALERT");
+    let asks = agent.execute("write_file", &json!({"path": "a.txt", "content": "x"}));
+    assert_eq!(asks["metadata"]["mode"], "ALERT", "{asks}");
+    assert_eq!(asks["success"], false, "what changes the machine needs a human now: {asks}");
+
+    let daemon = Daemon::start_in(daemon.crash());
+    let mut control = daemon.control();
+    wait_for(&mut control, "ALERT");
+    let refused = set(&mut control, "RECOVERY");
+    let told = refused["error"]["message"].as_str().expect("an error");
+    assert!(told.contains("NORMAL or DEGRADED or LOCKDOWN"), "the ways are named: {told}");
+    assert_eq!(set(&mut control, "NORMAL")["result"]["previous"], "ALERT");
+    assert_eq!(
+        daemon.agent().execute("write_file", &json!({"path": "a.txt", "content": "x"}))["success"],
+        true
+    );
+
+    let home = daemon.stop();
+    let [alarm, calm] = history(&home).try_into().expect("two changes");
+    assert_eq!((&alarm["from"], &alarm["to"]), (&json!("NORMAL"), &json!("ALERT")));
+    assert_eq!(alarm["by"], "transition_rules.NORMAL_to_ALERT");
+    let sensors = alarm["data"]["sensors"].as_array().expect("what was measured");
+    let counted = sensors.iter().find(|reading| reading["metric"] == "refused_high_risk_calls").unwrap();
+    assert_eq!(
+        (&counted["value"], &counted["limit"]),
+        (&json!(6.0), &json!(5.0)),
+        "past the value, not at it"
+    );
+    assert_eq!((&calm["to"], &calm["data"]["human"]), (&json!("NORMAL"), &json!(true)), "{calm}");
+    let shown = home.run(&["mode", "history"]).must_exit(0).stdout();
+    assert!(
+        shown.contains("NORMAL → ALERT") && shown.contains("refused_high_risk_calls 6 > 5 in 60 s"),
+        "{shown}"
+    );
+    let log = home.run(&["logs", "--json"]).must_exit(0).stdout();
+    let event = log.lines().find(|line| line.contains("\"mode_transition\"")).expect("an event");
+    assert!(event.contains("refused_high_risk_calls"), "with what was measured: {event}");
+}
+
+#[test]
+fn a_way_that_does_not_exist_is_refused_on_the_command_line_too() {
+    let daemon = Daemon::start();
+    let refused = daemon.home().run(&["mode", "set", "RECOVERY"]).must_exit(1);
+    assert!(refused.stderr().contains("ALERT or DEGRADED or LOCKDOWN"), "{refused}");
+    assert_eq!(history(daemon.home()), Vec::<Value>::new());
+    let nothing = daemon.home().run(&["mode", "history"]).must_exit(0);
+    assert!(nothing.stderr().contains("never changed"), "{nothing}");
+    let reached = daemon.agent().request("control/mode.set", &json!({"mode": "ALERT", "reason": "x"}));
+    assert!(reached["error"].is_object(), "an agent cannot set the mode: {reached}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_degrades_and_the_change_is_recorded_when_there_is_room() {
+    let Some(home) = Home::on_small_disk(4 << 20) else {
+        eprintln!("skipped: only root can make a small disk");
+        return;
+    };
+    let daemon = Daemon::start_in(home);
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let write = json!({"path": "b.txt", "content": "y"});
+    assert_eq!(agent.execute("write_file", &write)["success"], true);
+    let filler = daemon.home().root().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+    let refused = (0..2000).map(|_| agent.execute("write_file", &write)).find(|end| end["success"] == false);
+    assert!(refused.is_some(), "a full disk must refuse");
+    wait_for(&mut control, "DEGRADED");
+    // Stricter is possible although nothing can be recorded; looser is not.
+    let looser = set(&mut control, "NORMAL");
+    assert!(looser["error"].is_object(), "{looser}");
+    let stricter = set(&mut control, "LOCKDOWN");
+    assert_eq!(
+        (&stricter["result"]["mode"], &stricter["result"]["recorded"]),
+        (&json!("LOCKDOWN"), &json!(false))
+    );
+    drop(file);
+    std::fs::remove_file(filler).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while history(daemon.home()).len() < 2 {
+        assert!(
+            Instant::now() < deadline,
+            "not recorded although there is room: {:?}",
+            history(daemon.home())
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let home = daemon.crash();
+    let ways: Vec<String> =
+        history(&home).iter().map(|way| format!("{} {}", way["from"], way["to"])).collect();
+    assert_eq!(ways, ["\"NORMAL\" \"DEGRADED\"", "\"DEGRADED\" \"LOCKDOWN\""]);
+    let daemon = Daemon::start_in(home);
+    wait_for(&mut daemon.control(), "LOCKDOWN");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn running_out_of_descriptors_degrades() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    wait_for(&mut control, "NORMAL");
+    let pid = Pid::from_raw(daemon.pid().as_raw());
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("its descriptors").count();
+    let limit = |most: u64| Rlimit { current: Some(most), maximum: Some(4096) };
+    prlimit(pid, Resource::Nofile, limit(open as u64)).expect("a lower limit");
+    let failed = agent.execute("read_file", &json!({"path": "a.txt"}));
+    assert_eq!(failed["success"], false, "{failed}");
+    wait_for(&mut control, "DEGRADED");
+    prlimit(pid, Resource::Nofile, limit(1024)).expect("the old limit");
+    assert_eq!(agent.execute("read_file", &json!({"path": "a.txt"}))["success"], true, "it goes on");
+    let change = history(daemon.home()).pop().expect("a change");
+    assert!(change["reason"].as_str().unwrap().contains("resource_exhaustion"), "{change}");
+}

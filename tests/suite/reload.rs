@@ -1,0 +1,131 @@
+//! The configuration changes while the daemon runs: what tightens holds at once, what loosens waits, what is wrong
+//! changes nothing.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}\n";
+const SHUT: &str =
+    "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [\"$HOME/work/shut/**\"]\n";
+
+fn home(tools: &str) -> Home {
+    let home = Home::initialised();
+    std::fs::create_dir(home.workspace().join("shut")).expect("a folder");
+    home.file("shut/a.txt", "x");
+    home.configure("governance/tools.yaml", tools);
+    home
+}
+
+/// Asks until it is so; files are watched by somebody else's clock.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn reads(daemon: &Daemon) -> bool {
+    daemon.agent().execute("read_file", &json!({"path": "shut/a.txt"}))["success"] == true
+}
+
+fn reload_state(daemon: &Daemon) -> Value {
+    daemon.control().request("control/status", &json!({}))["result"]["reload"].clone()
+}
+
+fn reloads(home: &Home) -> Vec<String> {
+    let records = home.records();
+    let reloads = records.iter().filter(|record| record["kind"] == "reload");
+    reloads.map(|record| record["result"].as_str().expect("a word").to_owned()).collect()
+}
+
+#[test]
+fn what_tightens_holds_at_once_and_what_loosens_waits_for_a_human() {
+    let daemon = Daemon::start_in(home(OPEN));
+    assert!(reads(&daemon));
+    daemon.home().configure("governance/tools.yaml", SHUT);
+    wait_until("the tighter rule holds", || !reads(&daemon));
+
+    daemon.home().configure("governance/tools.yaml", OPEN);
+    wait_until("the looser one waits", || reload_state(&daemon)["result"] == "waiting");
+    assert!(!reads(&daemon), "and does not hold");
+    let shown = daemon.home().run(&["status"]).must_exit(0).stdout();
+    assert!(shown.contains("sinew reload --accept"), "{shown}");
+    let asked = daemon.home().run(&["reload"]).must_exit(4);
+    assert!(asked.stdout().contains("loosens"), "the difference is shown: {asked}");
+    assert!(!reads(&daemon), "asking is not accepting");
+    let stale = daemon.control().request("control/reload", &json!({"accept": "0".repeat(64)}));
+    assert_eq!(stale["result"]["result"], "waiting", "only what was shown can be accepted: {stale}");
+    let accepted = daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(accepted.stdout().contains("loosens") && accepted.stdout().contains("applied"), "{accepted}");
+    assert!(reads(&daemon));
+    assert_eq!(daemon.home().run(&["reload"]).must_exit(0).stdout(), "nothing has changed\n");
+    assert_eq!(reloads(&daemon.stop()), ["applied", "waiting", "applied"]);
+}
+
+#[test]
+fn what_is_wrong_changes_nothing_and_says_where() {
+    let daemon = Daemon::start_in(home(SHUT));
+    assert!(!reads(&daemon));
+    daemon.home().configure("governance/tools.yaml", "tools:\n  read_file:\n    alowed_in_modes: [NORMAL]\n");
+    wait_until("it is rejected", || reload_state(&daemon)["result"] == "rejected");
+    let told = reload_state(&daemon)["error"].as_str().expect("why").to_owned();
+    assert!(
+        told.contains("tools.yaml") && told.contains("allowed_in_modes"),
+        "with place and advice: {told}"
+    );
+    let refused = daemon.home().run(&["reload"]).must_exit(7);
+    assert!(refused.stderr().contains("3:") || refused.stderr().contains("line 3"), "{refused}");
+    assert!(refused.stderr().contains("last good"), "{refused}");
+    assert!(!reads(&daemon), "the last good rules hold");
+    assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true);
+    daemon.home().configure("governance/tools.yaml", SHUT);
+    wait_until("all is as before", || reload_state(&daemon) == Value::Null);
+    assert_eq!(reloads(&daemon.stop()), ["rejected"], "once, however often it was looked at");
+}
+
+#[test]
+fn workspaces_come_when_accepted_and_go_at_once() {
+    let daemon = Daemon::start_in(home(OPEN));
+    let other = daemon.home().user().canonicalize().unwrap().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("b.txt"), "x").unwrap();
+    let file = json!({"path": other.join("b.txt")});
+    let may_read = || daemon.agent().execute("read_file", &file)["success"] == true;
+    let added = daemon.home().run(&["workspace", "add", other.to_str().unwrap()]).must_exit(0);
+    assert!(added.stderr().contains("sinew reload --accept"), "{added}");
+    assert!(!may_read());
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(may_read());
+    daemon.home().run(&["workspace", "remove", other.to_str().unwrap()]).must_exit(0);
+    wait_until("it is gone", || !may_read());
+}
+
+#[test]
+fn who_wants_no_questions_says_so_once() {
+    let home = home(SHUT);
+    let settings = home.root().join("config/sinew.yaml");
+    let asks = std::fs::read_to_string(&settings).unwrap();
+    home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
+    let daemon = Daemon::start_in(home);
+    daemon.home().configure("governance/tools.yaml", OPEN);
+    wait_until("the looser rule holds", || reads(&daemon));
+
+    let daemon = Daemon::start_in(self::home(OPEN));
+    let settings = daemon.home().root().join("config/sinew.yaml");
+    let asks = std::fs::read_to_string(&settings).unwrap();
+    daemon.home().configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
+    wait_until("that is a question too", || reload_state(&daemon)["result"] == "waiting");
+    daemon.home().configure("sinew.yaml", &asks.replace("drain_seconds: 10", "drain_seconds: 11"));
+    wait_until("limits need a start", || reload_state(&daemon).to_string().contains("at the next start"));
+}
+
+#[test]
+fn a_hangup_reads_the_files_and_ends_nothing() {
+    let daemon = Daemon::start_in(home(OPEN));
+    daemon.signal(nix::sys::signal::Signal::SIGHUP);
+    wait_until("it is heard", || daemon.log().contains("SIGHUP received"));
+    assert!(reads(&daemon));
+}
