@@ -39,7 +39,7 @@ impl Policy {
                 );
             }
         }
-        findings.found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+        findings.found.sort_by(|a, b| (&a.file, a.line, &a.message).cmp(&(&b.file, b.line, &b.message)));
         findings.found.dedup();
         findings.found
     }

@@ -1,5 +1,6 @@
 //! The names in the files against the tools there are: a rule for a tool that does not exist binds nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use document::{DocumentError, Located};
@@ -73,7 +74,7 @@ impl Policy {
             return;
         }
         let words = mode_rules::approval_words(&self.known_categories);
-        let suggestion = match nearest(&name, words.chain(tools.iter().map(|tool| tool.name().as_str()))) {
+        let suggestion = match nearest(&name, words.chain(names(tools))) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
                 "it takes high_risk_tools, any_write_operation, network, all_actions, a category or a tool"
@@ -97,8 +98,13 @@ fn check_name(key: &Located<String>, tools: &[&ToolDefinition], inspection: &mut
         return inspection.error(key, &message, Some(format!("write `{}`", tool.name())));
     }
     let message = format!("no tool is called `{}`", key.value);
-    match nearest(&named, tools.iter().map(|tool| tool.name().as_str())) {
+    match nearest(&named, names(tools)) {
         Some(near) => inspection.error(key, &message, Some(format!("did you mean `{near}`?"))),
         None => inspection.warn(key, &message, Some("its rules wait for such a tool".to_owned())),
     }
+}
+
+/// Each name once: the tools of other programs may be judged under a name of ours.
+fn names<'a>(tools: &[&'a ToolDefinition]) -> BTreeSet<&'a str> {
+    tools.iter().map(|tool| tool.name().as_str()).collect()
 }

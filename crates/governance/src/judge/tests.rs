@@ -1,6 +1,7 @@
 //! The judge on real files and real policy folders.
 
 mod call;
+mod cases;
 mod differential;
 mod explanation;
 pub(crate) mod machine;

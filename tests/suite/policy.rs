@@ -1,0 +1,201 @@
+//! Policies checked and tried out before they decide: `sinew check` and `sinew policy`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tests::Home;
+
+fn governance(home: &Home, name: &str) -> PathBuf {
+    home.root().join("config/governance").join(name)
+}
+
+/// The policy of this home in a folder of its own, with one text replaced by another.
+fn candidate(home: &Home, part: &str, by: &str) -> String {
+    let folder = home.user().join("candidate");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    for name in ["modes.yaml", "tools.yaml", "safety.yaml"] {
+        let text = fs::read_to_string(governance(home, name)).unwrap();
+        fs::write(folder.join(name), text.replace(part, by)).unwrap();
+    }
+    folder.canonicalize().unwrap().display().to_string()
+}
+
+#[test]
+fn what_ships_passes_its_own_check() {
+    for home in [Home::new(), Home::initialised()] {
+        let found = home.run(&["check", "--json"]).must_exit(0).json();
+        assert_eq!(
+            (&found["ok"], &found["errors"], &found["warnings"]),
+            (&json!(true), &json!([]), &json!([]))
+        );
+        let text = home.run(&["check"]).must_exit(0).stdout();
+        assert!(text.contains("can be used: 0 errors, 0 warnings"), "{text}");
+    }
+}
+
+#[test]
+fn a_check_names_every_mistake_with_its_place_and_a_way_out() {
+    let home = Home::initialised();
+    let tools = "tools:
+  read_file:
+    allowed_paths: [/srv/**, /srv/x, /**]
+    forbidden_paths: [/srv]
+  write_fil:
+    rate_limit_per_hour: 1
+  somebody_elses:
+    rate_limit_per_hour: 1
+";
+    home.configure("governance/tools.yaml", tools);
+    home.configure("governance/modes.yaml", "modes: {NORMAL: {require_approval_for: [wriet_file]}}\n");
+    let run = home.run(&["check", "--json"]);
+    assert_eq!(run.output.status.code(), Some(7), "{run}");
+    let found = run.json();
+    let told = |list: &str, line: u64, words: &str| {
+        let all = found[list].as_array().unwrap();
+        let one = all.iter().find(|one| one["message"].as_str().unwrap().contains(words));
+        let one = one.unwrap_or_else(|| panic!("{words}: {found:#}"));
+        assert_eq!(one["line"], line, "{one}");
+        assert!(one["suggestion"].is_string() && one["file"].as_str().unwrap().ends_with(".yaml"), "{one}");
+    };
+    told("errors", 5, "no tool is called `write_fil`");
+    told("errors", 1, "`wriet_file` is no word");
+    told("warnings", 3, "allows every path of the machine");
+    told("warnings", 3, "`/srv/**` never matches");
+    told("warnings", 3, "`/srv/x` changes nothing");
+    let text = home.run(&["check"]);
+    assert_eq!(text.output.status.code(), Some(7), "{text}");
+    assert!(text.stdout().contains("cannot be used: "), "{text}");
+    home.configure("governance/modes.yaml", "modes: {NORMAL: {}}\n");
+    home.configure("governance/tools.yaml", "tools:\n  somebody_elses:\n    rate_limit_per_hour: 1\n");
+    let found = home.run(&["check", "--json"]).must_exit(0).json();
+    assert!(found["warnings"].to_string().contains("no tool is called `somebody_elses`"), "{found}");
+    home.configure("sinew.yaml", "nonsense: true\n");
+    home.configure("governance/safety.yaml", "rate_limits: {NORMAL: 7}\n");
+    let run = home.run(&["check", "--json"]);
+    assert_eq!(
+        (run.output.status.code(), run.json()["errors"].as_array().unwrap().len()),
+        (Some(7), 2),
+        "{run}"
+    );
+}
+
+#[test]
+fn a_policy_that_breaks_its_own_example_stops_the_daemon() {
+    let home = Home::initialised();
+    let example = "{arguments: {path: .env}, mode: NORMAL, expect: allow}";
+    let tools = format!(
+        "tools:\n  read_file:\n    forbidden_paths: [\"**/.env\"]\n    examples:\n      - {example}\n"
+    );
+    home.configure("governance/tools.yaml", &tools);
+    for words in [&["check"][..], &["call", "read_file", "path=x"]] {
+        let run = home.run(words);
+        assert_eq!(run.output.status.code(), Some(7), "{run}");
+        let said = format!("{}{}", run.stdout(), run.stderr());
+        assert!(
+            said.contains("expects allow; the rules say deny") && said.contains("tools.yaml:5:9"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn cases_are_tried_without_running_anything() {
+    let home = Home::initialised();
+    let write = |text: &str| home.file("cases.yaml", text).display().to_string();
+    let good = write(
+        "cases:
+  - {tool: read_file, arguments: {path: notes.txt}, mode: NORMAL, expect: allow}
+  - {tool: write_file, arguments: {path: notes.txt, content: x}, mode: ALERT, expect: ask}
+  - {tool: write_file, arguments: {path: $HOME/.ssh/config, content: x}, mode: NORMAL, expect: deny, code: path_forbidden}
+",
+    );
+    let run = home.run(&["policy", "test", &good]).must_exit(0);
+    assert!(run.stdout().contains("3 of 3 hold"), "{run}");
+    assert!(!home.workspace().join("notes.txt").exists(), "nothing was run");
+    let bad = write(
+        "workspaces: [/elsewhere]
+cases:
+  - {tool: read_file, arguments: {path: /elsewhere/x}, mode: NORMAL, expect: allow}
+  - {tool: read_file, arguments: {path: /etc/shadow}, mode: NORMAL, expect: deny, code: path_not_allowed}
+",
+    );
+    let run = home.run(&["policy", "test", &bad, "--json"]).must_exit(1).json();
+    assert_eq!(
+        (&run["passed"], &run["failed"], &run["cases"][1]["line"]),
+        (&json!(1), &json!(1), &json!(4)),
+        "{run}"
+    );
+    assert!(run["cases"][1]["found"].as_str().unwrap().contains("path_forbidden"), "{run}");
+    let unknown = write("cases:\n  - {tool: read_fil, arguments: {}, mode: NORMAL, expect: deny}\n");
+    let run = home.run(&["policy", "test", &unknown]);
+    assert_eq!(run.output.status.code(), Some(7), "{run}");
+    assert!(run.stderr().contains("did you mean `read_file`"), "{run}");
+}
+
+#[test]
+fn reach_is_what_runs_without_a_human() {
+    let home = Home::initialised();
+    let reach =
+        |words: &[&str]| home.run(&[&["policy", "reach", "--json"], words].concat()).must_exit(0).json();
+    let tools = |found: &Value, mode: &str| -> Vec<String> {
+        let all = found["reach"].as_array().unwrap().iter().filter(|one| one["mode"] == mode);
+        all.map(|one| one["tool"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = reach(&[]);
+    assert!(tools(&all, "NORMAL").contains(&"write_file".to_owned()), "{all:#}");
+    for mode in ["ALERT", "DEGRADED", "LOCKDOWN", "RECOVERY"] {
+        let found = tools(&all, mode);
+        assert!(
+            found.contains(&"read_file".to_owned()) && !found.contains(&"write_file".to_owned()),
+            "{mode}: {found:?}"
+        );
+    }
+    let lockdown = reach(&["--mode", "LOCKDOWN"]);
+    assert_eq!(tools(&lockdown, "LOCKDOWN"), tools(&all, "LOCKDOWN"));
+    assert!(tools(&lockdown, "NORMAL").is_empty());
+    let table = home.run(&["policy", "reach"]).must_exit(0).stdout();
+    assert!(
+        table.contains("workspaces") && table.contains(&home.workspace().display().to_string()),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_candidate_is_held_against_what_was_done() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    for words in [["call", "read_file", "path=a.txt"], ["call", "read_file", "path=a.txt"]] {
+        home.run(&words).must_exit(0);
+    }
+    home.run(&["call", "write_file", "path=b.txt", "content=y"]).must_exit(0);
+    home.run(&["call", "read_file", "path=/etc/hostname"]).must_exit(3);
+    let replay =
+        |folder: &str| home.run(&["policy", "replay", "--against", folder, "--json"]).must_exit(0).json();
+    let same = replay(&candidate(&home, "# What each tool", "# Which each tool"));
+    assert_eq!(
+        (&same["same"], &same["changed"], &same["refusals"]),
+        (&json!(3), &json!([]), &json!(1)),
+        "{same:#}"
+    );
+    assert_eq!(same["differences"][0]["effect"], "neutral", "{same:#}");
+    let strict =
+        replay(&candidate(&home, "      - \"**/.env\"\n", "      - \"**/.env\"\n      - \"**/a.txt\"\n"));
+    assert_eq!((&strict["same"], &strict["changed"][0]["calls"]), (&json!(1), &json!(2)), "{strict:#}");
+    assert_eq!(strict["changed"][0]["becomes"], "deny");
+    assert!(strict["changed"][0]["samples"][0]["rule"]["line"].as_u64().unwrap() > 0, "{strict:#}");
+    assert!(
+        strict["differences"].as_array().unwrap().iter().all(|one| one["effect"] == "tightens"),
+        "{strict:#}"
+    );
+    let loose = replay(&candidate(&home, "max_file_size_mb: 10", "max_file_size_mb: 11"));
+    assert_eq!(loose["differences"][0]["effect"], "loosens", "{loose:#}");
+    let forbidding =
+        candidate(&home, "      - $HOME/.cargo\n", "      - $HOME/.cargo\n      - \"**/b.txt\"\n");
+    let text = home.run(&["policy", "replay", "--against", &forbidding]).must_exit(0).stdout();
+    assert!(text.contains("1 calls of write_file ran and would now be: deny"), "{text}");
+    let broken = candidate(&home, "max_file_size_mb: 10", "max_file_size_mb: 0");
+    let run = home.run(&["policy", "replay", "--against", &broken]);
+    assert_eq!(run.output.status.code(), Some(7), "a candidate that breaks its own examples is none: {run}");
+}
