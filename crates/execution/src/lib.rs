@@ -31,6 +31,7 @@ mod world;
 pub use call::Request;
 pub use content::redactor;
 pub use explain::{Explanation, Finding};
+pub use governance::{Difference, Effect};
 pub use host::{
     Host, HostArgument, HostCall, HostTool, HostToolName, HostVerdict, JudgedTool, OnPermit, Origin, Silence,
     UnknownHost,
@@ -38,7 +39,6 @@ pub use host::{
 pub use layer::{Parts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
 pub use mode::{ModeError, ModeSet};
-pub use governance::{Difference, Effect};
 pub use reload::{Acceptance, ReloadReport, Reloaded};
 pub use status::Status;
 pub use world::{ToolFilter, World};

@@ -137,7 +137,6 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
         })
     }
 

@@ -56,8 +56,12 @@ fn show(status: &Value) -> Result<(), Problem> {
 /// What became of the last change of the configuration, where somebody has to do something about it.
 fn reload(text: &impl Fn(&str) -> String) -> Option<String> {
     match text("/reload/result").as_str() {
-        "waiting" => Some("waits: it loosens something\n`sinew reload --accept` shows and takes it".to_owned()),
-        "rejected" => Some(format!("rejected; the last good configuration holds\n{}", visible(&text("/reload/error")))),
+        "waiting" => {
+            Some("waits: it loosens something\n`sinew reload --accept` shows and takes it".to_owned())
+        }
+        "rejected" => {
+            Some(format!("rejected; the last good configuration holds\n{}", visible(&text("/reload/error"))))
+        }
         _ => None,
     }
 }
