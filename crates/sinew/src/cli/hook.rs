@@ -7,7 +7,13 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Subcommand)]
 pub(crate) enum HookCommand {
     /// Judge a tool call of the host: its JSON on standard input, one JSON object on standard output.
-    PreToolUse(HookArgs),
+    PreToolUse {
+        /// What becomes of a call that cannot be judged.
+        #[arg(long, value_enum, default_value_t = Fail::Closed, value_name = "HOW")]
+        fail: Fail,
+        #[command(flatten)]
+        args: HookArgs,
+    },
     /// Look at what a tool call of the host came to: the same way in and out. Never blocks.
     PostToolUse(HookArgs),
     /// Write the hook into the settings of a host. What else is in them stays as it is.
@@ -18,9 +24,6 @@ pub(crate) enum HookCommand {
 
 #[derive(Args, Clone)]
 pub(crate) struct HookArgs {
-    /// What becomes of a call that cannot be judged.
-    #[arg(long, value_enum, default_value_t = Fail::Closed, value_name = "HOW")]
-    pub(crate) fail: Fail,
     /// Give up sooner than after 8 seconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use server::{Environment, Home};
 
 use self::answer::Answer;
-use crate::cli::{HookArgs, HookCommand};
+use crate::cli::{Fail, HookArgs, HookCommand};
 use crate::exit::{Exit, Problem};
 use crate::setting::explain;
 
@@ -26,13 +26,13 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(8);
 
 pub(crate) fn run(command: HookCommand) -> Result<Exit, Problem> {
     Ok(match command {
-        HookCommand::PreToolUse(args) => {
-            let (fail, limit) = (args.fail, limit(&args));
+        HookCommand::PreToolUse { fail, args } => {
+            let limit = limit(&args);
             in_time(limit, move || pre::run(&args, limit)).unwrap_or_else(Answer::CannotJudge).give(fail)
         }
         HookCommand::PostToolUse(args) => {
-            let (fail, limit) = (args.fail, limit(&args));
-            in_time(limit, move || post::run(&args)).unwrap_or_else(Answer::CannotReview).give(fail)
+            let limit = limit(&args);
+            in_time(limit, move || post::run(&args)).unwrap_or_else(Answer::CannotReview).give(Fail::Open)
         }
         HookCommand::Install(args) => return install::install(&args),
         HookCommand::Uninstall(args) => return install::uninstall(&args),
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_wish_only_shortens() {
-        let wish = |deadline_ms| limit(&HookArgs { fail: crate::cli::Fail::Closed, deadline_ms, home: None });
+        let wish = |deadline_ms| limit(&HookArgs { deadline_ms, home: None });
         assert_eq!(wish(None), DEADLINE);
         assert_eq!(wish(Some(5)), Duration::from_millis(5));
         assert_eq!(wish(Some(u64::MAX)), DEADLINE);
