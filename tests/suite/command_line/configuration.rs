@@ -6,8 +6,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-const FILES: [&str; 4] =
-    ["sinew.yaml", "governance/modes.yaml", "governance/tools.yaml", "governance/safety.yaml"];
+const FILES: [&str; 5] = [
+    "sinew.yaml",
+    "governance/modes.yaml",
+    "governance/tools.yaml",
+    "governance/safety.yaml",
+    "governance/guardrails.yaml",
+];
 
 fn kept_beside(file: &Path) -> Vec<std::path::PathBuf> {
     let name = format!("{}.", file.file_name().unwrap().to_string_lossy());
@@ -38,7 +43,7 @@ fn init_writes_what_can_be_edited_and_keeps_what_was() {
 fn init_writes_the_schemas_that_the_files_point_to() {
     let home = Home::initialised();
     let governance = home.root().join("config/governance");
-    for name in ["modes", "tools", "safety"] {
+    for name in ["modes", "tools", "safety", "guardrails"] {
         let text = std::fs::read_to_string(governance.join(format!("{name}.yaml"))).unwrap();
         let place =
             text.lines().next().unwrap().split("$schema=").nth(1).expect("the first line names a schema");

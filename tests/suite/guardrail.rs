@@ -1,0 +1,207 @@
+//! The guardrail before every call, from outside. `bNN` is the number of the behaviour in the documents; what needs no
+//! daemon is in the crate's own tests under the same numbers.
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+fn refusal(result: &Value) -> &Value {
+    let refusal = &result["metadata"]["refusal"];
+    assert_eq!(refusal["refused"], true, "{result}");
+    refusal
+}
+
+fn watch(daemon: &Daemon) -> Client {
+    let mut control = daemon.control();
+    let response = control.request("control/events", &json!({}));
+    assert_eq!(response["result"]["following"], true, "{response}");
+    control
+}
+
+#[test]
+fn b01_no_door_leads_around_it() {
+    let daemon = Daemon::start();
+    let home = daemon.home();
+    let by_socket = daemon.agent().execute("write_file", &json!({"path": "", "content": "x"}));
+    assert_eq!(refusal(&by_socket)["code"], "invalid_arguments");
+    let told = home.run(&["call", "write_file", "path=", "content=x"]).must_exit(3);
+    assert!(told.stderr().contains("Missing required fields: path."), "{told}");
+    let mut mcp = daemon.agent();
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    mcp.request("initialize", &hello);
+    let params = json!({"name": "write_file", "arguments": {"path": "", "content": "x"}});
+    let by_mcp = mcp.request("tools/call", &params);
+    assert_eq!(by_mcp["result"]["isError"], true, "{by_mcp}");
+    assert_eq!(by_mcp["result"]["_meta"]["sinew/refusal"]["code"], "invalid_arguments", "{by_mcp}");
+    let home = daemon.stop();
+    home.run(&["call", "write_file", "path=", "content=x"]).must_exit(3);
+}
+
+#[test]
+fn b10_b19_an_old_name_is_answered_with_schema_error_example_and_replacement() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    for (name, arguments) in [
+        ("write_local_file", json!({"path": "a"})),
+        ("mcp__local_toolkit__write_local_file", json!({"content": "long enough"})),
+        ("READ_LOCAL_FILE", json!({})),
+    ] {
+        let result = agent.execute(name, &arguments);
+        let refusal = refusal(&result);
+        assert_eq!(refusal["code"], "invalid_arguments", "{result}");
+        assert!(refusal["schema_error"].is_string() && refusal["example"].is_object(), "{result}");
+        assert!(refusal["hint"].as_str().unwrap().contains("use "), "{result}");
+        assert!(
+            result["error"].as_str().unwrap().starts_with(&format!("⚠️ Invalid {name} call. Missing")),
+            "{result}"
+        );
+        let rule = &refusal["rule"];
+        let text = std::fs::read_to_string(rule["file"].as_str().unwrap()).unwrap();
+        let line = text.lines().nth(rule["line"].as_u64().unwrap() as usize - 1).unwrap();
+        assert!(line.contains("_local_file:"), "{rule} is {line:?}");
+    }
+}
+
+#[test]
+fn b18_b35_one_event_names_the_tool_and_the_fields_and_nothing_is_announced_as_started() {
+    let daemon = Daemon::start();
+    let mut events = watch(&daemon);
+    let mut agent = daemon.agent();
+    let secret = "correct horse battery staple";
+    agent.execute("write_file", &json!({"contnet": secret, "mode": secret}));
+    agent.execute("gmail_send_email", &json!({"body": secret}));
+    agent.execute("read_file", &json!({"path": "missing.txt"}));
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        told.push(events.receive().expect("an event")["params"].clone());
+    }
+    let names: Vec<&Value> = told.iter().map(|event| &event["event"]).collect();
+    assert_eq!(
+        names,
+        ["tool_validation_failed", "tool_validation_failed", "tool_call_started", "tool_call_failed"]
+    );
+    assert_eq!((&told[0]["tool"], &told[0]["missing"]), (&json!("write_file"), &json!(["path", "content"])));
+    assert_eq!(
+        (&told[1]["tool"], &told[1]["missing"]),
+        (&json!("gmail_send_email"), &json!(["subject", "one of: recipient_email|to"]))
+    );
+    assert!(!told.iter().any(|event| event.to_string().contains(secret)), "no value is told: {told:?}");
+}
+
+#[test]
+fn b31_b32_a_refusal_does_nothing_and_its_repair_succeeds_at_once() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let refused = agent.execute("write_file", &json!({"file_path": "new.txt", "text": "hello"}));
+    let offered = &refusal(&refused)["repair"];
+    assert_eq!(offered["arguments"], json!({"path": "new.txt", "content": "hello"}), "{refused}");
+    assert_eq!(offered["note"], "`file_path` is called `path`; `text` is called `content`");
+    let file = daemon.home().workspace().join("new.txt");
+    assert!(!file.exists(), "no side effect");
+    let call = &refused["metadata"]["call_id"];
+    let records = daemon.home().records();
+    let kinds: Vec<&Value> =
+        records.iter().filter(|record| record["call_id"] == *call).map(|record| &record["kind"]).collect();
+    assert_eq!(kinds, ["refusal"], "a repair is no call on record");
+    let repaired = agent.execute("write_file", &offered["arguments"]);
+    assert_eq!(repaired["success"], true, "{repaired}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "hello");
+}
+
+#[test]
+fn a_repair_tells_nothing_of_what_is_forbidden() {
+    let daemon = Daemon::start();
+    let outside = daemon.home().workspace().with_file_name("outside.txt");
+    std::fs::write(&outside, "secret").unwrap();
+    std::os::unix::fs::symlink(&outside, daemon.home().workspace().join("link")).unwrap();
+    daemon.home().file(".env", "KEY=1");
+    let mut agent = daemon.agent();
+    let mut answer = |path: &str| {
+        let result = agent.execute("read_file", &json!({"file_path": path}));
+        let mut refusal = refusal(&result).clone();
+        assert_eq!(refusal["code"], "invalid_arguments", "{result}");
+        refusal.as_object_mut().unwrap().remove("trace_id");
+        refusal
+    };
+    let there = answer(&outside.display().to_string());
+    assert_eq!(there["repair"], Value::Null, "{there}");
+    for path in
+        ["../outside.txt", "../not-there.txt", "link", ".env", ".env.local", "/etc/shadow", "/etc/nothing"]
+    {
+        assert_eq!(answer(path), there, "{path} must look like any other");
+    }
+    assert!(answer("not-there.txt")["repair"].is_object(), "inside it may be asked for, there or not");
+}
+
+#[test]
+fn b33_the_map_is_a_file_and_a_broken_one_stops_the_start() {
+    let home = Home::initialised();
+    let file = home.root().join("config/governance/guardrails.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    home.configure(
+        "governance/guardrails.yaml",
+        &text.replace(
+            "required: [path]\n    example: {path: README.md}",
+            "required: [path]\n    min_length: {path: 5}\n    example: {path: README.md}",
+        ),
+    );
+    home.file("a.md", "x");
+    let told = home.run(&["call", "read_file", "path=a.md"]).must_exit(3);
+    assert!(told.stderr().contains("at least 5 characters long"), "{told}");
+    for (broken, expect) in [
+        ("tools: {read_file: {requird: [path]}}\n", "guardrails.yaml:1:21"),
+        ("tools: {read_file: {required: [pth]}}\n", "did you mean `path`?"),
+        ("tools: {raed_file: {required: [path]}}\n", "did you mean `read_file`?"),
+        ("", "the file is empty"),
+    ] {
+        home.configure("governance/guardrails.yaml", broken);
+        let told = home.run(&["call", "read_file", "path=a.md"]).must_exit(7);
+        assert!(told.stderr().contains(expect), "{broken}: {told}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    let told = home.run(&["call", "read_file", "path=a.md"]).must_exit(7);
+    assert!(told.stderr().contains("guardrails.yaml: does not exist"), "{told}");
+    home.run(&["init"]).must_exit(0);
+    home.run(&["call", "read_file", "path=a.md"]).must_exit(0);
+}
+
+#[test]
+fn b47_an_empty_file_may_be_written() {
+    let daemon = Daemon::start();
+    let result = daemon.agent().execute("write_file", &json!({"path": "empty.txt", "content": ""}));
+    assert_eq!(result["success"], true, "{result}");
+    let lacking = daemon.agent().execute("write_file", &json!({"path": "empty.txt"}));
+    assert!(lacking["error"].as_str().unwrap().contains("Missing required fields: content."), "{lacking}");
+}
+
+#[test]
+fn b145_b156_the_arguments_are_looked_at_before_the_rules_and_all_refusals_have_one_shape() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let malformed = agent.execute("read_file", &json!({"path": "/etc/shadow", "more": 1}));
+    let denied = agent.execute("read_file", &json!({"path": "/etc/shadow"}));
+    let unknown = agent.execute("no_such_tool", &json!({}));
+    assert_eq!(refusal(&malformed)["code"], "invalid_arguments", "schema before policy");
+    assert!(refusal(&malformed)["schema_error"].is_string());
+    for other in [&denied, &unknown] {
+        assert!(refusal(other).get("schema_error").is_none(), "absent, not null: {other}");
+    }
+    for result in [&malformed, &denied, &unknown] {
+        for key in ["refused", "tool", "code", "reason", "hint", "retryable", "trace_id"] {
+            assert!(refusal(result).get(key).is_some(), "{key}: {result}");
+        }
+        assert_eq!((&result["success"], &result["output"]), (&json!(false), &json!({})));
+        assert_eq!(result["error"], refusal(result)["reason"]);
+    }
+}
+
+#[test]
+fn b155_after_a_malformed_call_only_the_good_one_runs() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let mut agent = daemon.agent();
+    agent.execute("read_file", &json!({"path": 7}));
+    agent.execute("read_file", &json!({"path": "a.txt"}));
+    let records = daemon.home().records();
+    let ran: Vec<&Value> = records.iter().filter(|record| record["kind"] == "decision").collect();
+    assert_eq!(ran.len(), 1, "{records:?}");
+}
