@@ -67,6 +67,14 @@ pub fn compare<'a>(
     found
 }
 
+impl Policy {
+    /// The same rules on the machine of another policy, so that the two differ by their rules alone.
+    pub fn on_the_machine_of(self, other: &Policy) -> Self {
+        let isolation = other.isolation;
+        self.on_machine_with(isolation)
+    }
+}
+
 /// How far a tool comes in a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {

@@ -24,8 +24,11 @@ fn seconds(at: u64) -> Duration {
     Duration::from_secs(at)
 }
 
-/// Each step: a moment, the measurements, and the mode afterwards. A change is entered at once, a proposal is not.
-fn check_steps(rules: &Arc<Transitions>, start: Mode, steps: &[(u64, &[(Metric, f64)], Mode)]) {
+/// A moment, the measurements, and the mode afterwards.
+type Step<'a> = (u64, &'a [(Metric, f64)], Mode);
+
+/// A change is entered at once, a proposal is not.
+fn check_steps(rules: &Arc<Transitions>, start: Mode, steps: &[Step<'_>]) {
     let mut machine = Machine::new(Arc::clone(rules), start, seconds(0));
     for (at, measured, expect) in steps {
         let measured: HashMap<&str, f64> = measured.iter().map(|(m, v)| (m.as_str(), *v)).collect();

@@ -37,7 +37,8 @@ pub(crate) fn run(
     output: JsonArgs,
 ) -> Result<Exit, Problem> {
     let world = compose::world(setting, &setting.settings()?, Folders::Configured)?;
-    let candidate = Policy::load(against, &compose::surroundings(setting)).map_err(Problem::configuration)?;
+    let loaded = Policy::load(against, &compose::surroundings(setting)).map_err(Problem::configuration)?;
+    let candidate = loaded.on_the_machine_of(&world.policy);
     let definitions: Vec<&ToolDefinition> = world.registry.definitions().map(AsRef::as_ref).collect();
     candidate.check_tools(definitions.iter().copied()).map_err(Problem::configuration)?;
     let folder = compose::ledger_folder(setting);
