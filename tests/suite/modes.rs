@@ -42,7 +42,7 @@ fn refused_calls_raise_the_alarm_and_a_human_ends_it() {
     assert_eq!(asks["metadata"]["mode"], "ALERT", "{asks}");
     assert_eq!(asks["success"], false, "what changes the machine needs a human now: {asks}");
 
-    let daemon = Daemon::start_in(daemon.crash());
+    let daemon = Daemon::start_in(daemon.stop());
     let mut control = daemon.control();
     wait_for(&mut control, "ALERT");
     let refused = set(&mut control, "RECOVERY");
@@ -135,13 +135,14 @@ fn a_full_disk_degrades_and_the_change_is_recorded_when_there_is_room() {
 #[test]
 #[cfg(target_os = "linux")]
 fn running_out_of_descriptors_degrades() {
-    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
     let daemon = Daemon::start();
     daemon.home().file("a.txt", "x");
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     wait_for(&mut control, "NORMAL");
     let pid = Pid::from_raw(daemon.pid().as_raw());
-    let limit = |most: u64| Rlimit { current: Some(most), maximum: Some(4096) };
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let limit = |most: u64| Rlimit { current: Some(most), maximum };
     // Less than is open already: nothing more can be.
     prlimit(pid, Resource::Nofile, limit(4)).expect("a lower limit");
     let failed = agent.execute("read_file", &json!({"path": "a.txt"}));
