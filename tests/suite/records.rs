@@ -88,21 +88,32 @@ fn whatever_is_done_to_the_record_is_found_with_its_place() {
     doubled.insert(4, lines[3]);
     let mut removed = lines.clone();
     removed.remove(3);
-    for (what, text) in [
-        ("swapped", joined(&swapped)),
-        ("changed", joined(&changed)),
-        ("doubled", joined(&doubled)),
-        ("removed", joined(&removed)),
-        ("tail cut", joined(&lines[..lines.len() - 1])),
-        ("half a line cut", good[..good.len() - 7].to_owned()),
-        ("appended", format!("{good}{}\n", lines[3])),
-        ("emptied", String::new()),
+    let end = lines.len();
+    for (what, text, line) in [
+        ("swapped", joined(&swapped), Some(4)),
+        ("changed", joined(&changed), Some(4)),
+        ("doubled", joined(&doubled), Some(5)),
+        ("removed", joined(&removed), Some(4)),
+        ("half a line cut", good[..good.len() - 7].to_owned(), Some(end)),
+        ("appended", format!("{good}{}\n", lines[3]), Some(end + 1)),
+        ("a byte appended", format!("{good} "), Some(end + 1)),
+        // Nothing is left to point at but the count that was kept apart.
+        ("tail cut", joined(&lines[..end - 1]), None),
+        ("emptied", String::new(), None),
     ] {
+        let offset = line.map(|line| text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>());
         std::fs::write(&file, text).unwrap();
         let report = verify(&home);
         assert_eq!(report["intact"], false, "{what}");
         let problem = &report["problems"][0];
-        assert!(problem["what"].is_string() && problem["file"].is_string(), "{what}: {report}");
+        assert_eq!(
+            (&problem["line"], &problem["offset"]),
+            (&json!(line), &json!(offset)),
+            "{what}: {report}"
+        );
+        let place = if line.is_some() { file.file_name().unwrap().to_str().unwrap() } else { "anchor" };
+        assert_eq!(problem["file"], place, "{what}: {report}");
+        assert!(problem["what"].is_string(), "{what}: {report}");
     }
     std::fs::write(&file, good).unwrap();
     assert_eq!(verify(&home)["intact"], true, "put back, it is whole again");

@@ -112,7 +112,7 @@ impl ToolExecutionLayer {
                     eye.look(&self.measured());
                 }
                 () = eye.seen() => {}
-                Ok(()) = ledger.changed() => self.hear_of_ledger(&ledger.borrow_and_update().clone()).await,
+                state = ledger.changed() => self.hear_of_ledger(&state).await,
             }
             self.follow_rules(eye.latest()).await;
         }

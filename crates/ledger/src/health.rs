@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::sync::watch;
+
 /// Whether records are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -14,6 +16,25 @@ pub enum State {
     },
     /// The ledger was closed.
     Closed,
+}
+
+/// Follows whether records are taken. Hands out copies only: whoever kept a look at the state itself while it waits for a
+/// record would keep the ledger from saying that it takes records again.
+#[derive(Clone, Debug)]
+pub struct StateWatch(watch::Receiver<State>);
+
+impl StateWatch {
+    pub(crate) fn new(states: watch::Receiver<State>) -> Self {
+        StateWatch(states)
+    }
+
+    /// The next state that differs from the last one seen here. Never comes when the ledger is gone.
+    pub async fn changed(&mut self) -> State {
+        match self.0.changed().await {
+            Ok(()) => self.0.borrow_and_update().clone(),
+            Err(_) => std::future::pending().await,
+        }
+    }
 }
 
 /// A look at the ledger.

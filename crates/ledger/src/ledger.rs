@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use tool::RiskLevel;
 
 use crate::{
-    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State, VerifyReport,
-    WhenUnavailable,
+    Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State, StateWatch,
+    VerifyReport, WhenUnavailable,
     commit::Committer,
     disk::{Disk, Real},
     entry::{Decision, Effect, Entry},
@@ -194,8 +194,8 @@ impl Ledger {
     }
 
     /// Follows whether records are taken.
-    pub fn watch(&self) -> watch::Receiver<State> {
-        self.shared.state.subscribe()
+    pub fn watch(&self) -> StateWatch {
+        StateWatch::new(self.shared.state.subscribe())
     }
 
     /// The last `count` records, oldest first. Blocking.

@@ -51,7 +51,7 @@ pub mod entry;
 pub use entry::{Call, Decision, Effect, Entry, Outcome, Status};
 pub use error::LedgerError;
 pub use export::{ExportFormat, ExportPage};
-pub use health::{Health, State};
+pub use health::{Health, State, StateWatch};
 pub use intent::Intent;
 pub use ledger::{Ledger, Receipt};
 pub use open::Recovery;
