@@ -1,7 +1,10 @@
-//! A secret that passes through leaves no trace: not in the log at its loudest, not in the ledger, not on a screen.
+//! A secret that passes through leaves no trace: not in the log at its loudest, not in the ledger, not on a screen, not in
+//! what is exported.
 
 use serde_json::json;
 use tests::Daemon;
+
+use crate::telemetry::collector::{Collector, capture_content};
 
 /// Secrets of the kinds people have, no two of them alike.
 fn secrets() -> Vec<String> {
@@ -49,12 +52,8 @@ fn everything_below(folder: &std::path::Path, found: &mut Vec<u8>) {
     }
 }
 
-#[test]
-fn a_thousand_planted_secrets_are_found_nowhere() {
-    let home = tests::Home::initialised();
-    let daemon = Daemon::start_with(home, &[("SINEW_LOG", "trace")]);
-    let secrets = secrets();
-    assert_eq!(secrets.len(), 1000);
+/// Sends the secrets through every field that takes a text.
+fn plant(daemon: &Daemon, secrets: &[String]) {
     let mut agent = daemon.agent();
     for secret in secrets.iter().take(50) {
         let client = json!({"name": secret, "version": secret});
@@ -65,6 +64,10 @@ fn a_thousand_planted_secrets_are_found_nowhere() {
         daemon.control().request("control/mode.set", &json!({"mode": "NORMAL", "reason": secret}));
         let named = format!("{}.txt", secret.lines().next().unwrap_or_default());
         agent.execute("write_file", &json!({"path": named, "content": "x"}));
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let trace = json!({"traceparent": trace, "tracestate": format!("vendor={}", secret.lines().next().unwrap_or_default())});
+        let params = json!({"tool_name": "read_file", "arguments": {"path": "out.txt"}, "trace_ctx": trace});
+        agent.request("sinew/execute", &params);
     }
     for mode in ["ALERT", "NORMAL"] {
         daemon.control().request("control/mode.set", &json!({"mode": mode, "reason": secrets[0]}));
@@ -81,9 +84,56 @@ fn a_thousand_planted_secrets_are_found_nowhere() {
             _ => agent.execute(&four[0], &json!({"token": four})),
         };
     }
+}
+
+/// What every command shows that shows what happened. Where it only hands on what stands in a file that is looked through
+/// anyway, a part of it will do.
+fn shown(home: &tests::Home) -> String {
+    let mut records = home.records().into_iter();
+    let trace =
+        records.find_map(|record| Some(record["trace"]["trace_id"].as_str()?.to_owned())).expect("a call");
+    let commands: [&[&str]; 9] = [
+        &["ledger", "tail", "-n", "1000"],
+        &["ledger", "query", "--tool", "read_file", "--limit", "1000"],
+        &["ledger", "query", "--limit", "50", "--json"],
+        &["ledger", "export", "--kind", "mode"],
+        &["ledger", "export", "--format", "csv"],
+        &["trace", &trace],
+        &["logs", "--level", "info"],
+        &["logs", "--level", "error", "--json"],
+        &["ledger", "verify"],
+    ];
+    commands.iter().map(|words| home.run(words).must_exit(0).to_string()).collect()
+}
+
+#[test]
+fn a_thousand_planted_secrets_are_found_nowhere() {
+    let collector = Collector::start();
+    let home = tests::Home::initialised();
+    // Whatever may be written is: each secret meets every way out.
+    capture_content(&home);
+    let daemon = Daemon::start_with(home, &[("SINEW_LOG", "trace"), collector.variable()]);
+    let secrets = secrets();
+    assert_eq!(secrets.len(), 1000);
+    plant(&daemon, &secrets);
+    let status = daemon.home().run(&["status"]).must_exit(0).to_string()
+        + &daemon.home().run(&["status", "--json"]).must_exit(0).to_string();
     let terminal = daemon.log();
     let home = daemon.stop();
-    let mut kept = terminal.into_bytes();
+    let shown = shown(&home);
+    assert!(
+        shown.contains("read_file") && shown.contains("tool_call_started"),
+        "the commands really showed it"
+    );
+    let exported = collector.received();
+    for path in ["/v1/traces", "/v1/logs", "/v1/metrics"] {
+        assert!(
+            exported.has(path, b"read_file") || exported.has(path, b"write_file"),
+            "{path} really arrived"
+        );
+    }
+    let mut kept = [terminal, status, shown].concat().into_bytes();
+    kept.extend(exported.everything());
     for folder in ["state", "log", "config"] {
         everything_below(&home.root().join(folder), &mut kept);
     }

@@ -94,13 +94,14 @@ impl ToolExecutionLayer {
         let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
         let crashed = recorder::crashed_result(&call);
         let (layer, tracked) = (Arc::clone(self), self.calls.token());
+        let trace = call.trace.clone();
         let work = AssertUnwindSafe(async move {
             let (call, result) = layer.conduct(call, arguments).await;
             recorder::export(call, &result);
             drop(tracked);
             result
         });
-        let mut work = Box::pin(work.catch_unwind());
+        let mut work = Box::pin(telemetry::within_call(&trace, work.catch_unwind()));
         let conducted = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
             Poll::Ready(conducted) => Ok(conducted),
             Poll::Pending => tokio::spawn(work).await,

@@ -12,7 +12,7 @@ use governance::Permit;
 use ledger::{Decision, Effect};
 use registry::Order;
 use serde_json::{Value, json};
-use telemetry::{Event, Subject, emit, redact};
+use telemetry::{Event, Note, Subject, emit, redact};
 use tool::{Category, Metadata, ToolDefinition};
 
 use crate::call::Call;
@@ -49,12 +49,15 @@ fn effect(definition: &ToolDefinition) -> Effect {
 
 /// Announces that a permitted, recorded call begins.
 pub(crate) fn announce_start(call: &Call, order: &Order) {
-    let arguments = Value::Object(order.value().call().arguments().clone());
-    let subject = subject(call, &call.tool_name);
+    let captured = telemetry::captures_content();
+    let arguments = captured.then(|| Value::Object(order.value().call().arguments().clone()));
+    if let Some(arguments) = &arguments {
+        call.span.note(Note::Arguments(arguments));
+    }
     emit(Event::ToolCallStarted {
-        call: subject,
+        call: subject(call, &call.tool_name),
         arguments_digest: &call.arguments_digest,
-        arguments: &arguments,
+        arguments: arguments.as_ref(),
     });
 }
 

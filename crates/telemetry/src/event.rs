@@ -44,6 +44,11 @@ pub(crate) fn content_capture() -> ContentCapture {
     if CAPTURE_CONTENT.load(Ordering::Relaxed) { ContentCapture::On } else { ContentCapture::Off }
 }
 
+/// Whether arguments and results may be written, redacted, to events and spans. Who has to copy them first asks.
+pub fn captures_content() -> bool {
+    content_capture() == ContentCapture::On
+}
+
 /// The call an event is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -57,14 +62,6 @@ pub struct Subject<'a> {
     pub mode: Mode,
     /// The worker session it belongs to.
     pub session: Option<&'a str>,
-}
-
-impl Subject<'_> {
-    /// A `tracing` span whose events, whatever crate logs them, carry the ids of this call.
-    pub fn log_span(&self) -> tracing::Span {
-        let (trace_id, span_id) = (self.trace.trace_id.as_str(), self.trace.span_id.as_str());
-        tracing::info_span!(target: TARGET, "call", trace_id, span_id)
-    }
 }
 
 /// How a question to a human ended.
@@ -101,8 +98,8 @@ pub enum Event<'a> {
         call: Subject<'a>,
         /// The digest of its arguments.
         arguments_digest: &'a str,
-        /// The arguments as given; written only while content capture is on, and redacted.
-        arguments: &'a Value,
+        /// The arguments as given, where they are captured ([`captures_content`]); written redacted.
+        arguments: Option<&'a Value>,
     },
     /// The tool ran to its end.
     ToolCallCompleted {

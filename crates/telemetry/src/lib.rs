@@ -12,6 +12,7 @@ mod otel;
 mod panic;
 mod settings;
 mod span;
+mod within;
 
 pub mod conventions;
 pub mod logs;
@@ -19,9 +20,10 @@ pub mod metrics;
 pub mod redact;
 
 pub use error::TelemetryError;
-pub use event::{ApprovalDecision, Event, Subject, emit};
+pub use event::{ApprovalDecision, Event, Subject, captures_content, emit};
 pub use feed::{Happened, Seen, Watch, watch};
 pub use init::{Flushed, Guard, LogTarget, init};
 pub use otel::ExportHealth;
 pub use settings::{Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings};
 pub use span::{CallSpan, Note, Outcome, Stage, StageSpan, StageTiming};
+pub use within::within_call;

@@ -12,15 +12,14 @@ mod writer;
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
-use tracing_subscriber::registry::LookupSpan;
+
+use crate::within;
 
 pub(crate) use human::{Colour, line as human_line};
 pub(crate) use record::Record;
 pub(crate) use rotate::{Limits, RotatingFile, path as log_path};
 pub(crate) use stderr::Stderr;
 pub(crate) use writer::LineWriter;
-
-use record::SpanIds;
 
 /// Where records go.
 pub(crate) struct LogLayer {
@@ -29,27 +28,11 @@ pub(crate) struct LogLayer {
     pub(crate) otlp: Option<crate::otel::Logs>,
 }
 
-impl<S> Layer<S> for LogLayer
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    fn on_new_span(
-        &self,
-        attributes: &tracing::span::Attributes<'_>,
-        id: &tracing::span::Id,
-        context: Context<'_, S>,
-    ) {
-        if let (Some(ids), Some(span)) = (SpanIds::of(attributes), context.span(id)) {
-            span.extensions_mut().insert(ids);
-        }
-    }
-
-    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+impl<S: Subscriber> Layer<S> for LogLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut record = Record::of(event);
         if record.trace_id.is_none() {
-            let scope = context.event_scope(event).into_iter().flatten();
-            let ids = scope.filter_map(|span| span.extensions().get::<SpanIds>().cloned()).next();
-            record.adopt(ids);
+            record.adopt(within::current());
         }
         if let Some(event) = record.event {
             crate::feed::publish(event, &record);

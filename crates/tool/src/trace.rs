@@ -14,31 +14,58 @@ pub struct TraceContext {
     /// The caller's span, when it told us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<String>,
+    /// Whether the caller records its part of the trace. For handing on; no record keeps it.
+    #[serde(skip, default = "sampled")]
+    pub sampled: bool,
+    /// What tracing systems told each other through the caller (`tracestate`). For handing on; no record keeps it.
+    #[serde(skip)]
+    pub trace_state: Option<String>,
+}
+
+/// A trace that starts here is for the sampler to judge.
+fn sampled() -> bool {
+    true
 }
 
 impl TraceContext {
     /// A new trace that starts here.
     pub fn root() -> Self {
-        TraceContext { trace_id: hex(Uuid::new_v4()), span_id: span(), parent_span_id: None }
+        TraceContext {
+            trace_id: hex(Uuid::new_v4()),
+            span_id: span(),
+            parent_span_id: None,
+            sampled: sampled(),
+            trace_state: None,
+        }
     }
 
     /// A new span below the caller's `traceparent`. A malformed header is ignored, as the standard asks:
     /// telemetry must never be the reason a call fails.
     pub fn from_traceparent(header: &str) -> Self {
-        parse(header).map_or_else(TraceContext::root, |(trace_id, parent)| TraceContext {
+        parse(header).map_or_else(TraceContext::root, |(trace_id, parent, sampled)| TraceContext {
             trace_id: trace_id.to_owned(),
             span_id: span(),
             parent_span_id: Some(parent.to_owned()),
+            sampled,
+            trace_state: None,
         })
+    }
+
+    /// The same with the caller's `tracestate`. Without a caller's span, or malformed, it is dropped, as the standard asks.
+    #[must_use]
+    pub fn with_tracestate(self, header: &str) -> Self {
+        let trace_state = self.parent_span_id.as_ref().and_then(|_| state(header));
+        TraceContext { trace_state, ..self }
     }
 
     /// The header to hand on to whatever this call calls.
     pub fn traceparent(&self) -> String {
-        format!("00-{}-{}-01", self.trace_id, self.span_id)
+        format!("00-{}-{}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
     }
 }
 
-fn parse(header: &str) -> Option<(&str, &str)> {
+/// The trace, the caller's span, and whether the caller samples.
+fn parse(header: &str) -> Option<(&str, &str, bool)> {
     let mut parts = header.split('-');
     let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let is_hex = |text: &str, digits: usize| {
@@ -47,7 +74,25 @@ fn parse(header: &str) -> Option<(&str, &str)> {
     let known = is_hex(version, 2) && version != "ff" && (version != "00" || parts.next().is_none());
     let whole = is_hex(trace, 32) && is_hex(parent, 16) && is_hex(flags, 2);
     let set = trace.bytes().any(|b| b != b'0') && parent.bytes().any(|b| b != b'0');
-    (known && whole && set).then_some((trace, parent))
+    let sampled = u8::from_str_radix(flags, 16).ok()? & 1 == 1;
+    (known && whole && set).then_some((trace, parent, sampled))
+}
+
+/// A list of `key=value` members, short and plain enough to be handed on.
+fn state(header: &str) -> Option<String> {
+    let is_key = |key: &str| {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-*/@".contains(&b);
+        (1..=256).contains(&key.len()) && key.bytes().all(plain)
+    };
+    let is_value = |value: &str| {
+        let plain = |b: u8| (b' '..=b'~').contains(&b) && b != b'=';
+        (1..=256).contains(&value.len()) && value.bytes().all(plain)
+    };
+    let members: Vec<&str> = header.split(',').map(str::trim).filter(|member| !member.is_empty()).collect();
+    let good =
+        |member: &&str| member.split_once('=').is_some_and(|(key, value)| is_key(key) && is_value(value));
+    let whole = header.len() <= 512 && (1..=32).contains(&members.len()) && members.iter().all(good);
+    whole.then(|| members.join(","))
 }
 
 fn span() -> String {
@@ -71,6 +116,10 @@ mod tests {
         let context = TraceContext::from_traceparent(good);
         assert_eq!(context.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
         assert_eq!(context.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));
+        assert!(context.sampled && context.traceparent().ends_with("-01"));
+        let silent =
+            TraceContext::from_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-02");
+        assert!(!silent.sampled && silent.traceparent().ends_with("-00"), "what is not recorded stays so");
         for bad in [
             "",
             "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
@@ -84,5 +133,22 @@ mod tests {
             assert_eq!(context.parent_span_id, None, "{bad:?}");
             assert_eq!((context.trace_id.len(), context.span_id.len()), (32, 16));
         }
+    }
+
+    #[test]
+    fn a_state_is_handed_on_whole_or_not_at_all() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let check = |header: &str, expect: Option<&str>| {
+            let context = TraceContext::from_traceparent(good).with_tracestate(header);
+            assert_eq!(context.trace_state.as_deref(), expect, "{header:?}");
+        };
+        check("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", Some("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"));
+        check(" a@b/c=1 , ,x=y ", Some("a@b/c=1,x=y"));
+        let many = vec!["a=b"; 33].join(",");
+        let long = format!("a={}", "x".repeat(257));
+        for bad in ["", ",", "a", "a=", "=b", "A=b", "a=b=c", "a=\u{7f}", "a=é", "a=b\nc", &many, &long] {
+            check(bad, None);
+        }
+        assert_eq!(TraceContext::root().with_tracestate("a=b").trace_state, None, "of nobody's trace");
     }
 }

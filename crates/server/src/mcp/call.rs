@@ -49,8 +49,12 @@ fn measure(ended: &ToolResult, began: Instant) {
 }
 
 fn trace(meta: &Map<String, Value>) -> TraceContext {
-    let header = meta.get("traceparent").and_then(Value::as_str);
-    header.map_or_else(TraceContext::root, TraceContext::from_traceparent)
+    let text = |key: &str| meta.get(key).and_then(Value::as_str);
+    let trace = text("traceparent").map_or_else(TraceContext::root, TraceContext::from_traceparent);
+    match text("tracestate") {
+        Some(state) => trace.with_tracestate(state),
+        None => trace,
+    }
 }
 
 /// Whatever the client asks of Sinew itself must be honoured or refused, never passed over.
@@ -71,6 +75,8 @@ mod tests {
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let context = trace(&meta(json!({"traceparent": header, "progressToken": 1})));
         assert_eq!(context.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));
+        let with_state = trace(&meta(json!({"traceparent": header, "tracestate": "vendor=1"})));
+        assert_eq!(with_state.trace_state.as_deref(), Some("vendor=1"));
         assert_eq!(trace(&meta(json!({"traceparent": 5}))).parent_span_id, None);
         refuse_unknown_wishes(&meta(json!({"progressToken": 1, "io.example/x": {}}))).unwrap();
         let error = refuse_unknown_wishes(&meta(json!({"sinew/approval": "async"}))).unwrap_err();

@@ -63,7 +63,8 @@ pub(crate) fn deadline(params: &mut Params) -> Result<Option<Duration>, RpcError
     }
 }
 
-/// A `traceparent` header, alone or in an object, or an object with `trace_id` and `span_id`. An id that is not one starts a new trace.
+/// A `traceparent` header, alone or in an object, or an object with `trace_id` and `span_id`; in an object also a
+/// `tracestate`. An id that is not one starts a new trace.
 fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
     match params.take("trace_ctx") {
         None => Ok(TraceContext::root()),
@@ -79,13 +80,20 @@ fn trace(params: &mut Params) -> Result<TraceContext, RpcError> {
 
 fn trace_of(ids: Map<String, Value>) -> Result<TraceContext, RpcError> {
     let mut ids = Params::read(Some(Value::Object(ids)))?;
-    if let Some(header) = ids.want::<String>("traceparent")? {
-        ids.finish()?;
-        return Ok(TraceContext::from_traceparent(&header));
-    }
-    let (trace, span): (String, String) = (ids.need("trace_id")?, ids.need("span_id")?);
+    let state: Option<String> = ids.want("tracestate")?;
+    let header = match ids.want::<String>("traceparent")? {
+        Some(header) => header,
+        None => {
+            let (trace, span): (String, String) = (ids.need("trace_id")?, ids.need("span_id")?);
+            format!("00-{trace}-{span}-01")
+        }
+    };
     ids.finish()?;
-    Ok(TraceContext::from_traceparent(&format!("00-{trace}-{span}-01")))
+    let trace = TraceContext::from_traceparent(&header);
+    Ok(match state {
+        Some(state) => trace.with_tracestate(&state),
+        None => trace,
+    })
 }
 
 #[cfg(test)]
@@ -120,6 +128,8 @@ mod tests {
             assert_eq!(context.trace_id, trace_id, "{good}");
             assert_eq!(context.parent_span_id.as_deref(), Some(span_id), "{good}");
         }
+        let with_state = read(json!({"traceparent": header, "tracestate": "vendor=1"})).unwrap();
+        assert_eq!(with_state.trace_state.as_deref(), Some("vendor=1"));
         assert_eq!(read(json!("nonsense")).unwrap().parent_span_id, None, "telemetry never fails a call");
         for wrong in [json!(5), json!({"trace_id": trace_id}), json!({"trace_id": 1, "span_id": "a"})] {
             assert_eq!(read(wrong.clone()).unwrap_err().code, -32602, "{wrong}");

@@ -23,7 +23,7 @@ macro_rules! about_call {
 pub fn emit(event: Event<'_>) {
     match event {
         Event::ToolCallStarted { call, arguments_digest, arguments } => {
-            let captured = captured(arguments);
+            let captured = arguments.and_then(captured);
             let arguments = captured.as_deref();
             about_call!(Level::INFO, "tool_call_started", call, arguments_digest, arguments);
         }

@@ -169,7 +169,7 @@ fn the_events_of_calls_have_their_fields_and_no_argument() {
         call,
         &[
             (
-                Event::ToolCallStarted { call, arguments_digest: "abc", arguments: &arguments },
+                Event::ToolCallStarted { call, arguments_digest: "abc", arguments: Some(&arguments) },
                 "INFO",
                 json!({"arguments_digest": "abc"}),
             ),
@@ -253,12 +253,11 @@ fn the_events_of_advice_and_decisions_have_their_fields() {
 fn an_event_inside_a_call_carries_the_call() {
     let home = tempfile::tempdir().unwrap();
     let trace = TraceContext::root();
-    let call =
-        Subject { tool: "x", call_id: CallId::fresh(), trace: &trace, mode: Mode::Normal, session: None };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let lines = logged(home.path(), &at("info"), |_| {
-        call.log_span().in_scope(|| {
+        runtime.block_on(crate::within_call(&trace, async {
             tracing::info_span!("inner", other = 1).in_scope(|| tracing::info!("inside"));
-        });
+        }));
         tracing::info!("outside");
         tracing::info!(trace_id = "not an id\n", "forged");
     });

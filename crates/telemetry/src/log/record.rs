@@ -12,6 +12,7 @@ use tracing::{Event, Level};
 
 use crate::event;
 use crate::redact::{self, Redactor};
+use crate::within::CallIds;
 
 /// Longer texts are cut; the log is no place for content.
 const TEXT_LIMIT: usize = 16 * 1024;
@@ -62,8 +63,8 @@ impl Record {
         }
     }
 
-    /// Takes the place in the trace from the span the event happened in.
-    pub(super) fn adopt(&mut self, ids: Option<SpanIds>) {
+    /// Takes the place in the trace from the call the event happened in.
+    pub(super) fn adopt(&mut self, ids: Option<CallIds>) {
         if let Some(ids) = ids {
             self.trace_id = Some(ids.trace_id);
             self.span_id = Some(ids.span_id);
@@ -103,33 +104,6 @@ impl Serialize for Record {
         }
         map.end()
     }
-}
-
-/// The ids of a call, kept with the `tracing` span that was opened for it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct SpanIds {
-    pub(super) trace_id: String,
-    pub(super) span_id: String,
-}
-
-impl SpanIds {
-    pub(super) fn of(attributes: &tracing::span::Attributes<'_>) -> Option<Self> {
-        let mut ids = SpanIds::default();
-        attributes.record(&mut ids);
-        (!ids.trace_id.is_empty() && !ids.span_id.is_empty()).then_some(ids)
-    }
-}
-
-impl Visit for SpanIds {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        match field.name() {
-            "trace_id" => self.trace_id = value.to_owned(),
-            "span_id" => self.span_id = value.to_owned(),
-            _ => {}
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
 struct Collector {

@@ -306,7 +306,7 @@ fn content_is_exported_only_when_asked_and_then_redacted() {
         let span = CallSpan::start(&call);
         span.note(Note::Arguments(&arguments));
         span.note(Note::Result(&json!(["done"])));
-        emit(Event::ToolCallStarted { call, arguments_digest: "d", arguments: &arguments });
+        emit(Event::ToolCallStarted { call, arguments_digest: "d", arguments: Some(&arguments) });
         span.end(Outcome::Done);
         set_content_capture(ContentCapture::Off);
     });
@@ -454,7 +454,7 @@ fn cost_of_a_call() {
             emit(Event::ToolCallStarted {
                 call,
                 arguments_digest: "0123456789abcdef",
-                arguments: &arguments,
+                arguments: Some(&arguments),
             });
         }
         println!("events, to the log and OTLP: {:?} each", started.elapsed() / 2000);
@@ -468,7 +468,7 @@ fn cost_of_a_call() {
             emit(Event::ToolCallStarted {
                 call,
                 arguments_digest: "0123456789abcdef",
-                arguments: &arguments,
+                arguments: Some(&arguments),
             });
         }
         println!("events, to the log: {:?} each, {} lost", started.elapsed() / 5000, guard.dropped_lines());

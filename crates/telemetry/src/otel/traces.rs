@@ -3,6 +3,7 @@
 //! The spans are made whole and handed to the SDK's batch processor; nothing of the SDK runs while a call does.
 
 use std::borrow::Cow;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +20,7 @@ use tool::TraceContext;
 
 use super::watch::{Watch, Watched};
 use crate::conventions::EXECUTE_TOOL;
+use crate::redact;
 use crate::settings::Sampler;
 use crate::span::StageTiming;
 
@@ -78,15 +80,14 @@ impl Traces {
         for timing in &call.stages {
             let start = call.started_at + Duration::from_micros(timing.start_us);
             let end = start + Duration::from_micros(timing.duration_us);
-            let mut child =
-                self.span(ids.trace, self.ids.new_span_id(), timing.stage.as_str().into(), start, end);
+            let mut child = self.span(&ids, self.ids.new_span_id(), timing.stage.as_str().into(), start, end);
             child.parent_span_id = ids.span;
             child.attributes =
                 vec![KeyValue::new(crate::conventions::attribute::STAGE, timing.stage.as_str())];
             self.hand_over(child);
         }
         let end = call.started_at + call.duration;
-        let mut span = self.span(ids.trace, ids.span, name.into(), call.started_at, end);
+        let mut span = self.span(&ids, ids.span, name.into(), call.started_at, end);
         span.parent_span_id = ids.parent.unwrap_or(SpanId::INVALID);
         span.parent_span_is_remote = ids.parent.is_some();
         span.attributes = call.attributes;
@@ -106,15 +107,8 @@ impl Traces {
 
     fn is_sampled(&self, ids: &Ids, name: &str, attributes: &[KeyValue]) -> bool {
         let context = ids.parent.map_or_else(Context::new, |parent| {
-            // A caller that sends its context wants the call in its trace.
-            let flags = TraceFlags::SAMPLED;
-            Context::new().with_remote_span_context(SpanContext::new(
-                ids.trace,
-                parent,
-                flags,
-                true,
-                TraceState::NONE,
-            ))
+            let caller = SpanContext::new(ids.trace, parent, ids.flags, true, ids.state.clone());
+            Context::new().with_remote_span_context(caller)
         });
         let result =
             self.sampler.should_sample(Some(&context), ids.trace, name, &SpanKind::Internal, attributes, &[]);
@@ -123,14 +117,14 @@ impl Traces {
 
     fn span(
         &self,
-        trace: TraceId,
+        ids: &Ids,
         id: SpanId,
         name: Cow<'static, str>,
         start: SystemTime,
         end: SystemTime,
     ) -> SpanData {
         SpanData {
-            span_context: SpanContext::new(trace, id, TraceFlags::SAMPLED, false, TraceState::NONE),
+            span_context: SpanContext::new(ids.trace, id, TraceFlags::SAMPLED, false, ids.state.clone()),
             parent_span_id: SpanId::INVALID,
             parent_span_is_remote: false,
             span_kind: SpanKind::Internal,
@@ -152,6 +146,9 @@ struct Ids {
     trace: TraceId,
     span: SpanId,
     parent: Option<SpanId>,
+    /// The caller's.
+    flags: TraceFlags,
+    state: TraceState,
 }
 
 impl Ids {
@@ -160,8 +157,16 @@ impl Ids {
             trace: TraceId::from_hex(&context.trace_id).ok()?,
             span: SpanId::from_hex(&context.span_id).ok()?,
             parent: context.parent_span_id.as_deref().and_then(|parent| SpanId::from_hex(parent).ok()),
+            flags: if context.sampled { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED },
+            state: context.trace_state.as_deref().and_then(state).unwrap_or(TraceState::NONE),
         })
     }
+}
+
+/// The caller's `tracestate`, unless a secret is in it: cut out of the middle it would mean something else.
+fn state(text: &str) -> Option<TraceState> {
+    let clean = redact::shared().redact_text(text) == text;
+    clean.then(|| TraceState::from_str(text).ok()).flatten()
 }
 
 fn standard((name, ratio): (Sampler, f64)) -> opentelemetry_sdk::trace::Sampler {
