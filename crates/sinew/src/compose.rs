@@ -144,10 +144,19 @@ pub(crate) fn daemon_layer(
     Ok(layer)
 }
 
-/// The layer of a hook without a daemon. Where a host stands is what it says of itself, and opens nothing.
-pub(crate) fn hook_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer>, Problem> {
+/// What a hook judges by without a daemon. Where a host stands is what it says of itself, and opens nothing.
+pub(crate) fn hook_world(setting: &Setting) -> Result<(Settings, World), Problem> {
     let settings = setting.settings()?;
-    layer(setting, &settings, world(setting, &settings, Folders::Configured)?)
+    let world = world(setting, &settings, Folders::Configured)?;
+    Ok((settings, world))
+}
+
+/// The layer of a hook without a daemon.
+pub(crate) fn hook_layer(
+    setting: &Setting,
+    (settings, world): (Settings, World),
+) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    layer(setting, &settings, world)
 }
 
 /// The layer of a call without a daemon.

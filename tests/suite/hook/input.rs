@@ -101,7 +101,8 @@ fn broken_configuration_blocks_and_names_the_place() {
         assert!(told.reason().contains(says), "{file}: {}", told.object);
         let after = json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_response": "x"});
         let told = run(&home, &["post-tool-use"], after.to_string().as_bytes());
-        assert_eq!((told.code, told.object["systemMessage"].is_string()), (Some(0), true), "{}", told.object);
+        let said = told.object["systemMessage"].is_string();
+        assert_eq!((told.code, said), (Some(0), file.contains("tools")), "{file}: {}", told.object);
     };
     check("governance/tools.yaml", "tolls: {}\n", "tools.yaml:1:1");
     check("hosts/claude-code.yaml", "tools:\n  Read: {}\n", "claude-code.yaml:2:3");
@@ -114,7 +115,7 @@ fn many_hooks_at_once_without_a_daemon_all_answer() {
     let file = home.file("a.txt", "x");
     std::thread::scope(|scope| {
         let asked = || ask(&home, "Read", &json!({"file_path": file})).decision().to_owned();
-        let hooks: Vec<_> = (0..6).map(|_| scope.spawn(asked)).collect();
+        let hooks: Vec<_> = (0..4).map(|_| scope.spawn(asked)).collect();
         for hook in hooks {
             assert_eq!(hook.join().unwrap(), "none");
         }

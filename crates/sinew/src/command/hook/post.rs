@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use execution::{Host, HostTool};
+use governance::Policy;
 use serde_json::Value;
 use telemetry::redact::Redactor;
 use tool::{Failure, FailureKind};
@@ -11,8 +12,8 @@ use super::answer::Answer;
 use super::event::Event;
 use super::{home, in_a_line};
 use crate::cli::HookArgs;
-use crate::compose::{self, Folders};
-use crate::host_table::CLAUDE_CODE;
+use crate::compose;
+use crate::host_table::{self, CLAUDE_CODE};
 use crate::setting::Setting;
 
 const DONE: &str = "PostToolUse";
@@ -22,24 +23,30 @@ pub(super) fn run(args: &HookArgs) -> Result<Answer, String> {
     let mut event = Event::from_stdin()?;
     let name = event.one_of(&[DONE, FAILED])?;
     let setting = Setting::at(home(args)?, "/".into());
-    let settings = setting.settings().map_err(|problem| in_a_line(&problem))?;
-    let world =
-        compose::world(&setting, &settings, Folders::Configured).map_err(|problem| in_a_line(&problem))?;
     let advice = match name {
-        FAILED => {
-            let (tool, error) = (event.text("tool_name")?, event.text("error")?);
-            world
-                .hosts
-                .iter()
-                .find(|host| host.name == CLAUDE_CODE)
-                .and_then(|host| nudge(host, &tool, &error))
-        }
-        _ => {
-            let redactor = execution::redactor(&world.policy).map_err(|error| error.to_string())?;
-            warning(&redactor, &event.take("tool_response").unwrap_or_default())
-        }
+        FAILED => advice_on_failure(&setting, &event),
+        _ => advice_on_result(&setting, &event.take("tool_response").unwrap_or_default()),
     };
-    Ok(advice.map_or(Answer::NoDecision, |text| Answer::Context(name, text)))
+    Ok(advice?.map_or(Answer::NoDecision, |text| Answer::Context(name, text)))
+}
+
+fn advice_on_failure(setting: &Setting, event: &Event) -> Result<Option<String>, String> {
+    let (tool, error) = (event.text("tool_name")?, event.text("error")?);
+    let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());
+    let hosts = hosts.map_err(|problem| in_a_line(&problem))?;
+    let host = hosts.iter().find(|host| host.name == CLAUDE_CODE);
+    Ok(host.and_then(|host| nudge(host, &tool, &error)))
+}
+
+/// The policy is read for its secrets alone; whether its rules fit the tools is for those who judge by them.
+fn advice_on_result(setting: &Setting, response: &Value) -> Result<Option<String>, String> {
+    let around = compose::surroundings(setting);
+    let policy = match compose::written_out(setting).map_err(|problem| in_a_line(&problem))? {
+        Some(folder) => Policy::load(&folder, &around),
+        None => Policy::embedded(&around),
+    };
+    let redactor = execution::redactor(&policy.map_err(|error| error.to_string())?);
+    Ok(warning(&redactor.map_err(|error| error.to_string())?, response))
 }
 
 /// How a malformed call would have been right.

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use execution::{HostCall, HostVerdict, Origin, Request};
+use execution::{HostCall, HostVerdict, Origin, Request, World};
 use serde_json::{Value, json};
+use server::Settings;
 use tool::{Arguments, Caller, Door, TraceContext};
 
 use super::answer::Answer;
@@ -29,12 +30,19 @@ pub(super) fn run(args: &HookArgs, limit: Duration) -> Result<Answer, String> {
     let began = Instant::now();
     let asked = Asked::read(Event::from_stdin()?)?;
     let setting = Setting::at(home(args)?, asked.cwd.clone());
-    let verdict = match setting.reach_or_state() {
-        Ok(Reach::Daemon) => through_daemon(&setting, asked, limit.saturating_sub(began.elapsed())),
-        Ok(Reach::Nobody(_state)) => in_this_process(&setting, asked, limit.saturating_sub(began.elapsed())),
-        Err(problem) => Err(problem),
-    };
-    verdict.map(Answer::from).map_err(|problem| in_a_line(&problem))
+    let left = || limit.saturating_sub(began.elapsed());
+    judge(&setting, asked, left).map(Answer::from).map_err(|problem| in_a_line(&problem))
+}
+
+fn judge(setting: &Setting, asked: Asked, left: impl Fn() -> Duration) -> Result<HostVerdict, Problem> {
+    if !setting.daemon_answers() {
+        // Reading the configuration takes longer than judging by it, and other hooks wait for the state meanwhile.
+        let world = compose::hook_world(setting)?;
+        if let Reach::Nobody(_state) = setting.reach_or_state()? {
+            return in_this_process(setting, world, asked, left());
+        }
+    }
+    through_daemon(setting, asked, left())
 }
 
 impl Asked {
@@ -65,9 +73,14 @@ fn through_daemon(setting: &Setting, asked: Asked, left: Duration) -> Result<Hos
         .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
 }
 
-fn in_this_process(setting: &Setting, asked: Asked, left: Duration) -> Result<HostVerdict, Problem> {
+fn in_this_process(
+    setting: &Setting,
+    world: (Settings, World),
+    asked: Asked,
+    left: Duration,
+) -> Result<HostVerdict, Problem> {
     let runtime = setting.runtime()?;
-    let layer = compose::hook_layer(setting)?;
+    let layer = compose::hook_layer(setting, world)?;
     let request = Request {
         tool_name: asked.tool_name,
         arguments: asked.tool_input,
