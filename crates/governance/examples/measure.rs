@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const TOOLS: usize = 1000;
 /// As many as a file may have for so many tools: the reader takes 100,000 values.
-const PATTERNS: usize = 94;
+const PATTERNS: usize = 93;
 
 fn main() -> Result<()> {
     let calls: u32 = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
