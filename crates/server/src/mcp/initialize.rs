@@ -62,7 +62,29 @@ fn displayable(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
     use super::*;
+    use crate::outbox::Outbox;
+
+    #[tokio::test]
+    async fn a_client_is_told_whenever_there_are_other_tools() {
+        let (server, client) = tokio::io::duplex(1024);
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
+        let sender = watch::Sender::new(0_u64);
+        let telling = tokio::spawn(tell_changes(sender.subscribe(), Notifier::new(outbox)));
+        let mut lines = BufReader::new(client).lines();
+        for change in 1..3 {
+            sender.send_replace(change);
+            let told: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+            assert_eq!(told["method"], LIST_CHANGED);
+            assert!(told.get("id").is_none(), "nobody is to answer: {told}");
+        }
+        drop(sender);
+        telling.await.unwrap();
+    }
 
     #[test]
     fn the_handshake_is_agreed_or_the_mistake_named() {
