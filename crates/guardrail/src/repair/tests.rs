@@ -120,6 +120,7 @@ fn nothing_is_guessed_or_invented() {
         json!({"arguments": {"path": "a", "content": "b"}, "more": 1}),
         json!({"name": "other_tool", "arguments": {"path": "a", "content": "b"}}),
         json!({"arguments": "{\"path\": \"a\", \"path\": \"b\", \"content\": \"c\"}"}),
+        json!({"path": "a", "content": "b", "tags": vec!["1"; MOST_CHANGES + 1]}),
         json!({"arguments": {"input": {"params": {"args": {"arguments": {}}}}}}),
     ] {
         assert!(proposed(hopeless.clone()).is_none(), "{hopeless}");
@@ -133,4 +134,23 @@ fn a_large_call_is_told_what_to_change_and_not_repeated() {
     let (repeated, note) = proposed(call(LARGEST_REPEATED)).unwrap();
     assert_eq!((repeated, note.as_str()), (json!({}), "`file_path` is called `path`"));
     assert!(proposed(call(LARGEST)).is_none());
+}
+
+#[test]
+fn an_open_schema_keeps_its_own_keys() {
+    let mut spec = ToolSpec::new("note", "Notes", Category::READ_ONLY, RiskLevel::Low);
+    spec.input_schema = Some(json!({"type": "object", "required": ["path"], "properties": {
+        "path": {"type": "string"}, "content": {"type": "string"}}}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let (curated, nobody) = (Curated::none(), |_: &str| None);
+    let guard = Guard::new(&curated, &nobody);
+    let call = json!({"file_path": "a", "text": "any key may be meant as it is"});
+    let rejected = guard.check(Known { definition: &definition, schema: &schema }, call).unwrap_err();
+    let (_, offer) = rejected.proposal.unwrap().into_parts();
+    let expect = json!({"path": "a", "text": "any key may be meant as it is"});
+    assert_eq!(Value::Object(offer.arguments.unwrap()), expect, "only what is required was meant");
+    let two = json!({"file_path": "a", "filename": "b"});
+    let rejected = guard.check(Known { definition: &definition, schema: &schema }, two).unwrap_err();
+    assert!(rejected.proposal.is_none(), "either may be the one");
 }

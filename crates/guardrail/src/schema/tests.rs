@@ -98,6 +98,11 @@ fn what_multiplies_is_refused_and_what_only_branches_is_not() {
     refused(&json!({"anyOf": [again, again]}), "costs too much");
     refused(&json!({"anyOf": [again, {"additionalProperties": {"$ref": "#"}}]}), "costs too much");
     refused(&json!({"patternProperties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}), "costs too much");
+    let mut looking_again = json!({"type": "object"});
+    for _ in 0..14 {
+        looking_again = json!({"allOf": [looking_again], "unevaluatedProperties": false});
+    }
+    refused(&looking_again, "costs too much");
     // Doubled only at every fourth level: harmless at first sight, endless for a deep value.
     let slow =
         |inner: &Value| json!({"properties": {"a": {"properties": {"a": {"properties": {"a": inner}}}}}});
