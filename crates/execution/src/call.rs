@@ -1,11 +1,11 @@
 //! What a door hands in, and what the road carries along.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use governance::{Counts, Situation, Workspaces};
+use governance::{Counts, Denial, Situation, Workspaces};
 use ledger::Ledger;
 use serde_json::Value;
 use telemetry::{CallSpan, Stage, Subject, redact};
@@ -49,6 +49,8 @@ pub(crate) struct Call {
     pub(crate) span: CallSpan,
     /// What the host said of it, where it is a host's and only judged.
     pub(crate) host: Option<Value>,
+    /// What the judge saw of a call that is not run.
+    saw: OnceLock<Value>,
     intended: AtomicBool,
 }
 
@@ -83,6 +85,7 @@ impl Call {
             id,
             span,
             host: None,
+            saw: OnceLock::new(),
             intended: AtomicBool::new(false),
             tool_name: request.tool_name,
             caller: request.caller,
@@ -115,6 +118,23 @@ impl Call {
             let refusal = Refusal::new(&self.tool_name, RefusalCode::Busy, reason).detail("deadline_passed");
             Box::new(refusal.hint("nothing was run; allow more time"))
         })
+    }
+
+    /// Keeps what the judge saw, for the record of the refusal; the caller is told no more than before.
+    pub(crate) fn keep_facts(&self, facts: &Value) {
+        // The first answer is the one that refused.
+        let _ = self.saw.set(redact::shared().redact_value(facts));
+    }
+
+    /// The refusal of a denied call, once what the judge saw is kept.
+    pub(crate) fn denied(&self, denial: Denial) -> Box<Refusal> {
+        self.keep_facts(denial.facts());
+        denial.into()
+    }
+
+    /// What the judge saw, where it refused.
+    pub(crate) fn facts(&self) -> Option<&Value> {
+        self.saw.get()
     }
 
     /// Its decision is on record: from here on the call needs an outcome.

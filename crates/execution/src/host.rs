@@ -139,6 +139,14 @@ impl Host {
         format!("{} {:?} {:?} {}", self.name, self.on_permit, self.user_home, tools.join("\n"))
     }
 
+    /// What the rules of a policy see of its tools.
+    pub(crate) fn judged(&self, policy: &Policy) -> impl Iterator<Item = &ToolDefinition> {
+        self.tools.iter().filter_map(move |(_, tool)| match tool {
+            HostTool::Judged(judged) => Some(&*judged.shape(policy).definition),
+            HostTool::Ours => None,
+        })
+    }
+
     /// The definitions that rules may name.
     pub fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools.iter().filter_map(|(_, tool)| match tool {

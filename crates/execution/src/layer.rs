@@ -66,7 +66,7 @@ impl ToolExecutionLayer {
         let Parts { world, ledger, recovery } = parts;
         content::share_patterns(&world.policy)?;
         let mode = recorder::restored_mode(&ledger, &recovery);
-        let limits = Limits::restore(places(&world, mode), &recovery);
+        let limits = Limits::restore(places(&world, mode), &recovery, |tool| world.goes_out(tool.as_str()));
         let watch = ModeWatch::new(world.policy.transitions(), mode, ledger.health().head);
         Ok(Arc::new(ToolExecutionLayer {
             ledger,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use governance::{Counts, Permit};
+use governance::{Counts, Denial, Permit};
 use ledger::Recovery;
 use tool::{Refusal, RefusalCode, ToolName};
 
@@ -28,23 +28,39 @@ pub(crate) struct Limits {
 struct Windows {
     by_tool: HashMap<ToolName, VecDeque<Instant>>,
     all: VecDeque<Instant>,
+    outbound: VecDeque<Instant>,
+}
+
+/// What a call is counted as.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    tool: ToolName,
+    goes_out: bool,
+}
+
+impl Counted {
+    pub(crate) fn of(permit: &Permit) -> Self {
+        Counted { tool: permit.call().definition().name().clone(), goes_out: permit.goes_out() }
+    }
 }
 
 impl Limits {
-    /// Limits with this many places, and in the windows what a previous life ran.
-    pub(crate) fn restore(places: usize, recovery: &Recovery) -> Self {
+    /// Limits with this many places, and in the windows what a previous life ran. Whether a tool leaves the machine is
+    /// for the rules of now to say.
+    pub(crate) fn restore(places: usize, recovery: &Recovery, goes_out: impl Fn(&ToolName) -> bool) -> Self {
         let mut windows = Windows::default();
         let now = Instant::now();
         let mut times: Vec<(Instant, ToolName)> =
             executed(recovery).filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool))).collect();
         times.sort_unstable();
         for (at, tool) in times {
-            windows.note(&tool, at);
+            let goes_out = goes_out(&tool);
+            windows.note(&Counted { tool, goes_out }, at);
         }
         Limits { windows: Mutex::new(windows), slots: Slots::new(places) }
     }
 
-    /// How often this tool ran in the last hour, and anything ran in the last minute.
+    /// How often this tool ran in the last hour, anything in the last minute, and what left the machine in the last hour.
     pub(crate) fn counts(&self, tool: &ToolName) -> Counts {
         self.windows().counts(tool, Instant::now())
     }
@@ -52,7 +68,8 @@ impl Limits {
     /// How often anything ran in the last minute.
     pub(crate) fn counts_of_all(&self) -> Counts {
         let mut windows = self.windows();
-        Counts { tool_last_hour: 0, all_last_minute: slide(&mut windows.all, Instant::now(), MINUTE) }
+        let all_last_minute = slide(&mut windows.all, Instant::now(), MINUTE);
+        Counts { all_last_minute, ..Counts::default() }
     }
 
     /// How many calls are running.
@@ -81,20 +98,23 @@ impl Limits {
     }
 
     /// Counts a call against its rates, after asking its permit again with the counts of this very moment.
-    pub(crate) fn count(&self, permit: &Permit) -> Result<(), Box<Refusal>> {
-        let tool = permit.call().definition().name();
+    pub(crate) fn count(&self, permit: &Permit) -> Result<(), Denial> {
+        let counted = Counted::of(permit);
         let mut windows = self.windows();
         let now = Instant::now();
-        permit.within_rates(windows.counts(tool, now)).map_err(Box::<Refusal>::from)?;
-        windows.note(tool, now);
+        permit.within_rates(windows.counts(&counted.tool, now))?;
+        windows.note(&counted, now);
         Ok(())
     }
 
     /// Takes back the count of a call that was not run after all: refused calls use nothing up.
-    pub(crate) fn uncount(&self, tool: &ToolName) {
+    pub(crate) fn uncount(&self, counted: &Counted) {
         let mut windows = self.windows();
         windows.all.pop_back();
-        windows.by_tool.get_mut(tool).and_then(VecDeque::pop_back);
+        windows.by_tool.get_mut(&counted.tool).and_then(VecDeque::pop_back);
+        if counted.goes_out {
+            windows.outbound.pop_back();
+        }
     }
 
     /// Says when trying again can help, where a limit was the reason.
@@ -112,11 +132,14 @@ impl Limits {
     /// How long until one more call fits into the window that was full.
     fn free_again(&self, call: &Call, refusal: &Refusal) -> Option<Duration> {
         let definition = call.world.definition(&refusal.tool)?;
-        let (per_hour, per_minute) = call.world.policy.rate_limits(definition, call.mode);
+        let limits = call.world.policy.rate_limits(definition, call.mode);
         let (windows, now) = (self.windows(), Instant::now());
         match refusal.detail.as_deref() {
-            Some("tool_per_hour") => frees_in(windows.by_tool.get(definition.name())?, now, HOUR, per_hour?),
-            Some("mode_per_minute") => frees_in(&windows.all, now, MINUTE, per_minute?),
+            Some("tool_per_hour") => {
+                frees_in(windows.by_tool.get(definition.name())?, now, HOUR, limits.tool_per_hour?)
+            }
+            Some("mode_per_minute") => frees_in(&windows.all, now, MINUTE, limits.mode_per_minute?),
+            Some("outbound_per_hour") => frees_in(&windows.outbound, now, HOUR, limits.outbound_per_hour?),
             _ => None,
         }
     }
@@ -129,13 +152,19 @@ impl Limits {
 
 impl Windows {
     fn counts(&mut self, tool: &ToolName, now: Instant) -> Counts {
-        let by_tool = self.by_tool.get_mut(tool).map_or(0, |window| slide(window, now, HOUR));
-        Counts { tool_last_hour: by_tool, all_last_minute: slide(&mut self.all, now, MINUTE) }
+        Counts {
+            tool_last_hour: self.by_tool.get_mut(tool).map_or(0, |window| slide(window, now, HOUR)),
+            all_last_minute: slide(&mut self.all, now, MINUTE),
+            outbound_last_hour: slide(&mut self.outbound, now, HOUR),
+        }
     }
 
-    fn note(&mut self, tool: &ToolName, at: Instant) {
-        self.by_tool.entry(tool.clone()).or_default().push_back(at);
+    fn note(&mut self, counted: &Counted, at: Instant) {
+        self.by_tool.entry(counted.tool.clone()).or_default().push_back(at);
         self.all.push_back(at);
+        if counted.goes_out {
+            self.outbound.push_back(at);
+        }
     }
 }
 

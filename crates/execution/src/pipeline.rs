@@ -13,6 +13,7 @@ use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 use crate::call::Call;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
+use crate::limits::Counted;
 use crate::look_up::look_up;
 use crate::recorder;
 use crate::repair;
@@ -57,8 +58,11 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     let tool = look_up(call, &arguments)?;
     let permit = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => permit,
-        Verdict::Question(question) => return Err(Box::new(question.unanswered()).into()),
-        Verdict::Denial(denial) => return Err(denial.into()),
+        Verdict::Question(question) => {
+            call.keep_facts(question.facts());
+            return Err(Box::new(question.unanswered()).into());
+        }
+        Verdict::Denial(denial) => return Err(call.denied(denial).into()),
     };
     let (permit, slot) = reserve(layer, call, permit).await?;
     let order = Arc::new(intend(layer, call, permit).await?);
@@ -150,7 +154,7 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
     };
     match slot {
         Some(slot) if !layer.has_changed_since(call) => {
-            layer.limits.count(&permit)?;
+            layer.limits.count(&permit).map_err(|denial| call.denied(denial))?;
             Ok((permit, slot))
         }
         _ => Err(Halt::Again(permit.call().arguments().clone())),
@@ -158,10 +162,7 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
 }
 
 /// Waits in turn. Nobody waits on under a mode or rules that hold no more: whoever does is judged again at once.
-async fn place_unless_changed(
-    layer: &ToolExecutionLayer,
-    call: &Call,
-) -> Result<Option<Slot>, Box<Refusal>> {
+async fn place_unless_changed(layer: &ToolExecutionLayer, call: &Call) -> Result<Option<Slot>, Box<Refusal>> {
     let mut changes = layer.changes.subscribe();
     if layer.has_changed_since(call) {
         return Ok(None);
@@ -176,13 +177,13 @@ async fn place_unless_changed(
 async fn intend(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<Order, Box<Refusal>> {
     let decision = recorder::decision(call, &permit);
     let _timing = call.span.stage(Stage::Record);
-    let name = permit.call().definition().name().clone();
+    let counted = Counted::of(&permit);
     let recorded = call.in_time(layer.ledger.intend(decision, permit)).await;
     let order =
         recorded.and_then(|intent| intent.map_err(|error| recorder::unavailable(&call.tool_name, &error)));
     match &order {
         Ok(_) => call.mark_intended(),
-        Err(_) => layer.limits.uncount(&name),
+        Err(_) => layer.limits.uncount(&counted),
     }
     order
 }

@@ -15,6 +15,7 @@ use tool::{Failure, FailureKind, Output, canonical};
 use crate::call::Call;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
+use crate::limits::Counted;
 use crate::pipeline::Ending;
 use crate::recorder;
 use crate::slots::Slot;
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     let limit = call.time_left(order.value().timeout());
     let overtaken = |kind, message: &str| {
         // Not started, so not counted: only what ran uses up a rate.
-        layer.limits.uncount(order.value().call().definition().name());
+        layer.limits.uncount(&Counted::of(order.value()));
         Ending::NotStarted(Failure::new(kind, message).hint("nothing was run"))
     };
     if limit.is_zero() {

@@ -43,6 +43,18 @@ impl World {
         ours.or_else(theirs)
     }
 
+    /// The definition that a call on record was judged by, had this policy judged it: of the host it came from, or ours.
+    pub fn judged_as(&self, name: &str, host: Option<&str>, policy: &Policy) -> Option<&ToolDefinition> {
+        let theirs = self.hosts.iter().filter(|known| host == Some(known.name.as_str()));
+        let theirs = theirs.flat_map(|host| host.judged(policy)).find(|known| known.name().as_str() == name);
+        theirs.or_else(|| self.definition(name).filter(|_| host.is_none()))
+    }
+
+    /// Whether the calls of a tool leave the machine. One that is not there may have.
+    pub(crate) fn goes_out(&self, name: &str) -> bool {
+        self.definition(name).is_none_or(|definition| self.policy.goes_out(definition))
+    }
+
     /// The harm a tool can do. One that is not there can do none.
     pub(crate) fn risk_of(&self, name: &str) -> RiskLevel {
         self.definition(name).map_or(RiskLevel::Low, |definition| self.policy.risk(definition))

@@ -11,6 +11,7 @@ use crate::command_entry::{CommandEntry, CommandPattern, WordEntry};
 use crate::grounds::{Grounds, place, shown};
 use crate::name::fold;
 use crate::problems::Inspection;
+use crate::remedy;
 use crate::surroundings::FileNames;
 use crate::trail::Notes;
 
@@ -101,6 +102,18 @@ impl Command {
             }
         }
     }
+
+    /// The narrowest rule that allows it, as a file writes it.
+    fn as_written(&self) -> String {
+        let words: Vec<String> = match self {
+            Command::Words(words) => words.iter().map(|word| remedy::quoted(word)).collect(),
+            Command::ForAShell(line) => vec![remedy::quoted(line)],
+        };
+        match words.as_slice() {
+            [program] => program.clone(),
+            words => format!("{{argv: [{}]}}", words.join(", ")),
+        }
+    }
 }
 
 impl std::fmt::Display for Command {
@@ -164,6 +177,7 @@ impl CommandRules {
     /// Whether a command may be started.
     pub(crate) fn admit(&self, command: &Command, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         notes.asks(|| command.to_string());
+        notes.offers(|| command.as_written());
         let words = match command {
             Command::Words(words) if !words.is_empty() => words,
             Command::Words(_) => return Err(self.denied(command, "no_program", "name a program")),
@@ -177,6 +191,7 @@ impl CommandRules {
         let before = self.forbidden.iter().take(found.unwrap_or(self.forbidden.len()));
         notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));
         if let Some(rule) = found.and_then(|at| self.forbidden.get(at)) {
+            notes.offers(|| rule.to_string());
             let hint = format!("{} forbids it, whatever else allows it", place(&rule.rule));
             let reason = format!("Command {} is forbidden", shown(&command.to_string()));
             let code = RefusalCode::CommandNotAllowed;

@@ -11,7 +11,7 @@ use tool::{Mode, RuleRef, ToolDefinition};
 use crate::files::{HardLinks, Network, RunningCalls, SecretAction};
 use crate::host_rules::{HostRule, Private};
 use crate::policy::Policy;
-use crate::standing::Standing;
+use crate::standing::{Attendance, Standing};
 use crate::tool_rules::ToolRules;
 use crate::trail::{Notes, Trail};
 
@@ -107,7 +107,7 @@ fn level(standing: &Standing<'_>, mode: Mode) -> (Level, Option<RuleRef>) {
     let mut notes = Notes::on(&mut trail);
     match standing.admit_without_rates(mode, &mut notes) {
         Err(grounds) => (Level::Denied, grounds.rule().cloned()),
-        Ok(()) => match standing.approvals(mode, &mut notes).into_iter().next() {
+        Ok(()) => match standing.approvals(mode, Attendance::Asked, &mut notes).into_iter().next() {
             Some(rule) => (Level::Asks, Some(rule)),
             None => (Level::Runs, notes.passed.first().cloned()),
         },
@@ -145,6 +145,11 @@ fn compare_tool(name: &str, old: Option<&ToolRules>, new: Option<&ToolRules>, fo
         written.map(|w| (w.pattern.to_string(), w.rule.clone())).collect()
     };
     lists(&format!("{name}: forbidden path"), &forbidden(old), &forbidden(new), Wide::Removes, found);
+    let unattended = |rules: Option<&ToolRules>| -> BTreeMap<String, RuleRef> {
+        let written = rules.into_iter().flat_map(|rules| rules.unattended.written());
+        written.map(|w| (w.pattern.to_string(), w.rule.clone())).collect()
+    };
+    lists(&format!("{name}: unattended path"), &unattended(old), &unattended(new), Wide::Adds, found);
     compare_outward(name, old, new, found);
     let number = |get: fn(&ToolRules) -> Option<u64>| (old.and_then(get), new.and_then(get));
     for (what, (old, new)) in [

@@ -141,8 +141,13 @@ impl PathGlobs {
         whole.collect()
     }
 
-    /// The first rule, in the order of the file, that matches.
+    /// The rule of the first pattern, in the order of the file, that matches.
     pub(crate) fn first_match(&self, name: &Name) -> Option<&RuleRef> {
+        self.find(name).map(|written| &written.rule)
+    }
+
+    /// The first pattern, in the order of the file, that matches.
+    pub(crate) fn find(&self, name: &Name) -> Option<&Written> {
         if self.written.is_empty() {
             return None;
         }
@@ -157,7 +162,7 @@ impl PathGlobs {
         }
         let first = self.set.matches_candidate(&candidate).into_iter().min()?;
         let source = *self.sources.get(first)?;
-        self.written.get(source).map(|written| &written.rule)
+        self.written.get(source)
     }
 
     /// What the pattern of this rule says.

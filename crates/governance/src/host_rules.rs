@@ -95,6 +95,12 @@ impl Target {
             Err(_) => Target::Unusable { text: text.to_owned(), detail: "bad_url", hint: "this is no host" },
         }
     }
+
+    /// An address of which nothing is known but that it leads to no host.
+    pub(crate) fn unusable() -> Self {
+        let hint = "write a whole address, such as https://example.org/page";
+        Target::Unusable { text: String::new(), detail: "bad_url", hint }
+    }
 }
 
 impl std::fmt::Display for Target {
@@ -250,6 +256,7 @@ impl Outbound {
         let before = blocked.iter().take(found.unwrap_or(blocked.len()));
         notes.skips(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
         if let Some(rule) = found.and_then(|at| blocked.get(at)) {
+            notes.offers(|| rule.pattern.to_string());
             let hint = format!("{} blocks it, whatever else allows it", place(&rule.rule));
             return Err(self.denied(target, "blocked_domain", hint, &rule.rule));
         }

@@ -40,7 +40,11 @@ pub fn clear_traced(
     let mut notes = Notes::on(trail);
     match admit_typed(&standing, situation, call.arguments(), &mut notes) {
         Ok(named) => Ok(Cleared::new(call, named, standing.guard(situation), standing.timeout())),
-        Err(grounds) => Err(denial(&standing, grounds, notes)),
+        Err(grounds) => {
+            let seen = Seen::by(policy, situation, None);
+            let facts = seen.unopened(&definition, call.arguments(), situation.workspaces);
+            Err(denial(&standing, grounds, notes).seeing(seen.for_denial(facts)))
+        }
     }
 }
 
@@ -68,7 +72,11 @@ pub fn judge_traced(
     };
     let mut notes = Notes::on(trail);
     match decide(&standing, situation, &facts, &mut notes) {
-        Err(grounds) => Verdict::Denial(denial(&standing, grounds, notes)),
+        Err(grounds) => {
+            let seen = Seen::by(policy, situation, None);
+            let facts = seen.for_denial(seen.with(&opened));
+            Verdict::Denial(denial(&standing, grounds, notes).seeing(facts))
+        }
         Ok(Decision { asked_by, would_deny }) => {
             let tool = definition.name().as_str();
             let would_deny = would_deny.map(|grounds| grounds.into_refusal(tool));
@@ -119,7 +127,7 @@ pub(crate) fn admit_typed(
 ) -> Result<Named, Grounds> {
     standing.admit(situation, notes)?;
     let errands = Errands::of(standing.definition, arguments);
-    standing.admit_outward(situation.mode, &errands, notes)?;
+    standing.admit_outward(&errands, notes)?;
     let requests = path_rules::requests(standing, arguments, situation.workspaces)?;
     for request in &requests {
         path_rules::admit_typed(standing, situation.workspaces, request, notes)?;
@@ -140,7 +148,8 @@ pub(crate) fn decide(
     would_deny.iter().for_each(|grounds| notes.would_deny(grounds));
     admit(standing, situation, facts, notes)?;
     // Last, so that a human is never asked about a call that would be denied anyway.
-    Ok(Decision { asked_by: standing.approvals(situation.mode, notes), would_deny })
+    let attendance = standing.attendance(facts.reached, notes);
+    Ok(Decision { asked_by: standing.approvals(situation.mode, attendance, notes), would_deny })
 }
 
 fn admit(
@@ -153,14 +162,13 @@ fn admit(
     for (reached, request) in facts.reached.iter().zip(facts.requests) {
         path_rules::admit_reached(standing, situation, reached, request, notes)?;
     }
-    standing.admit_outward(situation.mode, facts.errands, notes)?;
+    standing.admit_outward(facts.errands, notes)?;
     path_rules::refuse_large_content(standing, facts.content_bytes, notes)
 }
 
 fn denial(standing: &Standing<'_>, grounds: Grounds, mut notes: Notes<'_>) -> Denial {
-    let tool = standing.definition.name().as_str();
-    notes.denied(tool, &grounds);
-    Denial::new(tool, grounds, notes.passed)
+    notes.denied(standing.definition, &grounds);
+    Denial::new(standing.definition.name().as_str(), grounds, notes.passed)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 pub mod files;
 
 mod address;
+mod amend;
 mod cleared;
 mod command_entry;
 mod command_rules;
@@ -52,6 +53,7 @@ mod trail;
 mod transitions;
 mod trial;
 mod verdict;
+mod walls;
 
 #[cfg(test)]
 use judge::tests::machine as judge_tests;
@@ -62,9 +64,10 @@ pub use judge::{clear, clear_traced, judge, judge_traced};
 pub use offer::SecretRule;
 pub use policy::{EMBEDDED, Policy};
 pub use problems::PolicyError;
+pub use rates::RateLimits;
 pub use reach::Reach;
 pub use rehearse::{REHEARSED_WORKSPACE, Rehearsal, rehearse, rehearsed_workspaces};
-pub use remedy::Change;
+pub use remedy::{Act, Change, Edit, PolicyFile};
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use surroundings::{FileNames, Protected, Surroundings, Variables};
 pub use tool_rules::Confinement;

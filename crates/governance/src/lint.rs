@@ -100,7 +100,11 @@ impl Findings<'_> {
     }
 
     fn paths(&mut self, definition: &ToolDefinition, rules: &ToolRules) {
-        let lists = rules.allowed_paths.iter().map(|list| &list.globs).chain([&*rules.forbidden_paths]);
+        let lists = rules
+            .allowed_paths
+            .iter()
+            .map(|list| &list.globs)
+            .chain([&*rules.forbidden_paths, &*rules.unattended]);
         if definition.path_arguments().is_empty() {
             let written = lists.flat_map(PathGlobs::written).next();
             if let Some(first) = written {
@@ -109,6 +113,7 @@ impl Findings<'_> {
             return;
         }
         self.covered(rules.forbidden_paths.written(), Purpose::Forbid);
+        self.covered(rules.unattended.written(), Purpose::Allow);
         let Some(list) = &rules.allowed_paths else { return };
         self.covered(list.globs.written(), Purpose::Allow);
         for allowed in list.globs.written() {

@@ -28,10 +28,15 @@ impl Policy {
         Standing::of(self, definition).may_run_in(mode)
     }
 
+    /// Whether the calls of this tool leave the machine.
+    pub fn goes_out(&self, definition: &ToolDefinition) -> bool {
+        Standing::of(self, definition).goes_out()
+    }
+
     /// What is left of the limits that hold for all tools in this mode.
     pub fn remaining(&self, mode: Mode, counts: Counts) -> Map<String, Value> {
         let mode_per_minute = self.safety.calls_per_minute.get(mode).clone();
-        Rates { tool_per_hour: None, mode_per_minute }.remaining(counts)
+        Rates { tool_per_hour: None, mode_per_minute, outbound_per_hour: None }.remaining(counts)
     }
 
     /// The secrets that must not pass, for whoever sees arguments, results and records.

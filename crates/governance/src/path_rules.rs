@@ -6,12 +6,16 @@ use resources::PathRequest;
 use tool::{PathAccess, RefusalCode, RuleRef};
 
 use crate::floor::FloorRule;
+use crate::glob::Written;
 use crate::grounds::{Grounds, place, shown};
 use crate::name::Name;
 use crate::path_list::PathList;
+use crate::pattern::Pattern;
 use crate::reached::{Found, Reached};
+use crate::remedy;
 use crate::situation::{Situation, Workspace, WorkspaceAccess, Workspaces};
 use crate::standing::Standing;
+use crate::tool_rules::MEBIBYTE;
 use crate::tools_file::HardLinks;
 use crate::trail::Notes;
 
@@ -106,11 +110,12 @@ fn refuse_forbidden(
         return Err(Grounds::new(code, "floor", &forbidden(request), hint, &rule));
     }
     let Some(rules) = standing.rules else { return Ok(()) };
-    let found = rules.forbidden_paths.first_match(name);
-    notes.skips(rules.forbidden_paths.before(found));
+    let found = rules.forbidden_paths.find(name);
+    notes.skips(rules.forbidden_paths.before(found.map(|written| &written.rule)));
     match found {
         None => Ok(()),
-        Some(rule) => {
+        Some(Written { rule, text, .. }) => {
+            notes.offers(|| text.clone());
             let hint = format!("{} forbids it, whatever else allows it; work elsewhere", place(rule));
             Err(Grounds::new(RefusalCode::PathForbidden, "forbidden_path", &forbidden(request), hint, rule))
         }
@@ -130,6 +135,7 @@ fn admit_place(
     notes: &mut Notes<'_>,
 ) -> Result<(RuleRef, String), Grounds> {
     notes.asks(|| name.to_string());
+    notes.offers(|| remedy::quoted(&Pattern::literal(name.as_path())));
     let Some(list) = standing.rules.and_then(|rules| rules.allowed_paths.as_ref()) else {
         return admit_workspace(workspaces, name, request);
     };
@@ -274,6 +280,7 @@ fn refuse_size(
     };
     let asked = || format!("{size} bytes");
     notes.asks(asked);
+    notes.offers(|| size.div_ceil(MEBIBYTE).to_string());
     if size > *most {
         let hint = format!("{size} bytes, and {} allows {most}; use a smaller part", place(rule));
         return Err(Grounds::new(RefusalCode::TooLarge, "max_file_size", &reason(), hint, rule));

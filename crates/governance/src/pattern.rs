@@ -48,6 +48,11 @@ impl Pattern {
         Pattern { text }
     }
 
+    /// How a file writes this name and nothing else.
+    pub(crate) fn literal(name: &Path) -> String {
+        globset::escape(&name.to_string_lossy()).replace('$', "[$]")
+    }
+
     /// The texts to compile so that `dir/**` covers `dir` too.
     pub(crate) fn with_folder_itself(&self) -> Vec<String> {
         let mut texts = vec![self.text.clone()];

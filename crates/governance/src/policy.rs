@@ -12,6 +12,7 @@ use crate::floor::{BUILT_IN_FLOOR, Floor};
 use crate::mode_rules::{self, ModeRules, PerMode};
 use crate::modes_file::ModesFile;
 use crate::problems::{Inspection, PolicyError};
+use crate::remedy::PolicyFile;
 use crate::safety_file::SafetyFile;
 use crate::safety_rules::{self, SafetyRules};
 use crate::surroundings::Surroundings;
@@ -181,6 +182,27 @@ impl Checked {
 }
 
 impl Documents {
+    pub(crate) fn get(&self, file: PolicyFile) -> &Document {
+        match file {
+            PolicyFile::Modes => &self.modes,
+            PolicyFile::Tools => &self.tools,
+            PolicyFile::Safety => &self.safety,
+        }
+    }
+
+    /// The same files with another text for one of them.
+    pub(crate) fn with(&self, file: PolicyFile, text: &str) -> Result<Documents, PolicyError> {
+        let document = Document::from_text(self.get(file).name(), text);
+        let document = document.map_err(|error| PolicyError::new(vec![error]))?;
+        let mut documents = self.clone();
+        *match file {
+            PolicyFile::Modes => &mut documents.modes,
+            PolicyFile::Tools => &mut documents.tools,
+            PolicyFile::Safety => &mut documents.safety,
+        } = document;
+        Ok(documents)
+    }
+
     /// Over the texts and where each begins, so that no two sets of files share a digest.
     fn hash(&self) -> String {
         let mut bytes = Vec::new();

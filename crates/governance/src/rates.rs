@@ -1,4 +1,5 @@
-//! How often a call may run: so many of the tool in an hour, so many of all tools in a minute.
+//! How often a call may run: so many of the tool in an hour, of all tools in a minute, of those that leave the machine
+//! in an hour.
 
 use serde_json::{Map, Value};
 use tool::{RefusalCode, RuleRef};
@@ -7,29 +8,56 @@ use crate::grounds::{Grounds, place};
 use crate::situation::Counts;
 use crate::trail::Notes;
 
+/// The numbers that hold for the calls of one tool; `None` means no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Of the tool, in an hour.
+    pub tool_per_hour: Option<u32>,
+    /// Of all tools, in a minute.
+    pub mode_per_minute: Option<u32>,
+    /// Of all that leave the machine, in an hour, if this tool does.
+    pub outbound_per_hour: Option<u32>,
+}
+
 /// The limits that hold for one call. Absent means none; 0 means never.
 #[derive(Clone, Debug)]
 pub(crate) struct Rates {
     pub(crate) tool_per_hour: Option<(u32, RuleRef)>,
     pub(crate) mode_per_minute: Option<(u32, RuleRef)>,
+    /// For a call that leaves the machine.
+    pub(crate) outbound_per_hour: Option<(u32, RuleRef)>,
 }
 
 impl Rates {
     /// Whether one more call fits.
     pub(crate) fn check(&self, counts: Counts, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         one(&self.tool_per_hour, counts.tool_last_hour, "tool_per_hour", "hour", notes)?;
-        one(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute", notes)
+        one(&self.mode_per_minute, counts.all_last_minute, "mode_per_minute", "minute", notes)?;
+        one(&self.outbound_per_hour, counts.outbound_last_hour, "outbound_per_hour", "hour", notes)
+    }
+
+    /// The numbers alone.
+    pub(crate) fn limits(&self) -> RateLimits {
+        let number = |limit: &Option<(u32, RuleRef)>| limit.as_ref().map(|(most, _)| *most);
+        RateLimits {
+            tool_per_hour: number(&self.tool_per_hour),
+            mode_per_minute: number(&self.mode_per_minute),
+            outbound_per_hour: number(&self.outbound_per_hour),
+        }
     }
 
     /// What is left of each, by its name in a result.
     pub(crate) fn remaining(&self, counts: Counts) -> Map<String, Value> {
-        let left = |limit: &Option<(u32, RuleRef)>, count: u32| {
-            limit.as_ref().map(|(limit, _)| Value::from(limit.saturating_sub(count)))
+        let left = |name: &str, limit: &Option<(u32, RuleRef)>, count: u32| {
+            let left = limit.as_ref().map(|(limit, _)| limit.saturating_sub(count))?;
+            Some((name.to_owned(), Value::from(left)))
         };
-        let tool = left(&self.tool_per_hour, counts.tool_last_hour).map(|n| ("tool_per_hour".to_owned(), n));
-        let mode =
-            left(&self.mode_per_minute, counts.all_last_minute).map(|n| ("mode_per_minute".to_owned(), n));
-        tool.into_iter().chain(mode).collect()
+        let all = [
+            left("tool_per_hour", &self.tool_per_hour, counts.tool_last_hour),
+            left("mode_per_minute", &self.mode_per_minute, counts.all_last_minute),
+            left("outbound_per_hour", &self.outbound_per_hour, counts.outbound_last_hour),
+        ];
+        all.into_iter().flatten().collect()
     }
 }
 

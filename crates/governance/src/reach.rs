@@ -6,7 +6,7 @@ use tool::{Mode, PathAccess, RuleRef, ToolDefinition};
 use crate::host_rules::Private;
 use crate::policy::Policy;
 use crate::situation::{Counts, Situation, Workspaces};
-use crate::standing::Standing;
+use crate::standing::{Attendance, Standing};
 use crate::trail::{Notes, Trail};
 
 /// What a tool can do by itself in a mode.
@@ -49,14 +49,22 @@ impl Policy {
         let mut trail = Trail::off();
         let mut notes = Notes::on(&mut trail);
         standing.admit(&situation, &mut notes).ok()?;
-        if !standing.approvals(mode, &mut notes).is_empty() {
+        let rules = standing.rules;
+        let asked =
+            |attendance| !standing.approvals(mode, attendance, &mut Notes::on(&mut Trail::off())).is_empty();
+        let unattended = match asked(Attendance::Asked) {
+            false => None,
+            // Only where nobody is asked, and only if nothing else asks.
+            true => Some(rules.map(|rules| &*rules.unattended).filter(|list| !list.written().is_empty())?),
+        };
+        if unattended.is_some() && asked(Attendance::LeftOut) {
             return None;
         }
-        let rules = standing.rules;
         let texts = |globs: &crate::glob::PathGlobs| globs.written().iter().map(|w| w.text.clone()).collect();
         let has_paths = !definition.path_arguments().is_empty();
         let paths = match rules.and_then(|rules| rules.allowed_paths.as_ref()) {
             _ if !has_paths => Vec::new(),
+            _ if unattended.is_some() => unattended.map_or_else(Vec::new, texts),
             Some(list) => texts(&list.globs),
             None => vec!["workspaces".to_owned()],
         };

@@ -67,8 +67,8 @@ pub(crate) fn rehearsal(
 ) -> Rehearsal {
     let (verdict, refusal, asked_by) = match judged {
         Err(grounds) => {
+            notes.denied(standing.definition, &grounds);
             let tool = standing.definition.name().as_str();
-            notes.denied(tool, &grounds);
             (Expectation::Deny, Some(grounds.into_refusal(tool)), Vec::new())
         }
         Ok(decision) if decision.asked_by.is_empty() => (Expectation::Allow, None, Vec::new()),

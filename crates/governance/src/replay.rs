@@ -8,15 +8,23 @@ use tool::{Mode, PathAccess, ToolDefinition};
 
 use crate::command_rules::Command;
 use crate::errands::Errands;
+use crate::facts::{UNOPENED, UNUSABLE};
+use crate::grounds::Grounds;
 use crate::host_rules::Target;
 use crate::judge::{Facts, decide};
 use crate::name::Name;
+use crate::path_rules;
+use crate::pattern::Pattern;
 use crate::policy::Policy;
 use crate::reached::{Found, Reached};
 use crate::rehearse::{Rehearsal, rehearsal};
+use crate::remedy::{self, Act, Edit, PolicyFile};
 use crate::situation::{Counts, Situation, Workspaces};
 use crate::standing::Standing;
 use crate::trail::{Notes, Trail};
+
+/// How every record begins what it leaves out.
+const REDACTED: &str = "[redacted:";
 
 impl Policy {
     /// What would become of a recorded call under this policy. `None` where the record does not say enough: such a
@@ -29,8 +37,11 @@ impl Policy {
     ) -> Option<Rehearsal> {
         let mode: Mode = facts.get("mode")?.as_str()?.parse().ok()?;
         let count = |key: &str| facts.get("counts")?.get(key)?.as_u64()?.try_into().ok();
-        let counts =
-            Counts { tool_last_hour: count("tool_last_hour")?, all_last_minute: count("all_last_minute")? };
+        let counts = Counts {
+            tool_last_hour: count("tool_last_hour")?,
+            all_last_minute: count("all_last_minute")?,
+            outbound_last_hour: count("outbound_last_hour")?,
+        };
         let paths = facts.get("paths")?.as_array()?.iter().map(path).collect::<Option<Vec<_>>>()?;
         let (requests, reached): (Vec<_>, Vec<_>) = paths.into_iter().unzip();
         let errands = Errands { commands: commands(facts)?, targets: targets(facts)? };
@@ -40,20 +51,70 @@ impl Policy {
         let situation = Situation { mode, workspaces, counts };
         let mut trail = Trail::on();
         let mut notes = Notes::on(&mut trail);
-        let judged = decide(&standing, &situation, &facts, &mut notes);
+        let judged = admit_named(&standing, &situation, &facts, &mut notes)
+            .and_then(|()| decide(&standing, &situation, &facts, &mut notes));
         Some(rehearsal(&standing, judged, notes).with(trail))
     }
 }
 
+impl Policy {
+    /// The lines of `tools.yaml` after which it asks nobody about a recorded call: the paths of the call that are not
+    /// in `unattended_paths` yet. Empty for a call without paths, and where the record does not say enough.
+    pub fn unattended(&self, definition: &ToolDefinition, facts: &Value) -> Vec<Edit> {
+        let recorded = facts.get("paths").and_then(Value::as_array).into_iter().flatten();
+        let Some(paths) = recorded.map(path).collect::<Option<Vec<_>>>() else { return Vec::new() };
+        let tool = definition.name();
+        let listed = self.tools.get(tool).map(|rules| &rules.unattended);
+        let keys = remedy::keys_in_tools(tool.as_str(), "unattended_paths");
+        let names = paths.iter().filter_map(|(_, reached)| reached.name.as_ref());
+        let missing = names.filter(|name| listed.is_none_or(|list| list.find(name).is_none()));
+        missing
+            .map(|name| {
+                let act = Act::Add(remedy::quoted(&Pattern::literal(name.as_path())));
+                Edit { file: PolicyFile::Tools, keys: keys.clone(), act }
+            })
+            .collect()
+    }
+}
+
+/// What was said of the call before anything was opened.
+fn admit_named(
+    standing: &Standing<'_>,
+    situation: &Situation<'_>,
+    facts: &Facts<'_>,
+    notes: &mut Notes<'_>,
+) -> Result<(), Grounds> {
+    standing.admit(situation, notes)?;
+    standing.admit_outward(facts.errands, notes)?;
+    let mut requests = facts.requests.iter();
+    requests.try_for_each(|request| path_rules::admit_typed(standing, situation.workspaces, request, notes))
+}
+
+/// A text as it was. One that was redacted is not what the judge saw.
+fn whole<'a>(recorded: &'a Value, key: &str) -> Option<&'a str> {
+    recorded.get(key)?.as_str().filter(|text| !text.contains(REDACTED))
+}
+
 fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
-    let text = |key: &str| recorded.get(key).and_then(Value::as_str);
+    let text = |key: &str| whole(recorded, key);
     let number = |key: &str| recorded.get(key).and_then(Value::as_u64);
     let access = match text("access")? {
         "read" => PathAccess::Read,
         "write" => PathAccess::Write,
         _ => return None,
     };
+    let (key, typed) = (text("key")?.to_owned(), text("typed")?.to_owned());
+    let base = match text("base") {
+        Some(base) => PathBuf::from(base),
+        None if Path::new(&typed).is_absolute() => PathBuf::from("/"),
+        None => return None,
+    };
+    let request = PathRequest { key, text: typed, access, base };
     let found = match text("kind")? {
+        UNOPENED => {
+            let reached = Reached::by_name(&request);
+            return Some((request, reached));
+        }
         "file" => {
             let names = recorded.get("other_names").and_then(Value::as_array);
             let name = |name: &Value| Name::canonical(Path::new(name.as_str()?));
@@ -62,23 +123,26 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
         }
         _ => Found::Other,
     };
-    let (key, typed) = (text("key")?.to_owned(), text("typed")?.to_owned());
-    let request = PathRequest { key, text: typed, access, base: PathBuf::from("/") };
     Some((request, Reached::recorded(Path::new(text("canonical")?), found)))
 }
 
 fn commands(facts: &Value) -> Option<Vec<Command>> {
     let Some(list) = facts.get("commands") else { return Some(Vec::new()) };
-    let words = |command: &Value| {
-        let words = command.as_array()?.iter().map(|word| word.as_str().map(str::to_owned));
-        words.collect::<Option<Vec<_>>>().map(Command::Words)
+    let text = |word: &Value| word.as_str().filter(|text| !text.contains(REDACTED)).map(str::to_owned);
+    let command = |command: &Value| match command {
+        Value::Array(words) => words.iter().map(text).collect::<Option<Vec<_>>>().map(Command::Words),
+        line => text(line).map(Command::ForAShell),
     };
-    list.as_array()?.iter().map(words).collect()
+    list.as_array()?.iter().map(command).collect()
 }
 
 fn targets(facts: &Value) -> Option<Vec<Target>> {
     let Some(list) = facts.get("hosts") else { return Some(Vec::new()) };
-    list.as_array()?.iter().map(|host| host.as_str().map(Target::of_host)).collect()
+    let target = |host: &Value| match host {
+        Value::Object(facts) if facts.contains_key(UNUSABLE) => Some(Target::unusable()),
+        host => host.as_str().filter(|text| !text.contains(REDACTED)).map(Target::of_host),
+    };
+    list.as_array()?.iter().map(target).collect()
 }
 
 #[cfg(test)]
@@ -122,11 +186,73 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_call_is_judged_again_from_what_was_seen_of_it() {
+        let check = |tools: &str, tool: &str, arguments: Value, under: &str, expect: &str| {
+            let free = "outbound_gateway: {allowed_domains: [\"*\"]}\n";
+            let first = machine(tools).safety(free);
+            let root = first.root.display().to_string();
+            std::os::unix::fs::symlink("sub/b.txt", first.root.join("ws/link")).unwrap();
+            let arguments = arguments.to_string().replace("$ROOT", &root);
+            let call = valid(tool, serde_json::from_str(&arguments).unwrap());
+            let Verdict::Denial(denial) = first.verdict(call) else { panic!("not denied: {arguments}") };
+            let told = serde_json::to_string(denial.refusal()).unwrap();
+            assert!(!told.contains("canonical") && !told.contains("b.txt"), "{told}");
+            let recorded: Value = serde_json::from_str(&denial.facts().to_string()).unwrap();
+            let again = first.policy().replay(&definition(tool), &recorded, &first.workspaces).unwrap();
+            assert_eq!(again.refusal.unwrap().code, denial.refusal().code, "the same policy says the same");
+            let other = machine(&under.replace("$ROOT", &root)).safety(free);
+            let found = other.policy().replay(&definition(tool), &recorded, &first.workspaces).unwrap();
+            assert!(found.summary().starts_with(expect), "{recorded:#}\n{}", found.summary());
+        };
+        let link = || json!({"path": "link"});
+        let forbids = "tools: {read_file: {forbidden_paths: [\"$ROOT/ws/sub\"]}}\n";
+        check(forbids, "read_file", link(), "tools: {}\n", "allow");
+        check(
+            forbids,
+            "read_file",
+            link(),
+            "tools: {read_file: {forbidden_paths: [\"$ROOT/ws/sub/b.txt\"]}}\n",
+            "deny",
+        );
+        check(forbids, "read_file", json!({"path": "sub/c"}), "tools: {}\n", "allow");
+        let modes = "tools: {read_file: {forbidden_in_modes: [NORMAL]}}\n";
+        check(modes, "read_file", json!({"path": "a.txt"}), "tools: {}\n", "allow");
+        check(modes, "read_file", json!({"path": "$ROOT/other/o.txt"}), "tools: {}\n", "deny");
+        check(modes, "read_file", json!({"path": "$ROOT/other/../ws/a.txt"}), "tools: {}\n", "deny");
+        let any = "tools: {run: {allowed_commands: [\"*\"]}}\n";
+        check("tools: {}\n", "run", json!({"argv": ["git", "a b"]}), any, "allow");
+        check("tools: {}\n", "run", json!({"line": "git 'a b'"}), any, "deny");
+        let few = "tools: {fetch: {allowed_domains: [b.org]}}\n";
+        check(few, "fetch", json!({"url": "https://a.org"}), "tools: {}\n", "allow");
+        check(few, "fetch", json!({"url": "https://u:p@a.org"}), "tools: {}\n", "deny");
+    }
+
+    #[test]
+    fn a_denial_keeps_neither_a_password_nor_a_flood() {
+        let facts =
+            |tool: &str, arguments: Value| match machine("tools: {}\n").verdict(valid(tool, arguments)) {
+                Verdict::Denial(denial) => denial.facts().to_string(),
+                verdict => panic!("{verdict:?}"),
+            };
+        let kept = facts("fetch", json!({"url": "https://user:opensesame@example.org/"}));
+        assert!(kept.contains("userinfo") && !kept.contains("opensesame"), "{kept}");
+        let kept = facts("run", json!({"argv": ["x".repeat(100_000)]}));
+        assert!(kept.len() < 1000 && kept.contains("\"cut\":true"), "{kept}");
+        let kept: Value = serde_json::from_str(&kept).unwrap();
+        let machine = machine("tools: {}\n");
+        assert!(machine.policy().replay(&definition("run"), &kept, &machine.workspaces).is_none());
+        let mut kept: Value = serde_json::from_str(&facts("run", json!({"argv": ["ls"]}))).unwrap();
+        assert!(machine.policy().replay(&definition("run"), &kept, &machine.workspaces).is_some());
+        kept["commands"][0][0] = json!("[redacted:key]");
+        assert!(machine.policy().replay(&definition("run"), &kept, &machine.workspaces).is_none());
+    }
+
+    #[test]
     fn what_a_record_does_not_say_is_not_guessed() {
         let machine = machine("tools: {}\n");
         let policy = machine.policy();
-        let whole =
-            json!({"mode": "NORMAL", "counts": {"tool_last_hour": 0, "all_last_minute": 0}, "paths": []});
+        let whole = json!({"mode": "NORMAL", "counts": {"tool_last_hour": 0, "all_last_minute": 0, "outbound_last_hour": 0},
+                "paths": []});
         assert!(policy.replay(&definition("gated"), &whole, &machine.workspaces).is_some());
         for (key, wrong) in
             [("mode", json!("SAFE")), ("counts", json!({})), ("paths", json!([{"key": "path"}]))]

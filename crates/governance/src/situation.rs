@@ -24,6 +24,8 @@ pub struct Counts {
     pub tool_last_hour: u32,
     /// Of all tools, in the last minute.
     pub all_last_minute: u32,
+    /// Of all tools that leave the machine, in the last hour.
+    pub outbound_last_hour: u32,
 }
 
 /// What may be done in a workspace.

@@ -8,11 +8,13 @@ use tool::{Category, Mode, Outward, PathAccess, RefusalCode, RiskLevel, RuleRef,
 use crate::cleared::Guard;
 use crate::command_rules::CommandRules;
 use crate::errands::Errands;
+use crate::glob::Written;
 use crate::grounds::{Grounds, place};
 use crate::host_rules::Outbound;
 use crate::mode_rules::Subject;
 use crate::policy::Policy;
 use crate::rates::Rates;
+use crate::reached::Reached;
 use crate::sight::Sight;
 use crate::situation::{Situation, Workspace};
 use crate::tool_rules::{ToolRules, WayOut};
@@ -24,6 +26,15 @@ use crate::verdict::Limits;
 const USUAL_OUTPUT_BYTES: u64 = 1024 * 1024;
 /// What stands for the file of a rule that a tool brings with it.
 const DEFINITION: &str = "tool definition";
+
+/// Whether what `tools.yaml` asks a human about is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attendance {
+    /// It is.
+    Asked,
+    /// The call stays within `unattended_paths`.
+    LeftOut,
+}
 
 /// A tool and the rules that hold for it.
 pub(crate) struct Standing<'a> {
@@ -224,12 +235,7 @@ impl<'a> Standing<'a> {
     }
 
     /// The commands and hosts a call names.
-    pub(crate) fn admit_outward(
-        &self,
-        mode: Mode,
-        errands: &Errands,
-        notes: &mut Notes<'_>,
-    ) -> Result<(), Grounds> {
+    pub(crate) fn admit_outward(&self, errands: &Errands, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let none = CommandRules::none();
         let commands = self.rules.map_or(&none, |rules| &rules.commands);
         for command in &errands.commands {
@@ -237,12 +243,6 @@ impl<'a> Standing<'a> {
         }
         if !self.goes_out() {
             return Ok(());
-        }
-        if let Some((0, rule)) = self.policy.safety.outbound_per_hour.get(mode) {
-            notes.asks(|| "a call that leaves the machine".to_owned());
-            let hint = format!("{} is 0, which lets nothing leave the machine", place(rule));
-            let (code, reason) = (RefusalCode::RateLimited, "Rate limit exceeded");
-            return Err(Grounds::new(code, "outbound_per_hour", reason, hint, rule).for_good());
         }
         let outbound = self.outbound();
         errands.targets.iter().try_for_each(|target| outbound.admit(target, notes))
@@ -269,8 +269,32 @@ impl<'a> Standing<'a> {
         Some(Standing { rules: Some(shadow), ..*self })
     }
 
+    /// Whether the call stays where `tools.yaml` lets its own questions go unasked: every path of it, as it leads.
+    pub(crate) fn attendance(&self, reached: &[Reached], notes: &mut Notes<'_>) -> Attendance {
+        let Some(rules) = self.rules.filter(|rules| !rules.unattended.written().is_empty()) else {
+            return Attendance::Asked;
+        };
+        let listed = |path: &Reached| rules.unattended.find(path.name.as_ref()?);
+        let found: Option<Vec<&Written>> = reached.iter().map(listed).collect();
+        match found.filter(|found| !found.is_empty()) {
+            Some(found) => {
+                for (written, path) in found.into_iter().zip(reached) {
+                    let name = || path.name.as_ref().map(ToString::to_string).unwrap_or_default();
+                    notes.holds(&written.rule, || written.text.clone(), name);
+                }
+                Attendance::LeftOut
+            }
+            None => Attendance::Asked,
+        }
+    }
+
     /// Every rule that asks for a human.
-    pub(crate) fn approvals(&self, mode: Mode, notes: &mut Notes<'_>) -> Vec<RuleRef> {
+    pub(crate) fn approvals(
+        &self,
+        mode: Mode,
+        attendance: Attendance,
+        notes: &mut Notes<'_>,
+    ) -> Vec<RuleRef> {
         let subject = Subject {
             tool: self.definition.name().as_str(),
             category: self.category,
@@ -290,13 +314,10 @@ impl<'a> Standing<'a> {
         let by_mode = by_mode.filter(|(what, _)| what.applies(&subject)).map(|(_, rule)| rule);
         let safety = self.policy.safety.approvals.iter().filter(|rule| rule.applies(&subject, mode));
         let abroad = self.policy.safety.gateway.asks.as_ref().filter(|_| self.goes_out());
-        let stated = always
-            .into_iter()
-            .chain(tool)
-            .chain(category)
-            .chain(by_mode)
-            .chain(safety.map(|rule| &rule.rule))
-            .chain(abroad);
+        // An entry of tools.yaml takes back what tools.yaml asks, not what a mode or the definition does.
+        let is_asked = attendance == Attendance::Asked;
+        let in_tools = always.into_iter().chain(tool).chain(category).filter(|_| is_asked);
+        let stated = in_tools.chain(by_mode).chain(safety.map(|rule| &rule.rule)).chain(abroad);
         let asked: Vec<RuleRef> = definition.into_iter().chain(stated.cloned()).collect();
         if notes.are_read() {
             notes.asks(|| format!("{} of risk {} in {mode}", self.definition.name(), self.risk));
@@ -327,6 +348,10 @@ impl<'a> Standing<'a> {
         Rates {
             tool_per_hour: self.rules.and_then(|rules| rules.rate.clone()).or_else(by_definition),
             mode_per_minute: self.policy.safety.calls_per_minute.get(mode).clone(),
+            outbound_per_hour: match self.goes_out() {
+                true => self.policy.safety.outbound_per_hour.get(mode).clone(),
+                false => None,
+            },
         }
     }
 

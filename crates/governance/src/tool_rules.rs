@@ -17,7 +17,8 @@ use crate::surroundings::Surroundings;
 use crate::tools_file::{CategoryEntry, HardLinks, Isolation, Network, ToolEntry};
 
 const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
-const MEBIBYTE: u64 = 1024 * 1024;
+/// What sizes in the files count.
+pub(crate) const MEBIBYTE: u64 = 1024 * 1024;
 
 /// The rules of a category.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +74,8 @@ pub(crate) struct ToolRules {
     pub(crate) forbidden_paths: Arc<PathGlobs>,
     pub(crate) max_file_bytes: Option<(u64, RuleRef)>,
     pub(crate) approval: Option<RuleRef>,
+    /// Where what this file asks a human about is not asked.
+    pub(crate) unattended: Arc<PathGlobs>,
     pub(crate) sandbox: Option<RuleRef>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) rate: Option<(u32, RuleRef)>,
@@ -113,9 +116,13 @@ pub(crate) fn check_tool(
     inspection: &mut Inspection<'_>,
 ) -> Option<ToolRules> {
     let id = |what: &str| format!("{}.{what}", key.value);
-    // Compiled for its errors; the list itself is not used before approvals can be left out.
-    let _ =
-        path_list::compile(&entry.unattended_paths, Purpose::Allow, "unattended_paths", around, inspection);
+    let unattended = path_list::compile(
+        &entry.unattended_paths,
+        Purpose::Allow,
+        &id("unattended_paths"),
+        around,
+        inspection,
+    );
     let allowed_modes = entry.allowed_in_modes.as_ref().map(|list| ModeList {
         modes: inspection.modes(&list.value, &id("allowed_in_modes")),
         rule: inspection.rule(list, id("allowed_in_modes")),
@@ -147,6 +154,7 @@ pub(crate) fn check_tool(
         forbidden_paths: Arc::new(forbidden_paths?),
         max_file_bytes: numbered(&entry.max_file_size_mb, &id("max_file_size_mb"), inspection)
             .map(|(mebibytes, rule)| (u64::from(mebibytes) * MEBIBYTE, rule)),
+        unattended: Arc::new(unattended?),
         approval: when_true(&entry.requires_approval, &id("requires_approval"), inspection),
         sandbox: sandbox(entry, &id, inspection),
         timeout: timeout(&entry.timeout_seconds, "timeout_seconds", inspection),
@@ -193,6 +201,7 @@ impl ToolRules {
             forbidden_paths: Arc::new(PathGlobs::none()),
             max_file_bytes: None,
             approval: self.approval.clone(),
+            unattended: Arc::clone(&self.unattended),
             sandbox: self.sandbox.clone(),
             timeout: self.timeout,
             rate: None,

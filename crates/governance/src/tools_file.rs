@@ -112,7 +112,8 @@ pub struct ToolEntry {
     /// What happens with a file that has a second name, which may lie outside every rule.
     #[serde(default)]
     pub hard_links: HardLinks,
-    /// Where approval is not asked. Checked and stored; it is asked everywhere for now.
+    /// Where what this file asks a human about is not asked: for calls of which every path leads into this list. What
+    /// the modes, `safety.yaml` and the tool's own definition ask about is asked all the same.
     #[serde(default)]
     pub unattended_paths: Vec<Located<String>>,
     /// Record what the rules of this entry would deny, and judge as if they were not there: by the tool's definition

@@ -5,10 +5,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tool::RuleRef;
+use tool::{RuleRef, ToolDefinition};
 
 use crate::grounds::Grounds;
-use crate::remedy::{self, Change};
+use crate::remedy::{self, Change, Held};
 
 /// What a rule said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -82,11 +82,13 @@ pub(crate) struct Notes<'t> {
     trail: &'t mut Trail,
     /// What the last step was asked, for the rule that then denies.
     asked: String,
+    /// What the rule that then denies would have to say of it, as a file writes it.
+    offered: Option<String>,
 }
 
 impl<'t> Notes<'t> {
     pub(crate) fn on(trail: &'t mut Trail) -> Self {
-        Notes { passed: Vec::new(), trail, asked: String::new() }
+        Notes { passed: Vec::new(), trail, asked: String::new(), offered: None }
     }
 
     /// A rule that lets the call pass, and belongs to those that led to the verdict.
@@ -104,6 +106,14 @@ impl<'t> Notes<'t> {
     pub(crate) fn asks(&mut self, asked: impl Fn() -> String) {
         if self.trail.written.is_some() {
             self.asked = asked();
+            self.offered = None;
+        }
+    }
+
+    /// How a file writes what was asked last, or the pattern that is about to deny it.
+    pub(crate) fn offers(&mut self, written: impl Fn() -> String) {
+        if self.trail.written.is_some() {
+            self.offered = Some(written());
         }
     }
 
@@ -142,12 +152,14 @@ impl<'t> Notes<'t> {
     }
 
     /// The rule that denies, and what would have to change.
-    pub(crate) fn denied(&mut self, tool: &str, grounds: &Grounds) {
+    pub(crate) fn denied(&mut self, definition: &ToolDefinition, grounds: &Grounds) {
         let Some(rule) = grounds.rule() else { return };
         let asked = self.asked.clone();
         self.add(rule, || None, || asked.clone(), Said::Denies);
         if let Some(written) = &mut self.trail.written {
-            written.changes.extend(remedy::of_denial(tool, grounds, &asked));
+            let offered = self.offered.take().unwrap_or_else(|| remedy::quoted(&asked));
+            let held = Held { asked: &asked, offered: &offered };
+            written.changes.extend(remedy::of_denial(definition, grounds, held));
         }
     }
 

@@ -140,6 +140,11 @@ impl Permit {
         checked.map_err(|grounds| Denial::new(tool, grounds, self.rules.clone()))
     }
 
+    /// Whether the call leaves the machine.
+    pub fn goes_out(&self) -> bool {
+        self.limits.outbound.is_some()
+    }
+
     /// Whether a name the call comes across may be shown. What it may not read it does not see.
     pub fn shows(&self, path: &Path) -> bool {
         self.limits.sight.shows(path)
@@ -155,7 +160,11 @@ impl Permit {
         let tool = self.call().definition().name().as_str();
         let mut trail = Trail::off();
         let checked = self.limits.rates.check(counts, &mut Notes::on(&mut trail));
-        checked.map_err(|grounds| Denial::new(tool, grounds, self.rules.clone()))
+        checked.map_err(|grounds| {
+            let seen = self.seen.after(counts);
+            let facts = seen.for_denial(seen.with(&self.opened));
+            Denial::new(tool, grounds, self.rules.clone()).seeing(facts)
+        })
     }
 
     /// What is left of each rate limit that holds.
@@ -227,13 +236,24 @@ impl Question {
 pub struct Denial {
     refusal: Box<Refusal>,
     rules: Vec<RuleRef>,
+    facts: Value,
 }
 
 impl Denial {
     pub(crate) fn new(tool: &str, grounds: Grounds, mut rules: Vec<RuleRef>) -> Self {
         let refusal = grounds.into_refusal(tool);
         rules.extend(refusal.rule.clone());
-        Denial { refusal, rules }
+        Denial { refusal, rules, facts: Value::Null }
+    }
+
+    /// The same with what the judge saw.
+    pub(crate) fn seeing(self, facts: Value) -> Self {
+        Denial { facts, ..self }
+    }
+
+    /// What the judge saw, for the record and never for the caller: it names what links lead to. No content.
+    pub fn facts(&self) -> &Value {
+        &self.facts
     }
 
     /// What the caller is told.

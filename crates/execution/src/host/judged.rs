@@ -133,8 +133,10 @@ async fn judge(
     let Shape { definition, schema } = tool.shape(&call.world.policy);
     let valid = call.timed(Stage::Check, || guardrail::check(definition, schema, input))?;
     let verdict = pipeline::decide(layer, call, valid).await?;
-    if let Verdict::Permit(permit) = &verdict {
-        layer.limits.count(permit)?;
+    match &verdict {
+        Verdict::Permit(permit) => layer.limits.count(permit).map_err(|denial| call.denied(denial))?,
+        Verdict::Denial(denial) => call.keep_facts(denial.facts()),
+        Verdict::Question(_) => {}
     }
     Ok(verdict)
 }

@@ -40,8 +40,10 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
 
 fn facts(call: &Call) -> Value {
     let mut facts = stages(call);
-    if let (Some(facts), Some(host)) = (facts.as_object_mut(), &call.host) {
-        facts.insert("host".to_owned(), host.clone());
+    if let Value::Object(facts) = &mut facts {
+        facts.extend(call.host.iter().map(|host| ("host".to_owned(), host.clone())));
+        let saw = call.facts().and_then(Value::as_object).into_iter().flatten();
+        facts.extend(saw.map(|(key, value)| (key.clone(), value.clone())));
     }
     facts
 }

@@ -7,6 +7,7 @@ use tool::{Mode, RiskLevel, ToolDefinition};
 use super::Transitions;
 use crate::files::RunningCalls;
 use crate::policy::Policy;
+use crate::rates::RateLimits;
 use crate::standing::Standing;
 
 impl Policy {
@@ -31,8 +32,7 @@ impl Policy {
     }
 
     /// How often a tool may run in an hour, and how often all together in a minute of this mode.
-    pub fn rate_limits(&self, definition: &ToolDefinition, mode: Mode) -> (Option<u32>, Option<u32>) {
-        let rates = Standing::of(self, definition).rates(mode);
-        (rates.tool_per_hour.map(|(most, _)| most), rates.mode_per_minute.map(|(most, _)| most))
+    pub fn rate_limits(&self, definition: &ToolDefinition, mode: Mode) -> RateLimits {
+        Standing::of(self, definition).rates(mode).limits()
     }
 }

@@ -180,7 +180,7 @@ fn a_permit_is_asked_again_with_fresh_counts() {
     let Verdict::Permit(permit) = machine.verdict(valid("read_file", json!({"path": "a.txt"}))) else {
         panic!("no permit")
     };
-    let counts = |tool_last_hour| Counts { tool_last_hour, all_last_minute: 0 };
+    let counts = |tool_last_hour| Counts { tool_last_hour, ..Counts::default() };
     permit.within_rates(counts(2)).unwrap();
     let denial = permit.within_rates(counts(3)).unwrap_err();
     assert_eq!(denial.refusal().code, tool::RefusalCode::RateLimited);
@@ -216,7 +216,7 @@ fn a_permit_carries_its_limits_and_facts() {
     assert_eq!(permit.path("path").unwrap().canonical(), machine.path("ws/a.txt"));
     assert!(permit.path("other").is_none());
     let facts = permit.facts();
-    assert_eq!(facts["counts"], json!({"tool_last_hour": 4, "all_last_minute": 5}));
+    assert_eq!(facts["counts"], json!({"tool_last_hour": 4, "all_last_minute": 5, "outbound_last_hour": 0}));
     assert_eq!(facts["paths"][0]["canonical"], json!(machine.path("ws/a.txt")));
     assert_eq!((&facts["paths"][0]["size"], &facts["content_bytes"]), (&json!(5), &json!(6)));
     assert!(!facts.to_string().contains("llo"), "content is not a fact: {facts}");

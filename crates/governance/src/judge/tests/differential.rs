@@ -165,7 +165,7 @@ fn plan(dice: &mut Dice) -> Plan {
             dice.maybe(3, |dice| dice.some(&words, 3)).unwrap_or_default()
         },
         per_minute: dice.maybe(6, |dice| dice.below(5) as u32),
-        no_way_out: dice.one_in(8),
+        out_per_hour: if dice.one_in(3) { dice.below(5) as u32 } else { 9 },
     };
     let of_category =
         |dice: &mut Dice, name| (name, dice.maybe(3, |dice| 1 + dice.below(3) as u8), some_modes(dice, 2));
@@ -213,6 +213,7 @@ fn entry(dice: &mut Dice, tool: &model::ToolFacts) -> ToolPlan {
         forbidden: dice.maybe(4, |dice| some_modes(dice, 3)).unwrap_or_default(),
         allowed_paths: dice.maybe(3, |dice| dice.some(&PATTERNS, 3)),
         forbidden_paths: dice.some(&PATTERNS[..10], 1),
+        unattended: dice.maybe(4, |dice| dice.some(&PATTERNS, 4)).unwrap_or_default(),
         max_mb: dice.maybe(3, |dice| dice.below(2) as u32),
         always_asks: dice.one_in(12),
         sandbox: dice.one_in(25),
@@ -300,6 +301,7 @@ fn files(plan: &Plan) -> [String; 3] {
         say("forbidden_in_modes", Some(modes(&entry.forbidden)));
         say("allowed_paths", entry.allowed_paths.as_ref().map(|list| texts(list)));
         say("forbidden_paths", Some(texts(&entry.forbidden_paths)));
+        say("unattended_paths", (!entry.unattended.is_empty()).then(|| texts(&entry.unattended)));
         say("max_file_size_mb", entry.max_mb.map(|mb| mb.to_string()));
         say("requires_approval", Some(entry.always_asks.to_string()));
         say("requires_sandbox", entry.sandbox.then(|| "true".to_owned()));
@@ -318,8 +320,7 @@ fn files(plan: &Plan) -> [String; 3] {
     for (mode, rules) in Mode::ALL.iter().zip(&plan.modes) {
         let most =
             rules.per_minute.map(|most| format!("tool_calls_per_minute: {most}, ")).unwrap_or_default();
-        let out = if rules.no_way_out { 0 } else { 9 };
-        let _ = writeln!(third, "  {mode}: {{{most}outbound_calls_per_hour: {out}}}");
+        let _ = writeln!(third, "  {mode}: {{{most}outbound_calls_per_hour: {}}}", rules.out_per_hour);
     }
     let _ =
         writeln!(third, "human_approval:\n  rules:{}", if plan.approvals.is_empty() { " []" } else { "" });
@@ -393,7 +394,7 @@ impl Case {
         });
         match judged {
             Err(grounds) => {
-                notes.denied(TOOLS[self.plan.tool].name, &grounds);
+                notes.denied(&self.definition, &grounds);
                 grounds.into_refusal("").code.as_str().to_owned()
             }
             Ok(decision) if decision.asked_by.is_empty() => "permit".to_owned(),
@@ -431,12 +432,13 @@ fn compare(cases: &[Case], seeds: std::ops::Range<u64>) -> std::collections::BTr
         let policy = policy(&plan);
         for case in cases {
             for mode in Mode::ALL {
-                let (hour, minute) = (dice.below(4) as u32, dice.below(4) as u32);
-                let counts = Counts { tool_last_hour: hour, all_last_minute: minute };
+                let [hour, minute, out] = [(); 3].map(|()| dice.below(4) as u32);
+                let counts =
+                    Counts { tool_last_hour: hour, all_last_minute: minute, outbound_last_hour: out };
                 let found = case.verdict(&policy, mode, counts, &mut Trail::off());
-                let expect = model::verdict(&plan, &case.plan, &case.names, mode, hour, minute);
+                let expect = model::verdict(&plan, &case.plan, &case.names, mode, [hour, minute, out]);
                 let shown = || {
-                    let call = (&case.plan, mode, hour, minute);
+                    let call = (&case.plan, mode, hour, minute, out);
                     format!("SINEW_JUDGE_SEED={seed}: {call:?}\n{}", files(&plan).join("\n"))
                 };
                 assert_eq!(found, expect, "judge and model disagree, {}", shown());

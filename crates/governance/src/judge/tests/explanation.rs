@@ -91,7 +91,7 @@ fn a_denial_ends_at_the_rule_that_denied_and_says_what_would_have_to_change() {
     );
     check(machine(TOOLS).counts(3, 0), "read_file", read("a.txt"), "13 read_file.rate_limit_per_hour", None);
     let slow = machine("tools: {}\n").mode(Mode::Alert);
-    let write = "tools: {slow_read: {allowed_in_modes: [ALERT]}}";
+    let write = "tools: {slow_read: {allowed_in_modes: [NORMAL, ALERT]}}";
     check(slow, "slow_read", read("a.txt"), "0 slow_read.allowed_modes", Some(write));
     let outside = machine("tools: {}\n");
     check(

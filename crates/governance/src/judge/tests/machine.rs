@@ -74,7 +74,7 @@ impl Machine {
     }
 
     pub(crate) fn counts(self, tool_last_hour: u32, all_last_minute: u32) -> Self {
-        self.with(|m| m.counts = Counts { tool_last_hour, all_last_minute })
+        self.with(|m| m.counts = Counts { tool_last_hour, all_last_minute, outbound_last_hour: 0 })
     }
 
     pub(crate) fn policy(&self) -> Policy {

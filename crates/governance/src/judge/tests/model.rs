@@ -55,7 +55,7 @@ pub(super) struct ModePlan {
     pub(super) categories: Vec<&'static str>,
     pub(super) approvals: Vec<&'static str>,
     pub(super) per_minute: Option<u32>,
-    pub(super) no_way_out: bool,
+    pub(super) out_per_hour: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,7 @@ pub(super) struct ToolPlan {
     pub(super) forbidden: Vec<Mode>,
     pub(super) allowed_paths: Option<Vec<&'static str>>,
     pub(super) forbidden_paths: Vec<&'static str>,
+    pub(super) unattended: Vec<&'static str>,
     pub(super) max_mb: Option<u32>,
     pub(super) always_asks: bool,
     pub(super) sandbox: bool,
@@ -157,14 +158,7 @@ pub(super) fn names(call: &CallPlan, patterns: &[&'static str]) -> Vec<Names> {
 }
 
 /// The verdict: `permit`, `ask N`, or the code of the denial.
-pub(super) fn verdict(
-    plan: &Plan,
-    call: &CallPlan,
-    names: &[Names],
-    mode: Mode,
-    hour: u32,
-    minute: u32,
-) -> String {
+pub(super) fn verdict(plan: &Plan, call: &CallPlan, names: &[Names], mode: Mode, counts: [u32; 3]) -> String {
     let tool = &TOOLS[call.tool];
     let silent = ToolPlan::default();
     let stated = plan.tools.iter().find(|(name, _)| *name == tool.name).map_or(&silent, |(_, entry)| entry);
@@ -173,9 +167,9 @@ pub(super) fn verdict(
         ToolPlan { approval: stated.approval.clone(), sandbox: stated.sandbox, ..ToolPlan::default() };
     let denying = if stated.shadow { &shadow } else { stated };
     let category = stated.category.unwrap_or(tool.category);
-    match denies(plan, call, names, tool, stated, denying, category, (mode, hour, minute)) {
+    match denies(plan, call, names, tool, stated, denying, category, (mode, counts)) {
         Some(code) => code.to_owned(),
-        None => match asks(plan, tool, stated, category, mode) {
+        None => match asks(plan, tool, stated, category, mode, is_unattended(stated, names)) {
             0 => "permit".to_owned(),
             rules => format!("ask {rules}"),
         },
@@ -191,7 +185,7 @@ fn denies(
     stated: &ToolPlan,
     entry: &ToolPlan,
     category: &str,
-    (mode, hour, minute): (Mode, u32, u32),
+    (mode, [hour, minute, out]): (Mode, [u32; 3]),
 ) -> Option<&'static str> {
     let here = &plan.modes[Mode::ALL.iter().position(|other| *other == mode).unwrap()];
     let listed = entry.allowed.as_ref().is_none_or(|modes| modes.contains(&mode));
@@ -215,11 +209,11 @@ fn denies(
     if entry.per_hour.is_some_and(|most| hour >= most) || here.per_minute.is_some_and(|most| minute >= most) {
         return Some("rate_limited");
     }
+    if goes_out && out >= here.out_per_hour {
+        return Some("rate_limited");
+    }
     if refuses_commands(call, stated, entry) {
         return Some("command_not_allowed");
-    }
-    if goes_out && here.no_way_out {
-        return Some("rate_limited");
     }
     if goes_out && refuses_host(plan, call, entry) {
         return Some("domain_not_allowed");
@@ -261,7 +255,21 @@ fn denies(
     (tool.writes && too_much).then_some("too_large")
 }
 
-fn asks(plan: &Plan, tool: &ToolFacts, entry: &ToolPlan, category: &str, mode: Mode) -> usize {
+/// Whether every path leads where the entry wants nobody asked. A call without paths leads nowhere.
+fn is_unattended(entry: &ToolPlan, names: &[Names]) -> bool {
+    let listed =
+        |names: &Names| entry.unattended.iter().any(|pattern| names.leads_to.allowed_by.contains(pattern));
+    !names.is_empty() && names.iter().all(listed)
+}
+
+fn asks(
+    plan: &Plan,
+    tool: &ToolFacts,
+    entry: &ToolPlan,
+    category: &str,
+    mode: Mode,
+    unattended: bool,
+) -> usize {
     let of_category = plan.categories.iter().find(|(name, ..)| *name == category);
     let risk = of_category.and_then(|(_, risk, _)| *risk).unwrap_or(0).max(tool.risk);
     let here = &plan.modes[Mode::ALL.iter().position(|other| *other == mode).unwrap()];
@@ -278,12 +286,10 @@ fn asks(plan: &Plan, tool: &ToolFacts, entry: &ToolPlan, category: &str, mode: M
             && of.is_none_or(|of| of == category)
     });
     let abroad = plan.asks_abroad && (tool.goes_out || category == "network");
-    usize::from(entry.always_asks)
+    let in_tools = usize::from(entry.always_asks)
         + usize::from(entry.approval.contains(&mode))
-        + usize::from(of_category.is_some_and(|(_, _, modes)| modes.contains(&mode)))
-        + by_mode.count()
-        + by_safety.count()
-        + usize::from(abroad)
+        + usize::from(of_category.is_some_and(|(_, _, modes)| modes.contains(&mode)));
+    (if unattended { 0 } else { in_tools }) + by_mode.count() + by_safety.count() + usize::from(abroad)
 }
 
 fn refuses_commands(call: &CallPlan, stated: &ToolPlan, entry: &ToolPlan) -> bool {

@@ -1,0 +1,92 @@
+//! A change of one rule, made in the text of a policy file: every other line, comments included, stays as it was.
+//!
+//! Text in, text out. What the text then means is asked of a policy made from it, never of this module; where a file is
+//! written in a way that cannot be changed line by line, nothing is changed.
+
+mod flow;
+mod lines;
+
+use crate::policy::Policy;
+use crate::problems::PolicyError;
+use crate::remedy::{Act, Edit, PolicyFile};
+use crate::surroundings::Surroundings;
+
+use lines::{Entry, Found};
+
+impl Policy {
+    /// The policy with one change made in its files. `None` where the file is written in a way that only a person
+    /// should change.
+    pub fn amended(&self, edit: &Edit, around: &Surroundings) -> Result<Option<Policy>, PolicyError> {
+        let Some(text) = amend(self.text(edit.file), edit) else { return Ok(None) };
+        let changed = Policy::from_documents(self.files().documents.with(edit.file, &text)?, around)?;
+        Ok(Some(changed.on_the_machine_of(self)))
+    }
+
+    /// One of its files, as it is written.
+    pub fn text(&self, file: PolicyFile) -> &str {
+        self.files().documents.get(file).text()
+    }
+}
+
+/// The text after the change.
+pub(crate) fn amend(text: &str, edit: &Edit) -> Option<String> {
+    if text.contains('\r') {
+        return None;
+    }
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    match (lines::find(&lines, &edit.keys)?, &edit.act) {
+        (Found::Here(entry), Act::Add(value)) => add(&mut lines, &entry, value)?,
+        (Found::Here(entry), Act::Remove { line, text }) => {
+            remove(&mut lines, &entry, usize::try_from(*line).ok()?, text)?;
+        }
+        (Found::Here(entry), Act::Set(value)) => set(&mut lines, &entry, value)?,
+        (Found::Absent(place), Act::Add(value)) => place.insert(&mut lines, &format!("[{value}]")),
+        (Found::Absent(place), Act::Set(value)) => place.insert(&mut lines, value),
+        (Found::Absent(_), Act::Remove { .. }) => return None,
+    }
+    Some(lines.join("\n") + "\n")
+}
+
+fn add(lines: &mut Vec<String>, entry: &Entry, value: &str) -> Option<()> {
+    match entry.value(lines)?.chars().next() {
+        Some('[') => flow::edit(lines, entry, |list| list.with(value)),
+        None => {
+            let last = lines::items(lines, entry).pop()?;
+            let dash = " ".repeat(lines::indent(lines.get(last.start)?));
+            lines.insert(last.end, format!("{dash}- {value}"));
+            Some(())
+        }
+        Some(_) => None,
+    }
+}
+
+fn remove(lines: &mut Vec<String>, entry: &Entry, line: usize, text: &str) -> Option<()> {
+    match entry.value(lines)?.chars().next() {
+        Some('[') => flow::edit(lines, entry, |list| list.without(line, text)),
+        None => {
+            let items = lines::items(lines, entry);
+            let gone = items.iter().find(|item| item.start + 1 == line)?.clone();
+            lines.drain(gone);
+            if items.len() == 1 {
+                lines.get_mut(entry.line)?.insert_str(entry.value_at, " []");
+            }
+            Some(())
+        }
+        Some(_) => None,
+    }
+}
+
+fn set(lines: &mut [String], entry: &Entry, value: &str) -> Option<()> {
+    let old = entry.value(lines)?.to_owned();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if old.is_empty() || !old.chars().all(is_plain) {
+        return None;
+    }
+    let line = lines.get_mut(entry.line)?;
+    let at = entry.value_at + line.get(entry.value_at..)?.find(&old)?;
+    line.replace_range(at..at + old.len(), value);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Lists in brackets, `[a, "b, c"]`, on one line or several: read by letters, changed at one place.
+
+use std::ops::Range;
+
+use super::lines::Entry;
+
+/// A list and the places of its items in a text.
+pub(super) struct List<'a> {
+    text: &'a str,
+    /// The line the text begins on, counted from 1.
+    first_line: usize,
+    open: usize,
+    items: Vec<Range<usize>>,
+}
+
+/// Changes the list of a key in its lines.
+pub(super) fn edit(
+    lines: &mut Vec<String>,
+    entry: &Entry,
+    change: impl FnOnce(&List<'_>) -> Option<String>,
+) -> Option<()> {
+    let text = lines.get(entry.line..entry.end)?.join("\n");
+    let list = List::read(&text, entry)?;
+    let changed = change(&list)?;
+    lines.splice(entry.line..entry.end, changed.lines().map(str::to_owned));
+    Some(())
+}
+
+impl<'a> List<'a> {
+    fn read(text: &'a str, entry: &Entry) -> Option<Self> {
+        let open = entry.value_at + text.get(entry.value_at..)?.find('[')?;
+        let mut list = List { text, first_line: entry.line + 1, open, items: Vec::new() };
+        let mut item: Option<Range<usize>> = None;
+        let (mut depth, mut quote, mut escaped, mut before) = (0_usize, None, false, ' ');
+        let mut comment = false;
+        for (at, c) in text.char_indices().skip_while(|(at, _)| *at < open) {
+            let here = at..at + c.len_utf8();
+            match (quote, c) {
+                _ if comment => comment = c != '\n',
+                (Some('"'), _) if escaped => escaped = false,
+                (Some('"'), '\\') => escaped = true,
+                (Some(mark), c) if c == mark => quote = None,
+                (Some(_), _) => {}
+                (None, '#') if before.is_whitespace() => comment = true,
+                (None, '"' | '\'') if !before.is_alphanumeric() => quote = Some(c),
+                (None, '[' | '{') => depth += 1,
+                (None, ']' | '}') => depth = depth.checked_sub(1)?,
+                (None, _) => {}
+            }
+            if depth == 0 && quote.is_none() && !comment {
+                list.items.extend(item);
+                // What follows the list on its lines must be nothing but a comment.
+                let rest = text.get(here.end..)?.trim_start();
+                return (rest.is_empty() || rest.starts_with('#')).then_some(list);
+            }
+            let splits = c == ',' && depth == 1 && quote.is_none();
+            if splits {
+                list.items.extend(item.take());
+            } else if at > open && !c.is_whitespace() && !comment {
+                item = Some(item.map_or(here.clone(), |item| item.start..here.end));
+            }
+            before = c;
+        }
+        None
+    }
+
+    /// The text with one more item.
+    pub(super) fn with(&self, value: &str) -> Option<String> {
+        let mut text = self.text.to_owned();
+        match self.items.last() {
+            Some(last) => text.insert_str(last.end, &format!(", {value}")),
+            None => text.insert_str(self.open + 1, value),
+        }
+        Some(text)
+    }
+
+    /// The text without the item on this line that says this.
+    pub(super) fn without(&self, line: usize, says: &str) -> Option<String> {
+        let on_line = |item: &Range<usize>| {
+            let above = self.text.get(..item.start).map_or(0, |text| text.matches('\n').count());
+            self.first_line + above == line
+        };
+        let here: Vec<usize> =
+            (0..self.items.len()).filter(|at| self.items.get(*at).is_some_and(on_line)).collect();
+        let says_it = |at: &&usize| {
+            let text = self.items.get(**at).and_then(|item| self.text.get(item.clone())).unwrap_or_default();
+            text.trim_matches(['"', '\'']) == says
+        };
+        let gone = match here.as_slice() {
+            [only] => *only,
+            several => *several.iter().find(says_it)?,
+        };
+        let item = self.items.get(gone)?;
+        let cut = match (self.items.get(gone + 1), gone.checked_sub(1).and_then(|at| self.items.get(at))) {
+            (Some(next), _) => item.start..next.start,
+            (None, Some(previous)) => previous.end..item.end,
+            (None, None) => item.clone(),
+        };
+        let mut text = self.text.to_owned();
+        text.replace_range(cut, "");
+        Some(text)
+    }
+}

@@ -1,0 +1,96 @@
+//! Changes in files as people write them.
+
+use super::amend;
+use crate::remedy::{Act, Edit, PolicyFile};
+
+fn check(text: &str, keys: &str, act: Act, expect: Option<&str>) {
+    let keys = keys.split('.').map(str::to_owned).collect();
+    let edit = Edit { file: PolicyFile::Tools, keys, act };
+    assert_eq!(amend(text, &edit).as_deref(), expect, "{edit:?}\n{text}");
+}
+
+fn add(value: &str) -> Act {
+    Act::Add(value.to_owned())
+}
+
+fn set(value: &str) -> Act {
+    Act::Set(value.to_owned())
+}
+
+fn remove(line: u64, text: &str) -> Act {
+    Act::Remove { line, text: text.to_owned() }
+}
+
+const FILE: &str = "# head
+tools:
+  # the first
+  read_file:   # reads
+    allowed_in_modes: [NORMAL, \"A, B\"]  # where
+    allowed_paths:
+      # mine
+      - /a
+      - \"/b\"   # twice
+
+    forbidden_paths:
+    - /x
+    # why
+    max_file_size_mb: 10 # small
+
+  'Write':
+    allowed_paths: [
+      /a,  # one
+      /b,
+    ]
+last: [] # end
+";
+
+#[test]
+fn one_place_changes_and_the_rest_stays() {
+    let put = |from: &str, to: &str| Some(FILE.replacen(from, to, 1));
+    let cases = [
+        ("tools.read_file.allowed_in_modes", add("ALERT"), put("B\"]", "B\", ALERT]")),
+        ("tools.read_file.allowed_paths", add("/c"), put("# twice\n", "# twice\n      - /c\n")),
+        ("tools.read_file.forbidden_paths", add("/y"), put("- /x\n", "- /x\n    - /y\n")),
+        ("tools.write.allowed_paths", add("/c"), put("/b,\n", "/b, /c,\n")),
+        ("last", add("x"), put("[]", "[x]")),
+        ("tools.read_file.max_file_size_mb", set("11"), put("10 #", "11 #")),
+        ("tools.read_file.hard_links", set("allow"), put("# small\n", "# small\n    hard_links: allow\n")),
+        (
+            "tools.new.allowed_commands",
+            add("ls"),
+            put("    ]\n", "    ]\n  new:\n    allowed_commands: [ls]\n"),
+        ),
+        ("other.key", set("true"), Some(format!("{FILE}other:\n  key: true\n"))),
+        ("tools.read_file.allowed_in_modes", remove(5, "A, B"), put(", \"A, B\"]", "]")),
+        ("tools.read_file.allowed_in_modes", remove(5, "NORMAL"), put("NORMAL, ", "")),
+        ("tools.read_file.allowed_paths", remove(9, ""), put("      - \"/b\"   # twice\n", "")),
+        (
+            "tools.read_file.forbidden_paths",
+            remove(12, ""),
+            put("forbidden_paths:\n    - /x\n", "forbidden_paths: []\n"),
+        ),
+        ("tools.write.allowed_paths", remove(18, "/a"), put("/a,  # one\n      /b", "/b")),
+    ];
+    for (keys, act, expect) in cases {
+        check(FILE, keys, act, expect.as_deref());
+    }
+}
+
+#[test]
+fn what_only_a_person_should_change_stays() {
+    let cases = [
+        ("tools: {read_file: {allowed_paths: [/a]}}\n", "tools.read_file.allowed_paths", add("/b")),
+        ("a: *list\n", "a", add("x")),
+        ("a: [b, *c\n", "a", add("x")),
+        ("a: [b] [c]\n", "a", add("x")),
+        ("a:\n  b: c\n", "a", add("x")),
+        ("a: [b, c]\n", "a", remove(1, "d")),
+        ("a: [b]\n", "a", set("true")),
+        ("a: |\n  b\n", "a", set("true")),
+        ("b: 1\n", "a", remove(1, "x")),
+        ("a: [b]\r\n", "a", add("x")),
+    ];
+    for (text, keys, act) in cases {
+        check(text, keys, act, None);
+    }
+}

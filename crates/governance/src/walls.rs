@@ -1,0 +1,36 @@
+//! Which rule asks for walls around a tool, for whoever knows that it will run without them.
+
+use tool::{RuleRef, ToolDefinition};
+
+use crate::policy::Policy;
+use crate::tools_file::Network;
+
+impl Policy {
+    /// The rule by which this tool must run confined: `requires_sandbox`, `min_isolation`, or a limit that only walls
+    /// can hold, unless the entry says `requires_sandbox: false`.
+    pub fn asks_for_walls(&self, definition: &ToolDefinition) -> Option<RuleRef> {
+        let rules = self.tools.get(definition.name());
+        if let Some(rule) = rules.and_then(|rules| rules.sandbox.clone()) {
+            return Some(rule);
+        }
+        let name = definition.name().as_str();
+        let mut entries = self.files().tools.tools.iter();
+        let entry = entries.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let limited = entry.filter(|(_, entry)| entry.requires_sandbox.is_none()).and_then(|(key, entry)| {
+            let limits = [
+                ("network", entry.network.is_some_and(|network| network != Network::Full)),
+                ("memory_mb", entry.memory_mb.is_some()),
+                ("max_processes", entry.max_processes.is_some()),
+                ("cpu_seconds", entry.cpu_seconds.is_some()),
+            ];
+            let (limit, _) = limits.into_iter().find(|(_, given)| *given)?;
+            let file = self.files().documents.tools.name().to_owned();
+            Some(RuleRef { file, line: key.line, id: format!("{name}.{limit}") })
+        });
+        limited.or_else(|| {
+            let id = format!("{name}.requires_sandbox");
+            let rule = || RuleRef { file: "tool definition".to_owned(), line: 0, id };
+            definition.requires_sandbox().then(rule)
+        })
+    }
+}
