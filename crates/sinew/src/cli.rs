@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use tool::{Category, Mode};
 
 pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
-pub(crate) use policy::PolicyCommand;
+pub(crate) use policy::{AllowArgs, PolicyCommand};
 pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Check all configuration: what does not load, what can never match, what changes nothing.
     Check(JsonArgs),
+    /// Change the policy so that a refused call is permitted: the smallest change, shown first and proven.
+    Allow(AllowArgs),
     /// Try the policy out: tests, what it lets run, and what another one would have decided.
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
+    /// Try what this machine can do: how far it can confine a program, and whether the walls hold.
+    Doctor(JsonArgs),
     /// See Sinew at work, in a temporary home that is removed afterwards.
     Demo,
 }

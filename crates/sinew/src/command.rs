@@ -1,9 +1,11 @@
 //! One file a command.
 
+mod allow;
 mod call;
 mod check;
 mod completions;
 mod demo;
+mod doctor;
 mod explain;
 mod hook;
 mod init;
@@ -36,6 +38,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Hook(command) => hook::run(command),
         Command::Init(args) => init::run(&args),
         Command::Check(output) => check::run(output),
+        Command::Allow(args) => allow::run(&args),
         Command::Policy(command) => policy::run(command),
         Command::Workspace(command) => workspace::run(command),
         Command::Ledger(command) => ledger::run(command),
@@ -43,6 +46,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Logs(args) => logs::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Doctor(output) => doctor::run(output),
         Command::Demo => demo::run(),
     }
 }

@@ -2,12 +2,23 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use tool::Mode;
 
 use super::{JsonArgs, mode};
 use crate::moment;
+
+#[derive(Args)]
+pub(crate) struct AllowArgs {
+    /// The call, by the id its refusal has in the reply and in the ledger.
+    pub(crate) call_id: String,
+    /// Write the change without asking.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) output: JsonArgs,
+}
 
 #[derive(Subcommand)]
 pub(crate) enum PolicyCommand {

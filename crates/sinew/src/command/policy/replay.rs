@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use governance::{Difference, Effect, Policy, Workspaces, compare};
+use execution::World;
+use governance::{Difference, Effect, Policy, compare};
 use jiff::Timestamp;
-use ledger::{Filter, Reader, Record};
+use ledger::{Entry, Filter, Reader, Record};
 use serde_json::{Value, json};
-use tool::ToolDefinition;
+use tool::{RefusalCode, ToolDefinition};
 
 use crate::cli::JsonArgs;
 use crate::command::ledger::unreadable;
@@ -26,8 +27,10 @@ struct Tally {
     same: usize,
     /// Calls whose record does not say enough, or whose tool is not there any more.
     unjudged: usize,
-    /// Calls that ran and would not, by tool and new verdict.
-    changed: BTreeMap<(String, String), Vec<Value>>,
+    /// Calls that were refused.
+    refusals: usize,
+    /// Calls that would be decided otherwise, by tool, what became of them and what would.
+    changed: BTreeMap<(String, &'static str, String), Vec<Value>>,
 }
 
 pub(crate) fn run(
@@ -45,27 +48,30 @@ pub(crate) fn run(
     let of = |kind: &str| Filter { kind: Some(kind.to_owned()), since: Some(since), ..Filter::default() };
     let reader = Reader::new(&folder);
     let decisions = reader.query(&of("decision")).map_err(unreadable(&folder))?;
-    let refusals = reader.query(&of("refusal")).map_err(unreadable(&folder))?.len();
-    let mut tally = Tally::default();
-    for record in &decisions {
-        tally.judge(record, &candidate, &definitions, &world.workspaces);
+    let refusals = reader.query(&of("refusal")).map_err(unreadable(&folder))?;
+    let mut tally = Tally { refusals: refusals.len(), ..Tally::default() };
+    for record in decisions.iter().chain(&refusals) {
+        tally.judge(record, &candidate, &world);
     }
     let differences = compare(&world.policy, &candidate, definitions);
-    if output.json { tally.say_json(&differences, refusals) } else { tally.show(&differences, refusals) }?;
+    if output.json { tally.say_json(&differences) } else { tally.show(&differences) }?;
     Ok(Exit::Done)
 }
 
 impl Tally {
-    fn judge(&mut self, record: &Record, by: &Policy, tools: &[&ToolDefinition], workspaces: &Workspaces) {
+    fn judge(&mut self, record: &Record, by: &Policy, world: &World) {
         let body = record.json();
         let tool = body.get("tool").and_then(Value::as_str).unwrap_or_default();
-        let definition = tools.iter().find(|definition| definition.name().as_str() == tool);
         let facts = body.get("facts").unwrap_or(&Value::Null);
-        let Some(found) = definition.and_then(|definition| by.replay(definition, facts, workspaces)) else {
+        let host = facts.pointer("/host/name").and_then(Value::as_str);
+        let definition = world.judged_as(tool, host, by);
+        let found = definition.and_then(|definition| by.replay(definition, facts, &world.workspaces));
+        let Some(found) = found else {
             self.unjudged += 1;
             return;
         };
-        if found.verdict == governance::files::Expectation::Allow {
+        let was = was(record);
+        if found.verdict.to_string() == was {
             self.same += 1;
             return;
         }
@@ -76,19 +82,21 @@ impl Tally {
             .or(found.asked_by.first().cloned());
         let sample = json!({"call_id": body.get("call_id"), "time": record.time.to_string(), "found": found.summary(),
             "rule": rule});
-        self.changed.entry((tool.to_owned(), found.verdict.to_string())).or_default().push(sample);
+        self.changed.entry((tool.to_owned(), was, found.verdict.to_string())).or_default().push(sample);
     }
 
-    fn say_json(&self, differences: &[Difference], refusals: usize) -> Result<(), Problem> {
-        let changed = self.changed.iter().map(|((tool, verdict), samples)| {
-            json!({"tool": tool, "was": "allow", "becomes": verdict, "calls": samples.len(),
+    fn say_json(&self, differences: &[Difference]) -> Result<(), Problem> {
+        let changed = self.changed.iter().map(|((tool, was, verdict), samples)| {
+            json!({"tool": tool, "was": was, "becomes": verdict, "calls": samples.len(),
                 "samples": samples.iter().take(SAMPLES).collect::<Vec<_>>()})
         });
-        say(json!({"schema_version": 1, "same": self.same, "not_judged": self.unjudged, "refusals": refusals,
-            "changed": changed.collect::<Vec<_>>(), "differences": differences}))
+        say(
+            json!({"schema_version": 1, "same": self.same, "not_judged": self.unjudged, "refusals": self.refusals,
+            "changed": changed.collect::<Vec<_>>(), "differences": differences}),
+        )
     }
 
-    fn show(&self, differences: &[Difference], refusals: usize) -> Result<(), Problem> {
+    fn show(&self, differences: &[Difference]) -> Result<(), Problem> {
         for difference in differences {
             let (style, word) = match difference.effect {
                 Effect::Tightens => (GOOD, "tightens"),
@@ -99,12 +107,15 @@ impl Tally {
                 difference.rule.as_ref().map(|rule| format!(" ({})", render::rule(rule))).unwrap_or_default();
             say(format!("{} {}{place}", paint(style, word), visible_line(&difference.what)))?;
         }
-        for ((tool, verdict), samples) in &self.changed {
+        for ((tool, was, verdict), samples) in &self.changed {
             let count = samples.len();
-            say(paint(
-                NOTE,
-                format!("{count} calls of {} ran and would now be: {verdict}", visible_line(tool)),
-            ))?;
+            let (style, before) = match *was {
+                "allow" => (NOTE, "ran"),
+                "ask" => (BAD, "were asked about"),
+                _ => (BAD, "were refused"),
+            };
+            let tool = visible_line(tool);
+            say(paint(style, format!("{count} calls of {tool} {before} and would now be: {verdict}")))?;
             for sample in samples.iter().take(SAMPLES) {
                 let text = |key: &str| sample.get(key).and_then(Value::as_str).unwrap_or_default();
                 say(format!("  {} {} {}", text("time"), text("call_id"), visible_line(text("found"))))?;
@@ -112,14 +123,26 @@ impl Tally {
         }
         let changed: usize = self.changed.values().map(Vec::len).sum();
         say(format!(
-            "{} calls that ran: {} as before, {changed} otherwise, {} not judged",
+            "{} calls, {} of them refused: {} as before, {changed} otherwise, {} not judged",
             self.same + changed + self.unjudged,
+            self.refusals,
             self.same,
             self.unjudged
         ))?;
-        say(paint(
-            QUIET,
-            format!("{refusals} refused calls are not judged again: their records keep no paths"),
-        ))
+        match self.unjudged {
+            0 => Ok(()),
+            _ => say(paint(QUIET, "not judged: refused before any rule was asked, or its tool is gone")),
+        }
+    }
+}
+
+/// What became of a call, in the word of a verdict.
+fn was(record: &Record) -> &'static str {
+    match &record.entry {
+        Entry::Refusal(refused) => match refused.code {
+            RefusalCode::ApprovalPending | RefusalCode::ApprovalTimedOut => "ask",
+            _ => "deny",
+        },
+        _ => "allow",
     }
 }

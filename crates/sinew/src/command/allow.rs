@@ -1,0 +1,315 @@
+//! `sinew allow`: from a refusal on record to the smallest change of the policy that would permit it.
+//!
+//! The changed policy is made in memory, checked like any other, and held against what the judge saw of the call. Only a
+//! change that is proven so is shown, and only one that a person confirms is written.
+
+mod diff;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal, Write};
+
+use execution::World;
+use governance::files::Expectation;
+use governance::{Change, Edit, Policy, PolicyFile, Rehearsal, Surroundings};
+use ledger::{Entry, Reader, Record};
+use serde_json::{Value, json};
+use tool::{CallId, RuleRef, ToolDefinition};
+
+use crate::cli::AllowArgs;
+use crate::command::init;
+use crate::command::ledger::unreadable;
+use crate::compose::{self, Folders};
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::setting::Setting;
+use crate::terminal::{BAD, GOOD, NOTE, QUIET, paint, say, tell, visible, visible_line};
+
+/// A call seldom meets more rules than this, one behind the other.
+const MOST_CHANGES: usize = 8;
+
+/// A refused call, as its record tells it.
+struct Refused {
+    id: CallId,
+    tool: String,
+    host: Option<String>,
+    reason: String,
+    facts: Value,
+}
+
+/// What would permit it, proven.
+struct Proposal {
+    policy: Policy,
+    rules: Vec<RuleRef>,
+    becomes: Rehearsal,
+}
+
+pub(crate) fn run(args: &AllowArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let refused = Refused::find(&setting, &args.call_id)?;
+    let world = compose::world(&setting, &setting.settings()?, Folders::Configured)?;
+    let around = compose::surroundings(&setting);
+    let found = refused.judge(&world, &world.policy)?;
+    if found.verdict == Expectation::Allow {
+        say(if args.output.json {
+            json!({"schema_version": 1, "call_id": refused.id, "becomes": "allow", "written": false, "diff": ""})
+                .to_string()
+        } else {
+            paint(GOOD, "the policy permits this call already")
+        })?;
+        return Ok(Exit::Done);
+    }
+    let proposal = refused.propose(&world, &around, found)?;
+    let diff = proposal.diff(&setting, &world.policy)?;
+    if !args.output.json {
+        show(&refused, &proposal, &diff)?;
+    }
+    let written = confirmed(args)?;
+    if written {
+        proposal.write(&setting, &world.policy)?;
+    }
+    if args.output.json {
+        say(json!({"schema_version": 1, "call_id": refused.id, "becomes": proposal.becomes.verdict,
+            "rules": proposal.rules, "diff": diff, "written": written}))?;
+    } else if written {
+        say(paint(GOOD, "written"))?;
+        remind(&setting);
+    } else {
+        tell("nothing was written");
+    }
+    Ok(if written { Exit::Done } else { Exit::Approval })
+}
+
+fn remind(setting: &Setting) {
+    if setting.daemon_answers() {
+        tell(paint(
+            NOTE,
+            "it loosens something, so the running daemon waits: `sinew reload --accept` takes it",
+        ));
+    }
+}
+
+fn show(refused: &Refused, proposal: &Proposal, diff: &str) -> Result<(), Problem> {
+    say(format!("{} {}", paint(BAD, visible_line(&refused.tool)), visible_line(&refused.reason)))?;
+    for rule in &proposal.rules {
+        say(paint(QUIET, format!("refused by {}", visible_line(&render::rule(rule)))))?;
+    }
+    say(diff::painted(&visible(diff)))?;
+    let (names_alone, asked) = (refused.by_names_alone(), &proposal.becomes.asked_by);
+    if names_alone {
+        say(paint(
+            NOTE,
+            "nothing was opened when it was refused: where its paths lead is judged when it is made again",
+        ))?;
+    }
+    say(match asked.first() {
+        None => "with this the call runs".to_owned(),
+        Some(rule) => format!("with this a human is asked, by {}", visible_line(&render::rule(rule))),
+    })
+}
+
+/// Whether a person says yes. Without one nothing is written.
+fn confirmed(args: &AllowArgs) -> Result<bool, Problem> {
+    if args.yes {
+        return Ok(true);
+    }
+    if args.output.json || !std::io::stdin().is_terminal() {
+        tell("`--yes` writes it");
+        return Ok(false);
+    }
+    let failed =
+        |error: std::io::Error| Problem::new(Exit::Failed, format!("the terminal cannot be read: {error}"));
+    let mut out = std::io::stderr();
+    out.write_all(b"write this? [y/N] ").and_then(|()| out.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+impl Refused {
+    fn find(setting: &Setting, id: &str) -> Result<Refused, Problem> {
+        let id: CallId = id.parse().map_err(|_| {
+            let problem = Problem::usage(format!("`{}` is no call id", visible_line(id)));
+            problem.hint(
+                "`metadata.call_id` of every result is one; `sinew ledger query --kind refusal` lists them",
+            )
+        })?;
+        let folder = compose::ledger_folder(setting);
+        let records = Reader::new(&folder).call(id).map_err(unreadable(&folder))?;
+        match records.iter().find_map(|record| Self::read(id, record)) {
+            Some(refused) => Ok(refused),
+            None if records.is_empty() => Err(Problem::usage(format!("no record of call `{id}`"))
+                .hint("`sinew ledger query --kind refusal` lists the refused calls")),
+            None => Err(Problem::usage(format!("call `{id}` was not refused"))
+                .hint(format!("`sinew ledger show {id}` says what became of it"))),
+        }
+    }
+
+    fn read(id: CallId, record: &Record) -> Option<Refused> {
+        let Entry::Refusal(refusal) = &record.entry else { return None };
+        let facts = refusal.facts.clone();
+        let host = facts.pointer("/host/name").and_then(Value::as_str).map(str::to_owned);
+        Some(Refused { id, tool: refusal.call.tool.clone(), host, reason: refusal.reason.clone(), facts })
+    }
+
+    /// Whether nothing had been opened when it was refused.
+    fn by_names_alone(&self) -> bool {
+        let paths = self.facts.get("paths").and_then(Value::as_array);
+        paths.into_iter().flatten().any(|path| path.get("kind") == Some(&json!("unopened")))
+    }
+
+    fn definition<'w>(&self, world: &'w World, policy: &Policy) -> Result<&'w ToolDefinition, Problem> {
+        world.judged_as(&self.tool, self.host.as_deref(), policy).ok_or_else(|| {
+            self.hopeless("no such tool is there", "a policy cannot make one; `sinew tools list` shows them")
+        })
+    }
+
+    fn judge(&self, world: &World, policy: &Policy) -> Result<Rehearsal, Problem> {
+        let definition = self.definition(world, policy)?;
+        let found = policy.replay(definition, &self.facts, &world.workspaces);
+        found.ok_or_else(|| {
+            let hint =
+                "it was refused before any rule was asked, or its record keeps too little: see its reason";
+            self.hopeless("the record does not say what the rules saw", hint)
+        })
+    }
+
+    fn hopeless(&self, why: &str, instead: &str) -> Problem {
+        let reason = visible_line(&self.reason);
+        Problem::new(Exit::Refused, format!("no line of the policy permits this call: {why} ({reason})"))
+            .hint(instead)
+    }
+
+    /// Lifts one rule after the other, until the call runs or a human is asked.
+    fn propose(&self, world: &World, around: &Surroundings, found: Rehearsal) -> Result<Proposal, Problem> {
+        let asked_before = found.verdict == Expectation::Ask;
+        let (mut found, mut rules) = (found, Vec::new());
+        let mut changed: Option<Policy> = None;
+        for _ in 0..MOST_CHANGES {
+            let policy = changed.as_ref().unwrap_or(&world.policy);
+            let (edits, blamed) = self.edits(world, policy, &found)?;
+            rules.extend(blamed);
+            for edit in &edits {
+                changed = Some(self.amended(changed.as_ref().unwrap_or(&world.policy), edit, around)?);
+            }
+            let Some(policy) = &changed else { break };
+            let again = self.judge(world, policy)?;
+            let same = again.refusal == found.refusal && again.asked_by == found.asked_by;
+            found = again;
+            if found.verdict == Expectation::Allow || (found.verdict == Expectation::Ask && !asked_before) {
+                self.check(world, policy)?;
+                return changed.map_or_else(
+                    || Err(self.unproven()),
+                    |policy| Ok(Proposal { policy, rules, becomes: found }),
+                );
+            }
+            if same || found.verdict == Expectation::Ask {
+                break;
+            }
+        }
+        Err(self.still_asked(&found).unwrap_or_else(|| self.unproven()))
+    }
+
+    /// What to change next, and the rules that are in the way.
+    fn edits(
+        &self,
+        world: &World,
+        policy: &Policy,
+        found: &Rehearsal,
+    ) -> Result<(Vec<Edit>, Vec<RuleRef>), Problem> {
+        if found.verdict == Expectation::Ask {
+            let edits = policy.unattended(self.definition(world, policy)?, &self.facts);
+            return match edits.is_empty() {
+                true => Err(self.still_asked(found).unwrap_or_else(|| self.unproven())),
+                false => Ok((edits, found.asked_by.clone())),
+            };
+        }
+        let change = found.trail.changes().first().ok_or_else(|| self.floor(found))?;
+        let edit = change.edit.clone().ok_or_else(|| self.by_hand(change))?;
+        Ok((vec![edit], vec![change.rule.clone()]))
+    }
+
+    fn floor(&self, found: &Rehearsal) -> Problem {
+        let refusal = found.refusal.as_deref();
+        let hint = refusal.and_then(|refusal| refusal.hint.clone());
+        self.hopeless("the built-in floor refuses it, and no file can change that", &hint.unwrap_or_default())
+    }
+
+    fn by_hand(&self, change: &Change) -> Problem {
+        let write = change.write.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+        let place = visible_line(&render::rule(&change.rule));
+        self.hopeless(&format!("{place} is in the way"), &format!("{}{}", change.how, visible_line(&write)))
+    }
+
+    fn still_asked(&self, found: &Rehearsal) -> Option<Problem> {
+        let rules: Vec<String> = found.asked_by.iter().map(render::rule).collect();
+        if rules.is_empty() {
+            return None;
+        }
+        let hint = "answer when it is asked; only a person should take such a rule out, by hand";
+        Some(self.hopeless(&format!("a human is asked by {}", visible_line(&rules.join(", "))), hint))
+    }
+
+    fn unproven(&self) -> Problem {
+        self.hopeless("no small change was found that does", "`sinew explain` shows every rule it meets")
+    }
+
+    fn amended(&self, policy: &Policy, edit: &Edit, around: &Surroundings) -> Result<Policy, Problem> {
+        let changed = policy.amended(edit, around).map_err(|error| self.broken(&error.to_string()))?;
+        changed.ok_or_else(|| {
+            let (file, keys) = (edit.file.name(), edit.keys.join("."));
+            let problem =
+                Problem::configuration(format!("{file} is written in a way this command cannot change"));
+            problem.hint(format!("change `{keys}` in it by hand"))
+        })
+    }
+
+    /// A policy that would not load is no answer: its own examples may say that this call must be refused.
+    fn check(&self, world: &World, policy: &Policy) -> Result<(), Problem> {
+        let judged = world.hosts.iter().flat_map(execution::Host::definitions);
+        let definitions = world.registry.definitions().chain(judged).map(AsRef::as_ref);
+        policy.check_tools(definitions).map(drop).map_err(|error| self.broken(&error.to_string()))
+    }
+
+    fn broken(&self, error: &str) -> Problem {
+        let problem =
+            Problem::new(Exit::Refused, format!("the changed policy would not load:\n{}", visible(error)));
+        problem.hint("what it breaks was written on purpose; change both by hand, or neither")
+    }
+}
+
+impl Proposal {
+    fn changed_files<'a>(&'a self, old: &'a Policy) -> impl Iterator<Item = PolicyFile> + 'a {
+        PolicyFile::ALL.into_iter().filter(|file| old.text(*file) != self.policy.text(*file))
+    }
+
+    fn diff(&self, setting: &Setting, old: &Policy) -> Result<String, Problem> {
+        let folder = setting.home().config().join("governance");
+        let mut text = String::new();
+        let files: BTreeSet<PolicyFile> = self.changed_files(old).collect();
+        for file in files {
+            let name = folder.join(file.name()).display().to_string();
+            text.push_str(&diff::unified(&name, old.text(file), self.policy.text(file)));
+        }
+        Ok(text)
+    }
+
+    /// Each file whole or not at all. What somebody changed meanwhile is not overwritten.
+    fn write(&self, setting: &Setting, old: &Policy) -> Result<(), Problem> {
+        if init::missing(setting) {
+            init::write(setting, init::Existing::Keep)?;
+        }
+        let folder = setting.home().config().join("governance");
+        for file in self.changed_files(old) {
+            let path = folder.join(file.name());
+            let current = std::fs::read_to_string(&path).map_err(|error| {
+                Problem::configuration(format!("{} cannot be read: {error}", path.display()))
+            })?;
+            if current != old.text(file) {
+                let problem = Problem::configuration(format!("{} has changed meanwhile", path.display()));
+                return Err(problem.hint("run the command again"));
+            }
+            init::replace(&path, self.policy.text(file))?;
+        }
+        Ok(())
+    }
+}
