@@ -16,5 +16,7 @@ mod modes;
 mod policy;
 mod records;
 mod reload;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod secrets;
 mod telemetry;

@@ -22,6 +22,8 @@ use crate::slots::Slot;
 
 /// What a passing fault is given to pass.
 const PAUSE_BEFORE_RETRY: Duration = Duration::from_millis(100);
+/// What a launcher is given to end a command and say how it ended. It takes a twentieth of that.
+const TIME_TO_END: Duration = Duration::from_secs(2);
 
 /// Runs the tool in a task of its own, so that a panic is a failed call. Past its deadline the task is left to itself:
 /// a thread in a system call cannot be stopped, and until it ends it keeps its place among the running.
@@ -123,8 +125,22 @@ impl Attempt<'_> {
                 task.abort();
                 End::Forbidden
             }
-            () = tokio::time::sleep(limit) => End::TimedOut,
+            () = tokio::time::sleep(self.patience(limit)) => {
+                // A process in walls ends with whoever waits for it; a thread would only lose its place.
+                if self.order.value().call().definition().requires_sandbox() {
+                    task.abort();
+                }
+                End::TimedOut
+            }
         }
+    }
+
+    /// A confined command is ended by its launcher when its time is up, and what it wrote until then is still to come.
+    /// A caller who gave it less time than policy does is not kept waiting for that.
+    fn patience(&self, limit: Duration) -> Duration {
+        let permit = self.order.value();
+        let ends_itself = permit.call().definition().requires_sandbox() && limit == permit.timeout();
+        if ends_itself { limit + TIME_TO_END } else { limit }
     }
 
     fn forbidden(&self) -> Failure {

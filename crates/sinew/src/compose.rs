@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use execution::{Host, Parts, ToolExecutionLayer, World};
 use governance::{
-    FileNames, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
+    FileNames, Isolation, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
 use guardrail::{Curated, Known};
 use ledger::{Ledger, Options};
 use registry::ToolRegistry;
+use sandbox::Sandbox;
 use server::{Fresh, LedgerSettings, Settings, Source};
-use tool::ToolDefinition;
+use tool::{SandboxTier, ToolDefinition};
 
 use crate::exit::{Exit, Problem};
 use crate::host_table;
@@ -30,9 +31,11 @@ pub(crate) enum Folders {
 /// Tools, policy, curated map and workspaces as the configuration has them.
 pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
     let mut registry = ToolRegistry::new();
-    toolbox::register(&mut registry).map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    let sandbox = Sandbox::of_this_process();
+    toolbox::register(&mut registry, sandbox)
+        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home())?;
-    let policy = policy(setting, &registry, &hosts)?;
+    let policy = policy(setting, &registry, &hosts)?.on_machine_with(isolation(sandbox));
     let curated = curated(setting, &registry)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {
@@ -54,6 +57,15 @@ pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) ->
         list.extend(here.filter(is_new));
     }
     Ok(World { registry, policy, curated, workspaces: Workspaces::new(list), hosts })
+}
+
+/// The walls this machine can build, as the policy speaks of them.
+fn isolation(sandbox: &Sandbox) -> Option<Isolation> {
+    match sandbox.availability().tier {
+        SandboxTier::Full => Some(Isolation::Full),
+        SandboxTier::Reduced => Some(Isolation::Reduced),
+        SandboxTier::None => None,
+    }
 }
 
 /// The policy files where `sinew init` has written them, else the built-in ones.

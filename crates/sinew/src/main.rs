@@ -17,12 +17,17 @@ mod wrap;
 use std::process::ExitCode;
 
 use clap::Parser;
+use sandbox::Entered;
 
 use crate::cli::Cli;
 use crate::exit::{Exit, Problem};
 use crate::terminal::{BAD, GOOD, paint, tell, visible};
 
 fn main() -> ExitCode {
+    // Before anything else: a launcher has one thread, and reads no command line.
+    if let Entered::Launcher(code) = sandbox::enter() {
+        return code;
+    }
     match command::run(Cli::parse().command) {
         Ok(exit) => exit.into(),
         Err(problem) => {

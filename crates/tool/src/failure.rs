@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::SandboxTier;
+
 /// What went wrong, in one stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -107,12 +109,15 @@ pub struct Failure {
     /// What was produced before it went wrong.
     #[serde(skip)]
     pub output: Option<Value>,
+    /// The walls it ran in.
+    #[serde(skip)]
+    pub sandbox: SandboxTier,
 }
 
 impl Failure {
     /// A failure with its kind and sentence.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), hint: None, output: None }
+        Failure { kind, message: message.into(), hint: None, output: None, sandbox: SandboxTier::None }
     }
 
     /// The same failure with a way out.

@@ -17,6 +17,8 @@ pub struct Output {
     pub truncated: Option<Truncation>,
     /// What it used.
     pub usage: Usage,
+    /// The walls it ran in.
+    pub sandbox: SandboxTier,
 }
 
 /// A result that was cut says so.
@@ -177,6 +179,7 @@ impl ToolResult {
         metadata.files_touched = output.files_touched;
         metadata.truncated = output.truncated;
         metadata.usage = output.usage;
+        metadata.sandbox = SandboxReport { tier: output.sandbox };
         let tool_name = tool_name.to_owned();
         ToolResult { tool_name, success: true, output: output.value, error: None, latency_ms, metadata }
     }
@@ -192,6 +195,7 @@ impl ToolResult {
     pub fn failed(tool_name: &str, failure: Failure, mut metadata: Metadata, latency_ms: f64) -> Self {
         let kind = failure.kind;
         let (fault, retryable) = (kind.fault(), kind.retryable());
+        metadata.sandbox = SandboxReport { tier: failure.sandbox };
         metadata.failure = Some(FailureReport { kind, fault, retryable, hint: failure.hint });
         ToolResult {
             tool_name: tool_name.to_owned(),

@@ -3,6 +3,7 @@
 //! A tool is a typed argument struct, a typed output and a function from a permit to that output. It opens nothing
 //! by name: what it may touch comes with the permit, already open.
 
+mod code;
 mod filesystem;
 mod on_thread;
 mod register;

@@ -1,13 +1,17 @@
 //! All built-in tools into a registry.
 
 use registry::{RegistryError, ToolRegistry};
+use sandbox::Sandbox;
 use tool::DefinitionError;
 
-use crate::filesystem;
+use crate::{code, filesystem};
 
-/// Registers every built-in tool.
-pub fn register(registry: &mut ToolRegistry) -> Result<(), ToolboxError> {
+/// Registers every built-in tool. Those that run programs run them in this sandbox.
+pub fn register(registry: &mut ToolRegistry, sandbox: &Sandbox) -> Result<(), ToolboxError> {
     for entry in filesystem::tools() {
+        entry.register(registry)?;
+    }
+    for entry in code::tools(sandbox) {
         entry.register(registry)?;
     }
     Ok(())

@@ -27,6 +27,11 @@ impl ToolEntry {
         ToolEntry { spec: spec.input::<A>().output::<O>(), executor: Arc::new(OnThread::new(body)) }
     }
 
+    /// A tool with a body of another kind; its spec has its schemas.
+    pub(crate) fn with_executor(spec: ToolSpec, executor: Arc<dyn registry::ToolExecutor>) -> Self {
+        ToolEntry { spec, executor }
+    }
+
     pub(crate) fn register(self, registry: &mut ToolRegistry) -> Result<(), ToolboxError> {
         Ok(registry.register(self.spec.check()?, self.executor)?)
     }

@@ -5,6 +5,7 @@ use execution::Host;
 use governance::{Policy, Workspace, WorkspaceAccess};
 use guardrail::{Curated, Known};
 use registry::ToolRegistry;
+use sandbox::Sandbox;
 use serde_json::{Value, json};
 use tool::ToolDefinition;
 
@@ -25,7 +26,8 @@ struct Report {
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let mut registry = ToolRegistry::new();
-    toolbox::register(&mut registry).map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    toolbox::register(&mut registry, Sandbox::of_this_process())
+        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let mut report = Report::default();
     report.settings(&setting);
     let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());

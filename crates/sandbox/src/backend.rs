@@ -1,0 +1,11 @@
+//! The seam between systems: how a launcher becomes one, and how it builds its walls.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{close_strays, prepare, run};
+
+#[cfg(any(target_os = "macos", test))]
+mod macos;
+#[cfg(target_os = "macos")]
+pub(crate) use macos::{close_strays, prepare, run};

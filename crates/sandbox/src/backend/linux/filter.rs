@@ -1,0 +1,218 @@
+//! The list of refused system calls as a program for the kernel. A call from another architecture ends the process:
+//! its numbers mean other calls.
+
+use governance::Network;
+use libc::sock_filter;
+
+use super::raw;
+use super::syscalls::{Answer, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, REFUSED, TYPING, UNIX};
+use crate::status::{Problem, Step};
+
+// Instructions of the kernel's filter machine.
+const LOAD: u16 = 0x20;
+const JUMP_EQUAL: u16 = 0x15;
+const JUMP_AT_LEAST: u16 = 0x35;
+const JUMP_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+// Where the parts of a call are. Only the low half of an argument: the kernel takes these as 32 bits.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const FIRST_ARGUMENT: u32 = 16;
+const SECOND_ARGUMENT: u32 = 24;
+const THIRD_ARGUMENT: u32 = 32;
+
+// What becomes of a call.
+const ALLOW: u32 = 0x7fff_0000;
+const KILL: u32 = 0x8000_0000;
+const FAIL: u32 = 0x0005_0000;
+
+#[cfg(target_arch = "x86_64")]
+const OURS: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const OURS: u32 = 0xc000_00b7;
+/// From here on numbers are those of x32, which share everything with ours but the number.
+const X32: u32 = 0x4000_0000;
+
+/// Installs the filter.
+pub(crate) fn install(network: Network) -> Result<(), Problem> {
+    raw::filter_calls(&program(network)).map_err(|cause| Problem::new(Step::Seccomp, "filter", &cause))
+}
+
+fn program(network: Network) -> Vec<sock_filter> {
+    let mut program = vec![
+        step(LOAD, ARCHITECTURE),
+        jump(JUMP_EQUAL, OURS, 1, 0),
+        step(RETURN, KILL),
+        step(LOAD, NUMBER),
+        jump(JUMP_AT_LEAST, X32, 0, 1),
+        step(RETURN, KILL),
+    ];
+    for (number, answer) in REFUSED {
+        program.extend([jump(JUMP_EQUAL, narrow(*number), 0, 1), refuse(*answer)]);
+    }
+    program.extend(when(libc::SYS_clone, new_namespaces()));
+    program.extend(when(libc::SYS_ioctl, typing()));
+    program.extend(when(libc::SYS_socketpair, only_pairs()));
+    program.extend(when(libc::SYS_socket, sockets(network)));
+    program.push(step(RETURN, ALLOW));
+    program
+}
+
+/// A part that runs for one call only, and ends in a return.
+fn when(number: libc::c_long, part: Vec<sock_filter>) -> Vec<sock_filter> {
+    let past = u8::try_from(part.len()).unwrap_or(u8::MAX);
+    let mut whole = vec![jump(JUMP_EQUAL, narrow(number), 0, past)];
+    whole.extend(part);
+    whole
+}
+
+fn new_namespaces() -> Vec<sock_filter> {
+    vec![
+        step(LOAD, FIRST_ARGUMENT),
+        jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1),
+        refuse(Answer::NotPermitted),
+        step(RETURN, ALLOW),
+    ]
+}
+
+fn typing() -> Vec<sock_filter> {
+    let mut part = vec![step(LOAD, SECOND_ARGUMENT)];
+    for request in TYPING {
+        part.extend([jump(JUMP_EQUAL, *request, 0, 1), refuse(Answer::NotPermitted)]);
+    }
+    part.push(step(RETURN, ALLOW));
+    part
+}
+
+fn only_pairs() -> Vec<sock_filter> {
+    vec![
+        step(LOAD, FIRST_ARGUMENT),
+        jump(JUMP_EQUAL, UNIX, 1, 0),
+        refuse(Answer::NotPermitted),
+        step(RETURN, ALLOW),
+    ]
+}
+
+fn sockets(network: Network) -> Vec<sock_filter> {
+    let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
+    match network {
+        Network::Off => {}
+        Network::Loopback | Network::Full => {
+            for family in NETWORK_FAMILIES {
+                part.extend([jump(JUMP_EQUAL, *family, 0, 1), step(RETURN, ALLOW)]);
+            }
+            // Routes are protocol 0.
+            part.extend([
+                jump(JUMP_EQUAL, NETLINK, 0, 3),
+                step(LOAD, THIRD_ARGUMENT),
+                jump(JUMP_EQUAL, 0, 0, 1),
+                step(RETURN, ALLOW),
+            ]);
+        }
+    }
+    part.push(refuse(Answer::NotPermitted));
+    part
+}
+
+fn refuse(answer: Answer) -> sock_filter {
+    let code = match answer {
+        Answer::NotPermitted => libc::EPERM,
+        Answer::NotThere => libc::ENOSYS,
+    };
+    step(RETURN, FAIL | code.unsigned_abs())
+}
+
+/// System calls are numbered from 0 and far below this bound.
+fn narrow(number: libc::c_long) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn step(code: u16, k: u32) -> sock_filter {
+    sock_filter { code, jt: 0, jf: 0, k }
+}
+
+fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the program answers to a call: the kernel's machine, as far as it is used here.
+    fn answer(network: Network, architecture: u32, number: u32, arguments: [u32; 3]) -> u32 {
+        let program = program(network);
+        let (mut at, mut loaded) = (0, 0);
+        for _ in 0..program.len() + 1 {
+            let sock_filter { code, jt, jf, k } = program[at];
+            let taken = match code {
+                LOAD => {
+                    loaded = match k {
+                        NUMBER => number,
+                        ARCHITECTURE => architecture,
+                        FIRST_ARGUMENT => arguments[0],
+                        SECOND_ARGUMENT => arguments[1],
+                        THIRD_ARGUMENT => arguments[2],
+                        other => panic!("nothing is at {other}"),
+                    };
+                    at += 1;
+                    continue;
+                }
+                RETURN => return k,
+                JUMP_EQUAL => loaded == k,
+                JUMP_AT_LEAST => loaded >= k,
+                JUMP_ANY_BIT => loaded & k != 0,
+                other => panic!("no instruction {other}"),
+            };
+            at += 1 + usize::from(if taken { jt } else { jf });
+        }
+        panic!("the program does not end");
+    }
+
+    fn check(network: Network, number: libc::c_long, arguments: [u32; 3], expect: u32) {
+        let said = answer(network, OURS, narrow(number), arguments);
+        assert_eq!(said, expect, "call {number} {arguments:?} with network {network:?}");
+    }
+
+    const EPERM: u32 = FAIL | libc::EPERM.unsigned_abs();
+    const ENOSYS: u32 = FAIL | libc::ENOSYS.unsigned_abs();
+
+    #[test]
+    fn listed_calls_are_refused_and_others_are_not() {
+        for (number, told) in REFUSED {
+            let expect = if *told == Answer::NotThere { ENOSYS } else { EPERM };
+            check(Network::Full, *number, [0; 3], expect);
+        }
+        for number in [libc::SYS_read, libc::SYS_memfd_create, libc::SYS_recvfrom, libc::SYS_execve] {
+            check(Network::Off, number, [0; 3], ALLOW);
+        }
+        check(Network::Off, libc::SYS_clone, [0x0011_0011, 0, 0], ALLOW);
+        for namespace in [0x1000_0000, 0x0002_0000, 0x2000_0000, 0x4000_0000] {
+            check(Network::Off, libc::SYS_clone, [namespace | 17, 0, 0], EPERM);
+        }
+        check(Network::Off, libc::SYS_ioctl, [0, 0x5412, 0], EPERM);
+        check(Network::Off, libc::SYS_ioctl, [0, 0x541c, 0], EPERM);
+        check(Network::Off, libc::SYS_ioctl, [0, 0x5401, 0], ALLOW);
+    }
+
+    #[test]
+    fn another_architecture_ends_the_process() {
+        assert_eq!(answer(Network::Full, 0x4000_0003, 1, [0; 3]), KILL, "i386");
+        assert_eq!(answer(Network::Full, OURS, X32 | 1, [0; 3]), KILL, "x32");
+    }
+
+    #[test]
+    fn sockets_are_those_of_the_network() {
+        for family in 0..64 {
+            check(Network::Off, libc::SYS_socket, [family, 1, 0], EPERM);
+            let expect = if family == UNIX { ALLOW } else { EPERM };
+            check(Network::Off, libc::SYS_socketpair, [family, 1, 0], expect);
+            let known = NETWORK_FAMILIES.contains(&family) || family == NETLINK;
+            for network in [Network::Loopback, Network::Full] {
+                check(network, libc::SYS_socket, [family, 1, 0], if known { ALLOW } else { EPERM });
+            }
+        }
+        check(Network::Full, libc::SYS_socket, [NETLINK, 3, 15], EPERM);
+    }
+}

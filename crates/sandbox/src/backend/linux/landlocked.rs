@@ -1,0 +1,122 @@
+//! Landlock: which files may be opened, and for what. It covers reading, which mounts do not, and holds where they
+//! cannot be made. It does not cover a file's mode, owner and times: only a read-only mount does.
+
+use std::path::{Path, PathBuf};
+
+use governance::Network;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+
+use super::raw;
+use crate::environment::SCRATCH;
+use crate::spec::Spec;
+use crate::status::{Problem, Step};
+
+/// What every program may read and run: the system and what is installed on it. Homes are not in it.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/etc",
+    "/run/systemd/resolve",
+];
+
+/// What every program may look at besides: itself, and how many processors there are.
+const FACTS: &[&str] = &["/proc", "/sys/devices/system/cpu", "/sys/devices/system/node"];
+
+/// The devices that are no way out.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Scratch space of this run alone. Without mounts of its own a run has none: those names are everybody's.
+const PRIVATE: &[&str] = &[SCRATCH, "/var/tmp", "/dev/shm"];
+
+/// Whether the scratch folders are private to this run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scratch {
+    Private,
+    None,
+}
+
+/// Restricts this process and its descendants, for good. All that this kernel can do is required, and less is an error.
+pub(crate) fn restrict(spec: &Spec, scratch: Scratch) -> Result<(), Problem> {
+    let abi = ABI::from(raw::landlock_version());
+    if abi == ABI::Unsupported {
+        return Err(failed("create", libc::EOPNOTSUPP));
+    }
+    let mut rules = ruleset(abi, spec.network).map_err(|error| said("create", &error))?;
+    let (read, all) = (AccessFs::from_read(abi), AccessFs::from_all(abi));
+    let look = AccessFs::ReadFile | AccessFs::ReadDir;
+    let use_device = (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate) & all;
+    for (list, access) in [(SYSTEM, read), (FACTS, look), (DEVICES, use_device)] {
+        for path in list {
+            rules = allow(rules, abi, Path::new(path), access)?;
+        }
+    }
+    if scratch == Scratch::Private {
+        for path in PRIVATE {
+            rules = allow(rules, abi, Path::new(path), all)?;
+        }
+    }
+    // Named even if it lies outside the system's folders: it was judged, and is pinned by its inode.
+    rules = allow(rules, abi, &spec.program, read)?;
+    for (list, access) in [(&spec.readable, read), (&spec.writable, all)] {
+        for path in list.iter().map(PathBuf::as_path) {
+            rules = allow(rules, abi, path, access)?;
+        }
+    }
+    let status = rules.restrict_self().map_err(|error| said("restrict", &error))?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => {
+            Err(failed("restrict", libc::EOPNOTSUPP))
+        }
+    }
+}
+
+fn ruleset(abi: ABI, network: Network) -> Result<RulesetCreated, RulesetError> {
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))?;
+    if abi >= ABI::V4 && network == Network::Off {
+        rules = rules.handle_access(AccessNet::from_all(abi))?;
+    }
+    if abi >= ABI::V6 {
+        rules = rules.scope(Scope::from_all(abi))?;
+    }
+    rules.create()
+}
+
+/// Allows a path, if it is there.
+fn allow(
+    rules: RulesetCreated,
+    abi: ABI,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, Problem> {
+    let opened = match PathFd::new(path) {
+        Ok(opened) => opened,
+        Err(PathFdError::OpenCall { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(rules);
+        }
+        Err(error) => return Err(said(&path.display().to_string(), &error)),
+    };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(abi) };
+    rules
+        .add_rule(PathBeneath::new(opened, access))
+        .map_err(|error| said(&path.display().to_string(), &error))
+}
+
+fn said(what: &str, error: &dyn std::error::Error) -> Problem {
+    Problem { step: Step::Landlock, what: format!("{what}: {error}"), code: 0 }
+}
+
+fn failed(what: &str, code: i32) -> Problem {
+    Problem { step: Step::Landlock, what: what.to_owned(), code }
+}

@@ -1,0 +1,173 @@
+//! What a confined program sees of the file system: everything read-only, granted folders writable, a scratch space
+//! of its own, and nothing behind the names that are hidden.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
+    open_tree,
+};
+
+use super::raw::{self, Reach};
+use crate::environment::SCRATCH;
+use crate::spec::Spec;
+use crate::status::{Problem, Step};
+
+// As the kernel numbers them for `mount_setattr`.
+const READ_ONLY: u64 = 1;
+const NO_SETUID: u64 = 2;
+const NO_DEVICES: u64 = 4;
+
+/// Other places for scratch files. `/var/tmp` shares the space of `/tmp`.
+const SHARED_MEMORY: &str = "/dev/shm";
+const OTHER_SCRATCH: &str = "/var/tmp";
+
+/// Rebuilds what this mount namespace shows.
+pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
+    at("/", mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))?;
+    let granted = take_granted(spec)?;
+    let root = open("/")?;
+    at("/", raw::set_mount_flags(&root, Reach::AllBelow, READ_ONLY | NO_SETUID))?;
+    let masks = Masks::make()?;
+    scratch(spec.limits.memory_bytes)?;
+    processes()?;
+    for (path, tree) in granted {
+        put(&tree, &path)?;
+    }
+    for path in &spec.kept {
+        keep(path)?;
+    }
+    for path in &spec.hidden {
+        masks.cover(path)?;
+    }
+    Ok(())
+}
+
+/// The granted folders, taken while they are still writable; outer ones first, so that inner ones end on top.
+fn take_granted(spec: &Spec) -> Result<Vec<(PathBuf, OwnedFd)>, Problem> {
+    let writable = spec.writable.iter().map(|path| (path, 0));
+    let readable = spec.readable.iter().map(|path| (path, READ_ONLY));
+    let mut wanted: Vec<_> = writable.chain(readable).collect();
+    wanted.sort_by_key(|(path, _)| path.components().count());
+    let mut taken = Vec::new();
+    for (path, flags) in wanted {
+        let tree = copy_of(&open(path)?, path)?;
+        at(path, raw::set_mount_flags(&tree, Reach::AllBelow, flags | NO_SETUID | NO_DEVICES))?;
+        taken.push((path.clone(), tree));
+    }
+    Ok(taken)
+}
+
+/// Opens a name that passes no link: one could have been put there since the name was judged.
+fn open(path: impl AsRef<Path>) -> Result<OwnedFd, Problem> {
+    let path = path.as_ref();
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    at(
+        path,
+        openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS),
+    )
+}
+
+/// A mount of its own of what a descriptor leads to.
+fn copy_of(descriptor: &OwnedFd, path: &Path) -> Result<OwnedFd, Problem> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    at(path, open_tree(descriptor, "", flags))
+}
+
+/// Puts a mount where its name is, making the folders to it where the scratch space has covered them.
+fn put(tree: &OwnedFd, path: &Path) -> Result<(), Problem> {
+    if let Err(cause) = std::fs::create_dir_all(path)
+        && cause.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(Problem::new(Step::Mounts, path.display().to_string(), &cause));
+    }
+    attach(tree, path)
+}
+
+fn attach(tree: impl AsFd, path: &Path) -> Result<(), Problem> {
+    let target = open(path)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    at(path, move_mount(tree, "", &target, "", flags))
+}
+
+/// Holds a protected name as it is. One that has gone since it was found needs no holding.
+fn keep(path: &Path) -> Result<(), Problem> {
+    let found = match open(path) {
+        Err(problem) if problem.code == libc::ENOENT => return Ok(()),
+        found => found?,
+    };
+    let tree = copy_of(&found, path)?;
+    at(path, raw::set_mount_flags(&tree, Reach::AllBelow, READ_ONLY | NO_SETUID | NO_DEVICES))?;
+    attach(&tree, path)
+}
+
+/// Space of its own for files that nobody keeps, as large as the memory it may use, because it is memory.
+fn scratch(bytes: u64) -> Result<(), Problem> {
+    let options = format!("size={bytes},nr_inodes=100000,mode=1777");
+    memory_at(SCRATCH, &options)?;
+    if Path::new(SHARED_MEMORY).is_dir() {
+        memory_at(SHARED_MEMORY, &options)?;
+    }
+    match Path::new(OTHER_SCRATCH).symlink_metadata() {
+        Ok(facts) if facts.is_dir() => {
+            attach(copy_of(&open(SCRATCH)?, Path::new(SCRATCH))?, Path::new(OTHER_SCRATCH))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file system in memory.
+fn memory_at(path: &str, options: &str) -> Result<(), Problem> {
+    let options = CString::new(options).unwrap_or_default();
+    at(path, mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str()))
+}
+
+/// The processes of this namespace, and no others.
+fn processes() -> Result<(), Problem> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    at("/proc", mount("proc", "/proc", "proc", flags, None))
+}
+
+/// An empty file and an empty folder that nobody may open, to put over what is hidden.
+struct Masks {
+    file: OwnedFd,
+    folder: OwnedFd,
+}
+
+impl Masks {
+    /// They are made where the scratch space is mounted next, and covers them.
+    fn make() -> Result<Masks, Problem> {
+        memory_at(SCRATCH, "size=16k,mode=0755")?;
+        let base = Path::new(SCRATCH);
+        let (file, folder) = (base.join("file"), base.join("folder"));
+        at(&file, std::fs::write(&file, ""))?;
+        at(&folder, std::fs::create_dir(&folder))?;
+        for path in [&file, &folder] {
+            at(path, rustix::fs::chmod(path, Mode::empty()))?;
+        }
+        let root = open(base)?;
+        at(base, raw::set_mount_flags(&root, Reach::This, READ_ONLY | NO_SETUID | NO_DEVICES))?;
+        Ok(Masks { file: open(&file)?, folder: open(&folder)? })
+    }
+
+    fn cover(&self, path: &Path) -> Result<(), Problem> {
+        let facts = match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            facts => at(path, facts)?,
+        };
+        let mask = if facts.is_dir() { &self.folder } else { &self.file };
+        attach(copy_of(mask, path)?, path)
+    }
+}
+
+/// The same result, with its error as a problem of this path.
+fn at<T, E: Into<io::Error>>(path: impl AsRef<Path>, result: Result<T, E>) -> Result<T, Problem> {
+    result.map_err(|cause| Problem::new(Step::Mounts, path.as_ref().display().to_string(), &cause.into()))
+}

@@ -1,0 +1,37 @@
+//! Namespaces of a launcher's own: users, mounts, processes and message queues. Made before its order arrives, because
+//! they cost more than anything after it.
+
+use std::io;
+
+use rustix::mount::MountPropagationFlags;
+use rustix::process::{getgid, getuid};
+use rustix::thread::UnshareFlags;
+
+use super::raw;
+use crate::status::{Problem, Step};
+
+/// Leaves the machine's namespaces. The user stays who they are, so that files look as they do outside.
+pub(crate) fn make() -> Result<(), Problem> {
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
+    raw::unshare(flags).map_err(|cause| Problem::new(Step::Namespaces, "unshare", &cause))?;
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
+    write("/proc/self/gid_map", &format!("{group} {group} 1"))?;
+    // Until the order arrives, what the machine unmounts must go here too, or its disks stay busy.
+    let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", follow)
+        .map_err(|cause| Problem::new(Step::Mounts, "/", &io::Error::from(cause)))
+}
+
+fn write(path: &str, text: &str) -> Result<(), Problem> {
+    std::fs::write(path, text).map_err(|cause| Problem::new(Step::Namespaces, path, &cause))
+}
+
+/// A network of its own, with a loopback that nobody else hears.
+pub(crate) fn make_network() -> Result<(), Problem> {
+    let problem = |what: &str, cause: &io::Error| Problem::new(Step::Network, what, cause);
+    raw::unshare(UnshareFlags::NEWNET).map_err(|cause| problem("unshare", &cause))?;
+    let socket = std::net::UdpSocket::bind(("0.0.0.0", 0)).map_err(|cause| problem("socket", &cause))?;
+    raw::raise_loopback(&socket).map_err(|cause| problem("lo", &cause))
+}

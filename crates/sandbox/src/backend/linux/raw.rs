@@ -1,0 +1,127 @@
+//! The system calls that no safe crate offers. All that is unsafe in this program is here.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::unistd::Pid;
+
+/// Which of the two processes this is after a fork.
+pub(crate) enum Forked {
+    Child,
+    Parent(Pid),
+}
+
+/// Makes a second process like this one.
+pub(crate) fn fork() -> io::Result<Forked> {
+    // SAFETY: only launchers fork, and a launcher has one thread and never makes another, so no lock is held by a
+    // thread that the child would lack.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Child => Ok(Forked::Child),
+        nix::unistd::ForkResult::Parent { child } => Ok(Forked::Parent(child)),
+    }
+}
+
+/// Ends this process at once: what is registered to run on the way out belongs to the process it was forked from.
+pub(crate) fn exit(code: i32) -> ! {
+    // SAFETY: takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Leaves the namespaces of the parent for new ones.
+pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
+    // SAFETY: only a table of descriptors that threads share makes this unsafe; a launcher has one thread, and the
+    // flag for it is never passed.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+/// Closes descriptors from this one up.
+pub(crate) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: called before anything but the standard descriptors is owned by this process's code.
+    checked(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) })
+}
+
+/// Has descriptors from this one up closed by the next exec.
+pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
+    // SAFETY: marks descriptors and closes none, so no owner loses one.
+    checked(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })
+}
+
+/// As the kernel has it.
+#[repr(C)]
+#[derive(Default)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// Which mounts of a tree a change is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    This,
+    AllBelow,
+}
+
+/// Sets flags on a mount.
+pub(crate) fn set_mount_flags(tree: impl AsFd, reach: Reach, flags: u64) -> io::Result<()> {
+    let attributes = MountAttributes { set: flags, ..MountAttributes::default() };
+    let depth = if reach == Reach::AllBelow { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the descriptor is open, the path is an empty C string, and the structure and its size are the kernel's.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | depth,
+            std::ptr::from_ref(&attributes),
+            size_of::<MountAttributes>(),
+        )
+    })
+}
+
+/// The version of Landlock this kernel has; 0 for none.
+pub(crate) fn landlock_version() -> i32 {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the kernel reads no structure and only answers with a number.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+    i32::try_from(answer).unwrap_or(0).max(0)
+}
+
+/// Puts a filter over the system calls of this process and its descendants, for good.
+pub(crate) fn filter_calls(program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies the program, whose length is right, during the call and does not write to it.
+    checked(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0_u32, std::ptr::from_ref(&program))
+    })
+}
+
+/// Gives every signal back its usual meaning: what is ignored stays ignored across an exec, and this runtime ignores
+/// SIGPIPE.
+pub(crate) fn usual_signals() {
+    for signal in nix::sys::signal::Signal::iterator() {
+        // SAFETY: no handler is installed, so none can run; the two signals that cannot be set are refused harmlessly.
+        let _ = unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) };
+    }
+}
+
+/// Brings up the loopback interface of this network namespace.
+pub(crate) fn raise_loopback(socket: impl AsFd) -> io::Result<()> {
+    // SAFETY: all of its fields may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(0);
+    // SAFETY: the request is a valid `ifreq` with a name that ends in NUL, and outlives the call.
+    checked(unsafe {
+        libc::c_long::from(libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request))
+    })
+}
+
+fn checked(answer: libc::c_long) -> io::Result<()> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,98 @@
+//! The last steps before the program: its descriptors, its limits, and the exec.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use nix::fcntl::AtFlags;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use tool::SandboxTier;
+
+use super::first::is_script;
+use super::raw;
+use crate::launcher::DESCRIPTORS;
+use crate::spec::{Limits, Spec};
+use crate::status::{Problem, Step};
+
+/// Above what the watcher ends a run for, so that it can say why; a single process gets no further in any case.
+const HEADROOM: u64 = 512 * 1024 * 1024;
+/// The launcher and the first process count among the user's in the namespace.
+const OUR_OWN: u64 = 2;
+
+/// Becomes the program, or says why not.
+pub(crate) fn exec(spec: &Spec, program: &OwnedFd, stdio: &[OwnedFd; DESCRIPTORS]) -> Problem {
+    let step = |step, what: &str, cause: io::Error| Problem::new(step, what, &cause);
+    if let Err(cause) = take_stdio(stdio) {
+        return step(Step::Limits, "descriptors", cause);
+    }
+    if let Err(cause) = limit(&spec.limits, spec.tier) {
+        return step(Step::Limits, "resources", cause);
+    }
+    raw::usual_signals();
+    if let Err(cause) = nix::sys::signal::SigSet::empty().thread_set_mask() {
+        return step(Step::Limits, "signals", cause.into());
+    }
+    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+    let cause = match (strings(&spec.words), strings(&spec.variables)) {
+        (Ok(words), Ok(variables)) => become_it(spec, program, &words, &variables),
+        (Err(cause), _) | (_, Err(cause)) => cause,
+    };
+    step(Step::Program, &spec.program.display().to_string(), cause)
+}
+
+/// By its descriptor, which is the file that was judged. A script cannot be: its interpreter opens it by a name, and a
+/// descriptor that closes has none. It is on a read-only mount, so nobody inside has changed it since.
+fn become_it(spec: &Spec, program: &OwnedFd, words: &[CString], variables: &[CString]) -> io::Error {
+    let failed = if is_script(&spec.program) {
+        CString::new(spec.program.as_os_str().as_bytes())
+            .map_err(io::Error::from)
+            .and_then(|path| Ok(nix::unistd::execve(&path, words, variables)?))
+    } else {
+        nix::unistd::execveat(program, c"", words, variables, AtFlags::AT_EMPTY_PATH).map_err(io::Error::from)
+    };
+    match failed {
+        Ok(never) => match never {},
+        Err(cause) => cause,
+    }
+}
+
+fn take_stdio([input, output, errors]: &[OwnedFd; DESCRIPTORS]) -> io::Result<()> {
+    // A session of its own has no terminal.
+    rustix::process::setsid()?;
+    rustix::stdio::dup2_stdin(input)?;
+    rustix::stdio::dup2_stdout(output)?;
+    rustix::stdio::dup2_stderr(errors)?;
+    raw::close_on_exec_from(3)
+}
+
+fn limit(limits: &Limits, tier: SandboxTier) -> io::Result<()> {
+    let set = |resource, soft: u64, hard: u64| {
+        let allowed = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Rlimit { current: Some(soft.min(allowed)), maximum: Some(hard.min(allowed)) };
+        setrlimit(resource, limit)
+    };
+    set(Resource::Core, 0, 0)?;
+    set(Resource::Nofile, limits.open_files, limits.open_files)?;
+    let memory = limits.memory_bytes.saturating_add(HEADROOM);
+    set(Resource::Data, memory, memory)?;
+    set(Resource::Memlock, 64 * 1024, 64 * 1024)?;
+    if limits.cpu_seconds > 0 {
+        set(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds + 1)?;
+    }
+    if limits.file_bytes > 0 {
+        set(Resource::Fsize, limits.file_bytes, limits.file_bytes)?;
+    }
+    match tier {
+        // In a user namespace the kernel counts what is in it; outside, all that the user runs.
+        SandboxTier::Full => {
+            let processes = limits.processes.saturating_add(OUR_OWN);
+            Ok(set(Resource::Nproc, processes, processes)?)
+        }
+        SandboxTier::Reduced | SandboxTier::None => Ok(()),
+    }
+}
+
+fn strings(words: &[OsString]) -> io::Result<Vec<CString>> {
+    words.iter().map(|word| Ok(CString::new(word.as_bytes())?)).collect()
+}

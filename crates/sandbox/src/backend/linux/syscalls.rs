@@ -1,0 +1,82 @@
+//! The system calls that a confined program does not get, and why. Data; `filter` makes a program of it.
+
+/// What a refused call is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// That it is not permitted.
+    NotPermitted,
+    /// That this kernel does not have it, so that libraries take the older way, which can be looked into.
+    NotThere,
+}
+
+/// Calls that are refused whatever their arguments are.
+pub(crate) const REFUSED: &[(libc::c_long, Answer)] = &[
+    // Other processes: their memory, their descriptors, what they share.
+    (libc::SYS_ptrace, Answer::NotPermitted),
+    (libc::SYS_process_vm_readv, Answer::NotPermitted),
+    (libc::SYS_process_vm_writev, Answer::NotPermitted),
+    (libc::SYS_process_madvise, Answer::NotPermitted),
+    (libc::SYS_pidfd_getfd, Answer::NotPermitted),
+    (libc::SYS_kcmp, Answer::NotPermitted),
+    // Work that the kernel does later, past this filter.
+    (libc::SYS_io_uring_setup, Answer::NotThere),
+    (libc::SYS_io_uring_enter, Answer::NotThere),
+    (libc::SYS_io_uring_register, Answer::NotThere),
+    // Programs and probes in the kernel.
+    (libc::SYS_bpf, Answer::NotPermitted),
+    (libc::SYS_perf_event_open, Answer::NotPermitted),
+    (libc::SYS_userfaultfd, Answer::NotPermitted),
+    // Keys of the user's session, which no namespace separates.
+    (libc::SYS_keyctl, Answer::NotPermitted),
+    (libc::SYS_add_key, Answer::NotPermitted),
+    (libc::SYS_request_key, Answer::NotPermitted),
+    // Mounts and namespaces: what the walls are made of.
+    (libc::SYS_mount, Answer::NotPermitted),
+    (libc::SYS_umount2, Answer::NotPermitted),
+    (libc::SYS_pivot_root, Answer::NotPermitted),
+    (libc::SYS_chroot, Answer::NotPermitted),
+    (libc::SYS_setns, Answer::NotPermitted),
+    (libc::SYS_unshare, Answer::NotPermitted),
+    (libc::SYS_open_tree, Answer::NotPermitted),
+    (libc::SYS_move_mount, Answer::NotPermitted),
+    (libc::SYS_fsopen, Answer::NotPermitted),
+    (libc::SYS_fsconfig, Answer::NotPermitted),
+    (libc::SYS_fsmount, Answer::NotPermitted),
+    (libc::SYS_fspick, Answer::NotPermitted),
+    (libc::SYS_mount_setattr, Answer::NotPermitted),
+    // Its flags are in memory, where a filter cannot look; `clone` has them in a register.
+    (libc::SYS_clone3, Answer::NotThere),
+    // Files by a number that passes every folder.
+    (libc::SYS_open_by_handle_at, Answer::NotPermitted),
+    // The machine itself.
+    (libc::SYS_kexec_load, Answer::NotPermitted),
+    (libc::SYS_init_module, Answer::NotPermitted),
+    (libc::SYS_finit_module, Answer::NotPermitted),
+    (libc::SYS_delete_module, Answer::NotPermitted),
+    (libc::SYS_reboot, Answer::NotPermitted),
+    (libc::SYS_swapon, Answer::NotPermitted),
+    (libc::SYS_swapoff, Answer::NotPermitted),
+    (libc::SYS_acct, Answer::NotPermitted),
+    (libc::SYS_quotactl, Answer::NotPermitted),
+    (libc::SYS_syslog, Answer::NotPermitted),
+    (libc::SYS_settimeofday, Answer::NotPermitted),
+    (libc::SYS_clock_settime, Answer::NotPermitted),
+    (libc::SYS_clock_adjtime, Answer::NotPermitted),
+    (libc::SYS_sethostname, Answer::NotPermitted),
+    (libc::SYS_setdomainname, Answer::NotPermitted),
+    (libc::SYS_vhangup, Answer::NotPermitted),
+];
+
+/// Every namespace a `clone` can ask for.
+pub(crate) const NEW_NAMESPACES: u32 = 0x7e02_0000;
+
+/// Requests of `ioctl` that type into somebody's terminal.
+pub(crate) const TYPING: &[u32] = &[0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */];
+
+/// Families of sockets for a program that has some network. A pathname of the Unix family leads to daemons that act
+/// with the user's powers, and no namespace separates those, so that family is in no list; its pairs are always allowed.
+pub(crate) const NETWORK_FAMILIES: &[u32] = &[2 /* AF_INET */, 10 /* AF_INET6 */];
+
+/// How interfaces and routes are asked for; of its protocols only the one for routes.
+pub(crate) const NETLINK: u32 = 16;
+pub(crate) const UNIX: u32 = 1;

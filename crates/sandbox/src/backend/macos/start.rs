@@ -1,0 +1,230 @@
+//! Starting a program under its profile, and ending everything it started.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tool::SandboxTier;
+
+use super::profile;
+use crate::launcher::{Control, DESCRIPTORS};
+use crate::report::{End, Spent};
+use crate::spec::{Limits, Spec};
+use crate::status::{Problem, Status, Step};
+
+/// Never found by a search path.
+const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
+/// What it exits with when it cannot apply a profile, as inside another sandbox.
+const NOT_APPLIED: i32 = 71;
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// Descriptors are opened to be closed by an exec, and what this process inherited is closed by the spawn of the next.
+pub(crate) fn close_strays() -> io::Result<()> {
+    let most =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024).min(65_536);
+    for number in 3..i32::try_from(most).unwrap_or(1024) {
+        // One that is not open is refused harmlessly.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}
+
+/// There is one tier here: all that the system can do.
+pub(crate) fn prepare(tier: SandboxTier) -> Result<(), Problem> {
+    match tier {
+        SandboxTier::Full if Path::new(SANDBOX_EXEC).is_file() => Ok(()),
+        SandboxTier::Full => Err(Problem::new(Step::Profile, SANDBOX_EXEC, &io::ErrorKind::NotFound.into())),
+        SandboxTier::Reduced | SandboxTier::None => {
+            Err(Problem::new(Step::Profile, "tier", &io::ErrorKind::Unsupported.into()))
+        }
+    }
+}
+
+/// Runs a program and says how it ended.
+pub(crate) fn run(spec: &Spec, stdio: [OwnedFd; DESCRIPTORS], mut control: Control) -> io::Result<()> {
+    let deadline = Instant::now() + spec.limits.time;
+    let scratch = Scratch::make()?;
+    let mut child = match start(spec, stdio, &scratch.path) {
+        Ok(child) => child,
+        Err(problem) => return control.say(&Status::Failed(problem)),
+    };
+    control.say(&Status::Started)?;
+    let (why, status) = watch(spec, &mut child, &mut control, deadline)?;
+    if why == Some(End::Cancelled) {
+        return Ok(());
+    }
+    let end = match (why, status.code(), status.signal()) {
+        (Some(why), _, _) => why,
+        (None, Some(NOT_APPLIED), _) => {
+            let cause = io::Error::from_raw_os_error(nix::errno::Errno::EPERM as i32);
+            return control.say(&Status::Failed(Problem::new(Step::Profile, "sandbox_apply", &cause)));
+        }
+        (None, Some(code), _) => End::Exited(code),
+        (None, None, Some(signal)) => End::Signalled(signal),
+        (None, None, None) => End::Killed,
+    };
+    control.say(&Status::Ended(end, spent()?))
+}
+
+/// A folder of this run's own, gone with it.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn make() -> io::Result<Scratch> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let name = format!("/private/tmp/sinew-{}-{}", std::process::id(), now.as_nanos());
+        std::fs::DirBuilder::new().mode(0o700).create(&name)?;
+        Ok(Scratch { path: name.into() })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn start(spec: &Spec, stdio: [OwnedFd; DESCRIPTORS], scratch: &Path) -> Result<Child, Problem> {
+    let program = spec.program.display().to_string();
+    let found = spec.program.metadata().map_err(|cause| Problem::new(Step::Program, &*program, &cause))?;
+    if (found.dev(), found.ino()) != (spec.device, spec.inode) {
+        return Err(Problem::new(
+            Step::Program,
+            &*program,
+            &io::Error::from(io::ErrorKind::StaleNetworkFileHandle),
+        ));
+    }
+    limit(&spec.limits).map_err(|cause| Problem::new(Step::Limits, "resources", &cause))?;
+    let profile = profile::of(spec, scratch);
+    let mut command = Command::new(SANDBOX_EXEC);
+    command.arg("-p").arg(&profile.text);
+    for (name, value) in &profile.parameters {
+        let mut pair = OsString::from(format!("{name}="));
+        pair.push(value);
+        command.arg("-D").arg(pair);
+    }
+    command.arg("--").arg(&spec.program).args(spec.words.iter().skip(1));
+    command.env_clear().envs(spec.variables.iter().filter_map(|word| pair_of(word)));
+    command.env("TMPDIR", scratch).env("HOME", scratch);
+    let [input, output, errors] = stdio.map(Stdio::from);
+    command.stdin(input).stdout(output).stderr(errors).current_dir(&spec.folder).process_group(0);
+    command.spawn().map_err(|cause| Problem::new(Step::Program, program, &cause))
+}
+
+fn pair_of(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = word.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=')?;
+    Some((OsStr::from_bytes(bytes.get(..at)?), OsStr::from_bytes(bytes.get(at + 1..)?)))
+}
+
+/// Of this process, whose children inherit them. Memory cannot be limited so here: programs reserve far more than they
+/// use, and the system counts what is reserved.
+fn limit(limits: &Limits) -> io::Result<()> {
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_NOFILE, limits.open_files, limits.open_files)?;
+    if limits.cpu_seconds > 0 {
+        setrlimit(Resource::RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)?;
+    }
+    if limits.file_bytes > 0 {
+        setrlimit(Resource::RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes)?;
+    }
+    Ok(())
+}
+
+/// Waits for the end; why it was brought about, if it was.
+fn watch(
+    spec: &Spec,
+    child: &mut Child,
+    control: &mut Control,
+    deadline: Instant,
+) -> io::Result<(Option<End>, ExitStatus)> {
+    let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+    let (mut why, mut kill_at) = (None, None);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            end_all(leader, Signal::SIGKILL, &descendants(std::process::id()));
+            return Ok((why, status));
+        }
+        let now = Instant::now();
+        if why.is_none() && now >= deadline {
+            why = Some(End::TimedOut);
+            end_all(leader, Signal::SIGTERM, &[]);
+            kill_at = Some(now + spec.limits.grace);
+        }
+        if kill_at.is_some_and(|at| now >= at) {
+            end_all(leader, Signal::SIGKILL, &descendants(child.id()));
+            kill_at = None;
+        }
+        if is_deserted(control)? {
+            end_all(leader, Signal::SIGKILL, &descendants(child.id()));
+            why = Some(End::Cancelled);
+        }
+    }
+}
+
+/// Waits a moment for the daemon; whether it has gone.
+fn is_deserted(control: &mut Control) -> io::Result<bool> {
+    let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(GLANCE.subsec_nanos()) };
+    let ready = {
+        let mut list = [PollFd::new(control, PollFlags::IN)];
+        poll(&mut list, Some(&wait))? > 0
+    };
+    Ok(ready && control.is_deserted())
+}
+
+/// The group, and whoever left it. A group of which only dead members are left is refused, and is gone.
+fn end_all(leader: Pid, signal: Signal, others: &[Pid]) {
+    let _ = killpg(leader, signal);
+    for other in others {
+        let _ = kill(*other, signal);
+    }
+}
+
+/// Everything below a process, by the system's own list.
+fn descendants(of: u32) -> Vec<Pid> {
+    let Ok(listed) = Command::new("/bin/ps").args(["-axo", "pid=,ppid="]).env_clear().output() else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let numbers = |line: &str| {
+        let mut words = line.split_whitespace().map(|word| word.parse::<i32>().ok());
+        Some((words.next()??, words.next()??))
+    };
+    let pairs: Vec<(i32, i32)> = text.lines().filter_map(numbers).collect();
+    let (mut found, mut next) = (Vec::new(), vec![i32::try_from(of).unwrap_or(-1)]);
+    while let Some(parent) = next.pop() {
+        for (child, _) in pairs.iter().filter(|(_, above)| *above == parent) {
+            if !found.contains(child) {
+                found.push(*child);
+                next.push(*child);
+            }
+        }
+    }
+    found.into_iter().map(Pid::from_raw).collect()
+}
+
+fn spent() -> io::Result<Spent> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let time = |value: nix::sys::time::TimeVal| {
+        let seconds = u64::try_from(value.tv_sec()).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(value.tv_usec()).unwrap_or(0))
+    };
+    Ok(Spent {
+        cpu: time(usage.user_time()) + time(usage.system_time()),
+        max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0),
+        read_bytes: u64::try_from(usage.block_reads()).unwrap_or(0) * 512,
+        written_bytes: u64::try_from(usage.block_writes()).unwrap_or(0) * 512,
+    })
+}

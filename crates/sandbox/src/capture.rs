@@ -1,0 +1,105 @@
+//! What is kept of an output that may have no end: its beginning, its end, and how much was between them.
+
+use std::collections::VecDeque;
+
+/// An output, or as much of it as was to be kept. Bytes, as they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The beginning.
+    pub head: Vec<u8>,
+    /// The end, where something between was left out.
+    pub tail: Vec<u8>,
+    /// How many bytes were between the two.
+    pub omitted: u64,
+}
+
+impl Captured {
+    /// How many bytes there were.
+    pub fn total(&self) -> u64 {
+        self.head.len() as u64 + self.omitted + self.tail.len() as u64
+    }
+}
+
+/// An output while it comes in. It never holds more than it may keep.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    seen: u64,
+    head_room: usize,
+    tail_room: usize,
+}
+
+impl Capture {
+    /// Keeps this many bytes, half from each end.
+    pub(crate) fn keeping(bytes: usize) -> Self {
+        let head_room = bytes / 2;
+        Capture {
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            seen: 0,
+            head_room,
+            tail_room: bytes.saturating_sub(head_room),
+        }
+    }
+
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        self.seen += bytes.len() as u64;
+        let room = self.head_room.saturating_sub(self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(room);
+        self.head.extend_from_slice(first);
+        let rest = rest.get(rest.len().saturating_sub(self.tail_room)..).unwrap_or_default();
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_room);
+        self.tail.drain(..surplus.min(self.tail.len()));
+        self.tail.extend(rest);
+    }
+
+    pub(crate) fn finish(self) -> Captured {
+        let (mut head, tail) = (self.head, Vec::from(self.tail));
+        let omitted = self.seen - head.len() as u64 - tail.len() as u64;
+        match omitted {
+            0 => {
+                head.extend_from_slice(&tail);
+                Captured { head, tail: Vec::new(), omitted }
+            }
+            _ => Captured { head, tail, omitted },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(room: usize, writes: &[&str], head: &str, tail: &str, omitted: u64) {
+        let mut capture = Capture::keeping(room);
+        for write in writes {
+            capture.take(write.as_bytes());
+            assert!(capture.head.len() + capture.tail.len() <= room);
+        }
+        let captured = capture.finish();
+        assert_eq!(captured, Captured { head: head.into(), tail: tail.into(), omitted }, "{writes:?}");
+        assert_eq!(captured.total(), writes.iter().map(|write| write.len() as u64).sum::<u64>());
+    }
+
+    #[test]
+    fn the_two_ends_are_kept_and_what_is_between_is_counted() {
+        check(10, &[], "", "", 0);
+        check(10, &["abc"], "abc", "", 0);
+        check(10, &["0123456789"], "0123456789", "", 0);
+        check(10, &["0123456789a"], "01234", "6789a", 1);
+        check(10, &["01", "23456", "789ab"], "01234", "789ab", 2);
+        check(4, &["0123456789"], "01", "89", 6);
+        check(4, &["0", "1", "2", "3", "4", "5"], "01", "45", 2);
+        check(0, &["abc"], "", "", 3);
+        check(1, &["abc"], "", "c", 2);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_as_they_are() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut capture = Capture::keeping(1024);
+        capture.take(&bytes);
+        assert_eq!(capture.finish().head, bytes);
+    }
+}

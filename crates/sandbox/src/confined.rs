@@ -1,0 +1,123 @@
+//! A command that may be run: its program found, its folders looked through, its walls decided.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use governance::{Isolation, Permit, WorkspaceAccess};
+use tool::SandboxTier;
+
+use crate::check;
+use crate::command::Command;
+use crate::environment;
+use crate::error::SandboxError;
+use crate::inventory::{self, Inventory};
+use crate::program::{self, Executable};
+use crate::spec::{Limits, Spec};
+
+const MEBIBYTE: u64 = 1024 * 1024;
+/// What a program may use where policy does not say.
+const USUAL_MEMORY_MB: u32 = 2048;
+const USUAL_PROCESSES: u32 = 256;
+const OPEN_FILES: u64 = 4096;
+/// Between the request to end and the end.
+const GRACE: Duration = Duration::from_millis(40);
+
+/// A permitted command with everything a launcher must know. Made from a permit and nothing less.
+#[derive(Debug)]
+pub struct Confined {
+    pub(crate) spec: Spec,
+    pub(crate) executable: Executable,
+    pub(crate) least: SandboxTier,
+    pub(crate) output_bytes: usize,
+    pub(crate) deadline: Instant,
+    /// Protected names that were there before.
+    pub(crate) before: Inventory,
+}
+
+impl Confined {
+    /// Finds the program and looks through the folders of the permit. Blocks on the disk.
+    pub fn prepare(permit: &Permit, command: &Command) -> Result<Confined, SandboxError> {
+        let of = |access| {
+            let granted = permit.folders().iter().filter(move |folder| folder.access() == access);
+            granted.map(|folder| folder.root().to_owned()).collect::<Vec<PathBuf>>()
+        };
+        let (writable, readable) = (of(WorkspaceAccess::ReadWrite), of(WorkspaceAccess::ReadOnly));
+        refuse_nul(command)?;
+        let program = program::find(&command.program, &writable)?;
+        let folder = working_folder(command, permit)?;
+        let mut before = Inventory::default();
+        for granted in writable.iter().chain(&readable) {
+            before.extend(inventory::take(granted, |path| permit.shows(path))?);
+        }
+        let asked = permit.confinement();
+        let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
+        let spec = Spec {
+            tier: SandboxTier::Full,
+            network: asked.network,
+            program: program.executable.path.clone(),
+            device: program.device,
+            inode: program.inode,
+            words,
+            variables: Vec::new(),
+            folder,
+            writable,
+            readable,
+            hidden: before.hidden.clone(),
+            kept: before.mountable().cloned().collect(),
+            limits: Limits {
+                time: Duration::ZERO,
+                grace: GRACE,
+                memory_bytes: u64::from(asked.memory_mb.unwrap_or(USUAL_MEMORY_MB)).max(16) * MEBIBYTE,
+                processes: u64::from(asked.max_processes.unwrap_or(USUAL_PROCESSES)).max(1),
+                cpu_seconds: u64::from(asked.cpu_seconds.unwrap_or(0)),
+                file_bytes: permit.max_file_bytes().unwrap_or(0),
+                open_files: OPEN_FILES,
+            },
+        };
+        let least = match asked.least {
+            Isolation::Full => SandboxTier::Full,
+            Isolation::Reduced => SandboxTier::Reduced,
+        };
+        let (output_bytes, deadline) = (command.output_bytes, command.deadline);
+        Ok(Confined { spec, executable: program.executable, least, output_bytes, deadline, before })
+    }
+
+    /// A program that does nothing and is granted nothing: what the walls alone cost.
+    pub fn nothing() -> Result<Confined, SandboxError> {
+        check::command(&["true"])
+    }
+
+    /// The message for a launcher of this tier, with the time that is left now.
+    pub(crate) fn message(&self, tier: SandboxTier) -> Vec<u8> {
+        let limits = Limits { time: self.time_left(), ..self.spec.limits };
+        Spec { tier, limits, variables: environment::build(tier), ..self.spec.clone() }.framed()
+    }
+
+    pub(crate) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+/// Where the program runs: in a folder it was granted, or in `/` if it was granted none.
+fn working_folder(command: &Command, permit: &Permit) -> Result<PathBuf, SandboxError> {
+    let first = || permit.folders().first().map_or(Path::new("/"), |folder| folder.root());
+    let folder = command.folder.as_deref().unwrap_or_else(first);
+    let granted = permit.folders().iter().any(|granted| folder.starts_with(granted.root()));
+    match granted || (command.folder.is_none() && permit.folders().is_empty()) {
+        true => Ok(folder.to_owned()),
+        false => Err(SandboxError::Folder(folder.to_owned())),
+    }
+}
+
+fn refuse_nul(command: &Command) -> Result<(), SandboxError> {
+    let has_nul = |word: &OsStr| word.as_bytes().contains(&0);
+    if has_nul(&command.program) {
+        return Err(SandboxError::Nul("the program"));
+    }
+    match command.arguments.iter().any(|word| has_nul(word)) {
+        true => Err(SandboxError::Nul("an argument")),
+        false => Ok(()),
+    }
+}

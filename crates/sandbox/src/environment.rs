@@ -1,0 +1,52 @@
+//! The environment of a confined program, made from nothing. What the daemon was started with reaches no program, so
+//! no secret, and no variable that a loader or an interpreter acts on, can get in by being forgotten on a list.
+
+use std::ffi::OsString;
+
+use tool::SandboxTier;
+
+/// Where programs are looked for, and what `PATH` is. Nothing a caller or a workspace can change.
+pub(crate) const SEARCH_PATH: &[&str] = if cfg!(target_os = "macos") {
+    &["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+} else {
+    &["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+};
+
+/// Where a program keeps what it need not keep: private to the call on Linux, emptied with it.
+pub(crate) const SCRATCH: &str = "/tmp";
+
+/// All variables, each as `NAME=value`.
+pub(crate) fn build(tier: SandboxTier) -> Vec<OsString> {
+    [
+        format!("PATH={}", SEARCH_PATH.join(":")),
+        format!("HOME={SCRATCH}"),
+        format!("TMPDIR={SCRATCH}"),
+        "LANG=C.UTF-8".to_owned(),
+        "TERM=dumb".to_owned(),
+        "NO_COLOR=1".to_owned(),
+        // A prompt for a password would wait for a human who is not there.
+        "GIT_TERMINAL_PROMPT=0".to_owned(),
+        // Programs that would build a sandbox of their own can see that they are in one.
+        format!("SINEW_SANDBOX={}", tier.as_str()),
+    ]
+    .map(OsString::from)
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_our_own_environment_is_in_it() {
+        let built = build(SandboxTier::Full);
+        let text = |word: &OsString| word.clone().into_string().unwrap();
+        let names: Vec<String> =
+            built.iter().map(|word| text(word).split_once('=').unwrap().0.to_owned()).collect();
+        let expect =
+            ["PATH", "HOME", "TMPDIR", "LANG", "TERM", "NO_COLOR", "GIT_TERMINAL_PROMPT", "SINEW_SANDBOX"];
+        assert_eq!(names, expect);
+        assert!(built.contains(&OsString::from("SINEW_SANDBOX=full")));
+        assert!(SEARCH_PATH.iter().all(|folder| folder.starts_with('/')), "no relative folder is searched");
+    }
+}

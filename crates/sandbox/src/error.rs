@@ -1,0 +1,66 @@
+//! Why a program was not run, or not run to a known end.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong before, around or after a confined program; never what the program itself did.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// No walls, so nothing ran.
+    #[error("the sandbox could not be built: {step} `{what}`: {cause}")]
+    NotBuilt {
+        /// The step of the set-up that failed.
+        step: String,
+        /// What it was about.
+        what: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The walls stood, and the program did not start in them.
+    #[error("`{program}` could not be started: {cause}")]
+    NotStarted {
+        /// The program.
+        program: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// No folder of the fixed search path has it.
+    #[error("there is no program `{name}` in {searched}")]
+    NoProgram {
+        /// As it was named.
+        name: String,
+        /// Where it was looked for.
+        searched: String,
+    },
+    /// It is somewhere a confined process could have written it.
+    #[error("`{0}` is not in a folder that programs are taken from")]
+    UntrustedProgram(PathBuf),
+    /// A word, a name or a value cannot be handed to a program.
+    #[error("{0} has a NUL byte, which no program can be given")]
+    Nul(&'static str),
+    /// Where it is to run is not a folder it was granted.
+    #[error("the folder `{0}` is not one the call was granted")]
+    Folder(PathBuf),
+    /// What must be hidden or kept in a folder could not be found out.
+    #[error("`{folder}` could not be looked through: {cause}")]
+    Unlisted {
+        /// The granted folder.
+        folder: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The same, because there is too much of it.
+    #[error("`{folder}` has more than {limit} entries, too many to look for what must be hidden")]
+    TooLarge {
+        /// The granted folder.
+        folder: PathBuf,
+        /// How many are looked at.
+        limit: usize,
+    },
+    /// The launcher could not be started or did not answer as one.
+    #[error("the launcher could not be used: {0}")]
+    Launcher(io::Error),
+    /// The launcher was gone before it said how the program ended. The program went with it.
+    #[error("the launcher ended before it said how the program ended")]
+    Lost,
+}

@@ -1,0 +1,38 @@
+//! Runs a program so that it reaches what its permit grants and nothing else.
+//!
+//! [`Confined::prepare`] turns a permit and a command into everything a launcher must know; [`Sandbox::run`] hands it
+//! to one and comes back with a [`Report`]. The launcher is this very program, started again under another name and
+//! recognised by [`enter`] before anything else happens. It builds the walls around itself, starts the program inside
+//! them, and outlives it to say how it ended. The daemon itself never forks.
+//!
+//! What cannot be built is an error: nothing ever runs with fewer walls than its policy asks for.
+
+mod backend;
+mod capture;
+mod check;
+mod command;
+mod confined;
+mod environment;
+mod error;
+mod inventory;
+mod launcher;
+mod line;
+mod pool;
+mod program;
+mod protected;
+mod report;
+mod run;
+mod sandbox;
+mod spec;
+mod status;
+
+pub use capture::Captured;
+pub use check::Finding;
+pub use command::Command;
+pub use confined::Confined;
+pub use error::SandboxError;
+pub use launcher::{Entered, enter};
+pub use program::Executable;
+pub use protected::Quarantined;
+pub use report::{End, Report, Spent};
+pub use sandbox::{Availability, Sandbox};

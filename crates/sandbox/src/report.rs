@@ -1,0 +1,87 @@
+//! What became of a confined program.
+
+use std::time::Duration;
+
+use tool::SandboxTier;
+
+use crate::capture::Captured;
+use crate::program::Executable;
+use crate::protected::Quarantined;
+
+/// The end of a confined program and what it left behind. Everything it started is gone.
+#[derive(Debug)]
+pub struct Report {
+    /// How it ended.
+    pub end: End,
+    /// What it wrote to its standard output.
+    pub stdout: Captured,
+    /// What it wrote to its standard error.
+    pub stderr: Captured,
+    /// The walls it ran in.
+    pub tier: SandboxTier,
+    /// What it used, with everything it started.
+    pub spent: Spent,
+    /// What was run.
+    pub executable: Executable,
+    /// Names it created that somebody would run by themselves, and where they are now.
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By a signal.
+    Signalled(i32),
+    /// Its time was over.
+    TimedOut,
+    /// It used more memory than it was granted.
+    OutOfMemory,
+    /// It had more processes than it was granted, where the system cannot refuse them one by one.
+    TooManyProcesses,
+    /// Nobody waits for it any more.
+    Cancelled,
+    /// From outside, and nobody said why: the system's own protection against running out of memory does that.
+    Killed,
+}
+
+impl End {
+    pub(crate) fn words(self) -> (&'static str, i32) {
+        match self {
+            End::Exited(code) => ("exited", code),
+            End::Signalled(signal) => ("signalled", signal),
+            End::TimedOut => ("timed_out", 0),
+            End::OutOfMemory => ("out_of_memory", 0),
+            End::TooManyProcesses => ("too_many_processes", 0),
+            End::Cancelled => ("cancelled", 0),
+            End::Killed => ("killed", 0),
+        }
+    }
+
+    pub(crate) fn from_words(how: &str, value: i32) -> Option<End> {
+        Some(match how {
+            "exited" => End::Exited(value),
+            "signalled" => End::Signalled(value),
+            "timed_out" => End::TimedOut,
+            "out_of_memory" => End::OutOfMemory,
+            "too_many_processes" => End::TooManyProcesses,
+            "cancelled" => End::Cancelled,
+            "killed" => End::Killed,
+            _ => return None,
+        })
+    }
+}
+
+/// What a program and everything it started used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Time on a processor, building the walls included.
+    pub cpu: Duration,
+    /// The most memory one process had.
+    pub max_rss_bytes: u64,
+    /// Read from disks; what was in memory does not count.
+    pub read_bytes: u64,
+    /// Written to disks.
+    pub written_bytes: u64,
+}

@@ -1,0 +1,176 @@
+//! One run: hands a launcher its order, gathers what the program writes, and waits for the launcher's word, never for
+//! the end of a pipe, which a process that got away could hold open.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::unix::pipe;
+use tool::SandboxTier;
+
+use crate::capture::{Capture, Captured};
+use crate::confined::Confined;
+use crate::error::SandboxError;
+use crate::launcher::DESCRIPTORS;
+use crate::line;
+use crate::pool::Launcher;
+use crate::report::{End, Spent};
+use crate::status::{Status, Step};
+
+/// What a launcher may take beyond its own deadline before it is given up.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// What a launcher reported, and what the program wrote.
+pub(crate) struct Finished {
+    pub(crate) end: End,
+    pub(crate) spent: Spent,
+    pub(crate) stdout: Captured,
+    pub(crate) stderr: Captured,
+}
+
+/// Runs a program through a launcher. Dropping this ends the launcher, and everything with it.
+pub(crate) async fn run(
+    confined: &Confined,
+    tier: SandboxTier,
+    mut launcher: Launcher,
+) -> Result<Finished, SandboxError> {
+    let (stdout, stdout_end) = output().map_err(SandboxError::Launcher)?;
+    let (stderr, stderr_end) = output().map_err(SandboxError::Launcher)?;
+    let nothing = std::fs::File::open("/dev/null").map_err(SandboxError::Launcher)?;
+    let message = confined.message(tier);
+    give_order(&mut launcher, &message, [nothing.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()])
+        .await
+        .map_err(SandboxError::Launcher)?;
+    drop((nothing, stdout_end, stderr_end));
+    let longest = confined.time_left() + confined.spec.limits.grace + PATIENCE;
+    let (mut out, mut err) =
+        (Stream::new(stdout, confined.output_bytes), Stream::new(stderr, confined.output_bytes));
+    let heard = {
+        let listening = until_the_end(&mut launcher, confined);
+        tokio::pin!(listening);
+        let deadline = tokio::time::sleep(longest);
+        tokio::pin!(deadline);
+        loop {
+            tokio::select! {
+                heard = &mut listening => break heard,
+                () = out.gather(), if out.is_open() => {}
+                () = err.gather(), if err.is_open() => {}
+                () = &mut deadline => break Err(SandboxError::Lost),
+            }
+        }
+    };
+    if heard.is_err() {
+        // It ends with its socket; one that hangs must not outlive the call either.
+        let _ = launcher.process.start_kill();
+    }
+    let (end, spent) = heard?;
+    Ok(Finished { end, spent, stdout: out.finish(), stderr: err.finish() })
+}
+
+/// A pipe whose far end goes to the program.
+fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (ours, theirs) = io::pipe()?;
+    Ok((pipe::Receiver::from_owned_fd(OwnedFd::from(ours))?, OwnedFd::from(theirs)))
+}
+
+/// The descriptors travel with the length of the message; the message follows.
+async fn give_order(
+    launcher: &mut Launcher,
+    message: &[u8],
+    descriptors: [BorrowedFd<'_>; DESCRIPTORS],
+) -> io::Result<()> {
+    let (head, body) = message.split_at_checked(line::HEAD).ok_or(io::ErrorKind::InvalidInput)?;
+    loop {
+        launcher.socket.writable().await?;
+        let sent = launcher.socket.try_io(Interest::WRITABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let parts = [io::IoSlice::new(head)];
+            Ok(sendmsg(launcher.socket.as_fd(), &parts, &mut ancillary, SendFlags::empty())?)
+        });
+        match sent {
+            Ok(sent) if sent == head.len() => break,
+            Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    launcher.socket.write_all(body).await
+}
+
+async fn until_the_end(launcher: &mut Launcher, confined: &Confined) -> Result<(End, Spent), SandboxError> {
+    loop {
+        match launcher.hear().await {
+            Ok(Status::Started) => {}
+            Ok(Status::Ended(end, spent)) => return Ok((end, spent)),
+            Ok(Status::Failed(problem)) if problem.step == Step::Program => {
+                let program = confined.executable.path.display().to_string();
+                return Err(SandboxError::NotStarted { program, cause: problem.cause() });
+            }
+            Ok(Status::Failed(problem)) => {
+                let (step, cause) = (problem.step.as_str().to_owned(), problem.cause());
+                return Err(SandboxError::NotBuilt { step, what: problem.what, cause });
+            }
+            Ok(Status::Ready) | Err(_) => return Err(SandboxError::Lost),
+        }
+    }
+}
+
+/// One output of the program.
+struct Stream {
+    pipe: Option<pipe::Receiver>,
+    capture: Capture,
+    part: Vec<u8>,
+}
+
+impl Stream {
+    fn new(pipe: pipe::Receiver, keep: usize) -> Self {
+        Stream { pipe: Some(pipe), capture: Capture::keeping(keep), part: vec![0; 64 * 1024] }
+    }
+
+    fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Takes what there is, waiting for the first of it.
+    async fn gather(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        if pipe.readable().await.is_err() {
+            self.pipe = None;
+            return;
+        }
+        self.take_one();
+    }
+
+    /// Takes one part; whether there may be more.
+    fn take_one(&mut self) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        match pipe.try_read(&mut self.part) {
+            Ok(0) => self.pipe = None,
+            Ok(read) => {
+                self.capture.take(self.part.get(..read).unwrap_or_default());
+                return true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.pipe = None,
+        }
+        false
+    }
+
+    /// What is in the pipe now, and no more: a pipe holds a bounded amount, and whoever still writes is not waited for.
+    fn finish(mut self) -> Captured {
+        const PARTS_IN_A_PIPE: usize = 64;
+        for _ in 0..PARTS_IN_A_PIPE {
+            if !self.take_one() {
+                break;
+            }
+        }
+        self.capture.finish()
+    }
+}

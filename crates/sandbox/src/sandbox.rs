@@ -1,0 +1,112 @@
+//! The sandbox of a program: what it can build on this machine, and the launchers that build it.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use tool::SandboxTier;
+
+use crate::check::{self, Finding};
+use crate::confined::Confined;
+use crate::error::SandboxError;
+use crate::inventory;
+use crate::pool::Pool;
+use crate::protected::{self, Quarantined};
+use crate::report::Report;
+use crate::run;
+
+/// Runs confined programs. Cheap to clone; clones share their launchers.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    /// Found when it is first asked for: trying takes a few processes, and many who hold a sandbox never use it.
+    availability: Arc<OnceLock<Availability>>,
+    full: Arc<Pool>,
+    reduced: Arc<Pool>,
+}
+
+/// How far this machine can confine a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Availability {
+    /// The most that works.
+    pub tier: SandboxTier,
+    /// Why not more.
+    pub missing: Vec<String>,
+}
+
+impl Sandbox {
+    /// The one of this process.
+    pub fn of_this_process() -> &'static Sandbox {
+        static SHARED: OnceLock<Sandbox> = OnceLock::new();
+        SHARED.get_or_init(Sandbox::untried)
+    }
+
+    fn untried() -> Sandbox {
+        Sandbox {
+            availability: Arc::default(),
+            full: Arc::new(Pool::new(SandboxTier::Full)),
+            reduced: Arc::new(Pool::new(SandboxTier::Reduced)),
+        }
+    }
+
+    /// What this machine can do, tried once by doing it: it does not change under a running program. Blocking, the
+    /// first time.
+    pub fn availability(&self) -> &Availability {
+        self.availability.get_or_init(check::availability)
+    }
+
+    /// Leans against the walls from inside. `folder` is a private one that exists; what is made there is removed.
+    pub fn check(&self, folder: &Path) -> std::io::Result<Vec<Finding>> {
+        match self.availability().tier {
+            SandboxTier::None => Ok(Vec::new()),
+            tier => check::findings(tier, folder),
+        }
+    }
+
+    /// Runs a command in the best walls there are, and in none at all if those are not good enough.
+    pub async fn run(&self, confined: Confined) -> Result<Report, SandboxError> {
+        let (tier, pool) = match (self.availability().tier, confined.least) {
+            (SandboxTier::Full, _) => (SandboxTier::Full, &self.full),
+            (SandboxTier::Reduced, SandboxTier::Reduced) => (SandboxTier::Reduced, &self.reduced),
+            (SandboxTier::Reduced | SandboxTier::None, _) => {
+                return Err(SandboxError::NotBuilt {
+                    step: "tier".to_owned(),
+                    what: confined.least.as_str().to_owned(),
+                    cause: std::io::Error::other(self.availability().missing.join("; ")),
+                });
+            }
+        };
+        let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
+        let finished = run::run(&confined, tier, launcher).await;
+        pool.refill();
+        let finished = finished?;
+        let (executable, quarantined) = (confined.executable.clone(), set_new_names_aside(confined).await?);
+        Ok(Report {
+            end: finished.end,
+            stdout: finished.stdout,
+            stderr: finished.stderr,
+            tier,
+            spent: finished.spent,
+            executable,
+            quarantined,
+        })
+    }
+}
+
+/// Nothing of the run is left, so what is found now is what it left behind.
+async fn set_new_names_aside(confined: Confined) -> Result<Vec<Quarantined>, SandboxError> {
+    if confined.spec.writable.is_empty() {
+        return Ok(Vec::new());
+    }
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut aside = Vec::new();
+        let hidden: HashSet<&Path> = confined.spec.hidden.iter().map(PathBuf::as_path).collect();
+        for folder in &confined.spec.writable {
+            // What was hidden was not looked into before, so what is in it is not new.
+            let found = inventory::take(folder, |path| !hidden.contains(path))?;
+            let new = found.kept.iter().filter(|(path, now)| !confined.before.knew(path, now));
+            aside.extend(new.map(|(path, _)| protected::quarantine(path)));
+        }
+        Ok(aside)
+    });
+    looked.await.unwrap_or(Err(SandboxError::Lost))
+}

@@ -1,0 +1,210 @@
+//! Everything a launcher must know, as one message. It arrives on a descriptor: a command line would show it to every
+//! process of the machine.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use governance::Network;
+use tool::SandboxTier;
+
+use crate::line::{self, Writer};
+
+/// What is to be run, and the walls around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spec {
+    pub(crate) tier: SandboxTier,
+    pub(crate) network: Network,
+    /// The program's canonical path, and which file must be there.
+    pub(crate) program: PathBuf,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) words: Vec<OsString>,
+    pub(crate) variables: Vec<OsString>,
+    pub(crate) folder: PathBuf,
+    /// Folders it may change, and folders it may only read.
+    pub(crate) writable: Vec<PathBuf>,
+    pub(crate) readable: Vec<PathBuf>,
+    /// What is in them that it must not see, and what it must not change.
+    pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) kept: Vec<PathBuf>,
+    pub(crate) limits: Limits,
+}
+
+/// What it may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) time: Duration,
+    /// Between the request to end and the end.
+    pub(crate) grace: Duration,
+    pub(crate) memory_bytes: u64,
+    pub(crate) processes: u64,
+    /// Processor time of one process; 0 means no limit of its own.
+    pub(crate) cpu_seconds: u64,
+    /// The largest file; 0 means no limit of its own.
+    pub(crate) file_bytes: u64,
+    pub(crate) open_files: u64,
+}
+
+impl Spec {
+    pub(crate) fn framed(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.put("tier", self.tier.as_str());
+        writer.put("network", network_word(self.network));
+        writer.put("program", &self.program);
+        writer.number("device", self.device);
+        writer.number("inode", self.inode);
+        writer.put("folder", &self.folder);
+        self.words.iter().for_each(|word| writer.put("word", word));
+        self.variables.iter().for_each(|word| writer.put("variable", word));
+        self.writable.iter().for_each(|path| writer.put("writable", path));
+        self.readable.iter().for_each(|path| writer.put("readable", path));
+        self.hidden.iter().for_each(|path| writer.put("hidden", path));
+        self.kept.iter().for_each(|path| writer.put("kept", path));
+        let limits = &self.limits;
+        writer.number("time", u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX));
+        writer.number("grace", u64::try_from(limits.grace.as_millis()).unwrap_or(u64::MAX));
+        writer.number("memory", limits.memory_bytes);
+        writer.number("processes", limits.processes);
+        writer.number("cpu", limits.cpu_seconds);
+        writer.number("file", limits.file_bytes);
+        writer.number("files", limits.open_files);
+        writer.framed()
+    }
+
+    /// Reads what `framed` wrote, without its length. A name that is not known is an error: it would be a wall that is
+    /// not built.
+    pub(crate) fn read(body: &[u8]) -> io::Result<Spec> {
+        let mut spec = Spec::empty();
+        for (name, value) in line::pairs(body)? {
+            let limits = &mut spec.limits;
+            match name.as_str() {
+                "tier" => spec.tier = tier(&value)?,
+                "network" => spec.network = network(&value)?,
+                "program" => spec.program = value.into(),
+                "device" => spec.device = line::number(&value)?,
+                "inode" => spec.inode = line::number(&value)?,
+                "folder" => spec.folder = value.into(),
+                "word" => spec.words.push(value),
+                "variable" => spec.variables.push(value),
+                "writable" => spec.writable.push(value.into()),
+                "readable" => spec.readable.push(value.into()),
+                "hidden" => spec.hidden.push(value.into()),
+                "kept" => spec.kept.push(value.into()),
+                "time" => limits.time = Duration::from_millis(line::number(&value)?),
+                "grace" => limits.grace = Duration::from_millis(line::number(&value)?),
+                "memory" => limits.memory_bytes = line::number(&value)?,
+                "processes" => limits.processes = line::number(&value)?,
+                "cpu" => limits.cpu_seconds = line::number(&value)?,
+                "file" => limits.file_bytes = line::number(&value)?,
+                "files" => limits.open_files = line::number(&value)?,
+                _ => return Err(invalid(format!("`{name}` is not known"))),
+            }
+        }
+        match spec.words.is_empty() || spec.limits.memory_bytes == 0 || spec.limits.processes == 0 {
+            true => Err(invalid("a part is missing".to_owned())),
+            false => Ok(spec),
+        }
+    }
+
+    /// Nothing granted.
+    fn empty() -> Spec {
+        let limits = Limits {
+            time: Duration::ZERO,
+            grace: Duration::ZERO,
+            memory_bytes: 0,
+            processes: 0,
+            cpu_seconds: 0,
+            file_bytes: 0,
+            open_files: 0,
+        };
+        Spec {
+            tier: SandboxTier::Full,
+            network: Network::Off,
+            program: PathBuf::new(),
+            device: 0,
+            inode: 0,
+            words: Vec::new(),
+            variables: Vec::new(),
+            folder: PathBuf::new(),
+            writable: Vec::new(),
+            readable: Vec::new(),
+            hidden: Vec::new(),
+            kept: Vec::new(),
+            limits,
+        }
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+/// The tier a word stands for. There is no word for none.
+pub(crate) fn tier(word: &std::ffi::OsStr) -> io::Result<SandboxTier> {
+    let known = [SandboxTier::Full, SandboxTier::Reduced].into_iter().find(|tier| word == tier.as_str());
+    known.ok_or_else(|| invalid("not a tier".to_owned()))
+}
+
+fn network_word(network: Network) -> &'static str {
+    match network {
+        Network::Off => "off",
+        Network::Loopback => "loopback",
+        Network::Full => "full",
+    }
+}
+
+fn network(word: &std::ffi::OsStr) -> io::Result<Network> {
+    let all = [Network::Off, Network::Loopback, Network::Full];
+    let known = all.into_iter().find(|network| word == network_word(*network));
+    known.ok_or_else(|| invalid("not a network".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn spec() -> Spec {
+        Spec {
+            network: Network::Loopback,
+            tier: SandboxTier::Reduced,
+            program: "/bin/echo".into(),
+            device: 7,
+            inode: u64::MAX,
+            words: vec!["echo".into(), OsString::from_vec(vec![0xff, b'\n', b'='])],
+            variables: vec!["A=b c".into()],
+            folder: "/w".into(),
+            writable: vec!["/w".into()],
+            readable: vec!["/r".into(), "/r2".into()],
+            hidden: vec!["/w/.env".into()],
+            kept: vec!["/w/.git/hooks".into()],
+            limits: Limits {
+                time: Duration::from_millis(1500),
+                grace: Duration::from_millis(40),
+                memory_bytes: 1,
+                processes: 2,
+                cpu_seconds: 3,
+                file_bytes: 4,
+                open_files: 5,
+            },
+        }
+    }
+
+    #[test]
+    fn a_spec_is_read_as_it_was_written() {
+        assert_eq!(Spec::read(&spec().framed()[line::HEAD..]).unwrap(), spec());
+    }
+
+    #[test]
+    fn an_unknown_or_missing_part_is_refused() {
+        let mut writer = Writer::default();
+        writer.put("wall", "none");
+        assert!(Spec::read(&writer.framed()[line::HEAD..]).unwrap_err().to_string().contains("`wall`"));
+        let unlimited = Spec { limits: Limits { memory_bytes: 0, ..spec().limits }, ..spec() };
+        assert!(Spec::read(&unlimited.framed()[line::HEAD..]).is_err());
+        assert!(tier(std::ffi::OsStr::new("none")).is_err(), "no message can ask for no walls");
+    }
+}

@@ -1,0 +1,41 @@
+//! `sinew doctor`: what this machine can do for Sinew, found out by doing it.
+
+use sandbox::Sandbox;
+use serde_json::json;
+use tool::SandboxTier;
+
+use crate::cli::JsonArgs;
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::setting::Setting;
+use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible_line};
+
+pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let sandbox = Sandbox::of_this_process();
+    let unusable = |error| Problem::new(Exit::Failed, format!("the sandbox cannot be tried: {error}"));
+    let own = tempfile::tempdir().map_err(unusable)?;
+    // Where nobody has started Sinew yet it has no folder of its own.
+    let state = setting.home().state();
+    let found = sandbox.check(if state.is_dir() { state } else { own.path() }).map_err(unusable)?;
+    let availability = sandbox.availability();
+    let is_sound = availability.tier != SandboxTier::None && found.iter().all(|finding| finding.held);
+    if output.json {
+        let walls: Vec<_> =
+            found.iter().map(|finding| json!({"cannot": finding.what, "held": finding.held})).collect();
+        let tier = availability.tier.as_str();
+        let sandbox = json!({"tier": tier, "missing": availability.missing, "walls": walls});
+        say(render::versioned(json!({"sandbox": sandbox})))?;
+    } else {
+        let colour = if is_sound { GOOD } else { BAD };
+        say(format!("sandbox   {}", paint(colour, availability.tier.as_str())))?;
+        for missing in &availability.missing {
+            say(format!("          {}", paint(NOTE, visible_line(missing))))?;
+        }
+        for finding in &found {
+            let word = if finding.held { paint(GOOD, "cannot") } else { paint(BAD, "CAN") };
+            say(format!("          a confined program {word} {}", finding.what))?;
+        }
+    }
+    Ok(if is_sound { Exit::Done } else { Exit::Failed })
+}

@@ -1,0 +1,12 @@
+//! Tools that run programs, each in walls of its own.
+
+mod run_command;
+
+use sandbox::Sandbox;
+
+use crate::tool_entry::ToolEntry;
+
+/// The tools of this area.
+pub(crate) fn tools(sandbox: &Sandbox) -> Vec<ToolEntry> {
+    vec![run_command::tool(sandbox)]
+}

@@ -1,0 +1,515 @@
+"""Attempts to get out, one function each. An attempt that works says `escaped`, one that is stopped says how.
+
+Started with the attempt's name and a JSON object that says what is outside. Unconfined, every one of them escapes:
+that is what shows that the wall, and not the attempt, is what stopped it.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import socket
+import struct
+import sys
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+MACHINE = os.uname().machine
+# name: (x86_64, aarch64)
+NUMBERS = {
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+    "unshare": (272, 97),
+    "io_uring_setup": (425, 425),
+    "userfaultfd": (323, 282),
+    "add_key": (248, 217),
+    "mount": (165, 40),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "fsopen": (430, 430),
+}
+ATTEMPTS = {}
+
+
+def attempt(function):
+    ATTEMPTS[function.__name__] = function
+    return function
+
+
+def call(name, *arguments):
+    number = NUMBERS[name][0 if MACHINE == "x86_64" else 1]
+    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
+    answer = LIBC.syscall(ctypes.c_long(number), *words)
+    if answer < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return answer
+
+
+def in_child(work):
+    """Runs something that changes the process in one of its own."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except OSError as error:
+            os._exit(error.errno or 1)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        raise OSError(code if code > 0 else errno.EPERM, "in a child")
+
+
+# Files outside the granted folder.
+
+
+@attempt
+def read_outside(at):
+    open(at["outside"] + "/secret").read()
+
+
+@attempt
+def list_outside(at):
+    os.listdir(at["outside"])
+
+
+@attempt
+def create_outside(at):
+    open(at["outside"] + "/new", "w").close()
+
+
+@attempt
+def overwrite_outside(at):
+    open(at["outside"] + "/secret", "w").write("mine")
+
+
+@attempt
+def append_outside(at):
+    open(at["outside"] + "/secret", "a").write("mine")
+
+
+@attempt
+def truncate_outside(at):
+    os.truncate(at["outside"] + "/secret", 0)
+
+
+@attempt
+def delete_outside(at):
+    os.unlink(at["outside"] + "/secret")
+
+
+@attempt
+def rename_outside(at):
+    os.rename(at["outside"] + "/secret", at["outside"] + "/moved")
+
+
+@attempt
+def make_folder_outside(at):
+    os.mkdir(at["outside"] + "/folder")
+
+
+@attempt
+def chmod_outside(at):
+    os.chmod(at["outside"] + "/secret", 0o777)
+
+
+@attempt
+def set_times_outside(at):
+    os.utime(at["outside"] + "/secret", (1, 1))
+
+
+@attempt
+def set_attribute_outside(at):
+    os.setxattr(at["outside"] + "/secret", "user.mine", b"1")
+
+
+@attempt
+def chmod_in_home(at):
+    os.chmod(at["home"] + "/note", 0o777)
+
+
+@attempt
+def set_times_in_home(at):
+    os.utime(at["home"] + "/note", (1, 1))
+
+
+@attempt
+def read_home(at):
+    open(at["home"] + "/note").read()
+
+
+@attempt
+def write_home(at):
+    open(at["home"] + "/note", "r+").write("mine")
+
+
+@attempt
+def write_to_read_only_folder(at):
+    open(at["read_only"] + "/given", "r+").write("mine")
+
+
+@attempt
+def chmod_in_read_only_folder(at):
+    os.chmod(at["read_only"] + "/given", 0o777)
+
+
+@attempt
+def set_times_in_read_only_folder(at):
+    os.utime(at["read_only"] + "/given", (1, 1))
+
+
+@attempt
+def set_attribute_in_read_only_folder(at):
+    os.setxattr(at["read_only"] + "/given", "user.mine", b"1")
+
+
+@attempt
+def read_through_link(at):
+    os.symlink(at["outside"] + "/secret", at["workspace"] + "/way")
+    open(at["workspace"] + "/way").read()
+
+
+@attempt
+def link_to_outside(at):
+    os.link(at["outside"] + "/secret", at["workspace"] + "/second-name")
+
+
+@attempt
+def move_out(at):
+    open(at["workspace"] + "/goods", "w").close()
+    os.rename(at["workspace"] + "/goods", at["outside"] + "/goods")
+
+
+@attempt
+def read_shared_memory(at):
+    open(at["shm"]).read()
+
+
+@attempt
+def read_other_scratch(at):
+    open(at["var_tmp"]).read()
+
+
+@attempt
+def open_terminal_maker(at):
+    os.open("/dev/ptmx", os.O_RDWR)
+
+
+# Names inside the granted folder that are hidden or protected.
+
+
+@attempt
+def read_forbidden_file(at):
+    open(at["workspace"] + "/.env").read()
+
+
+@attempt
+def list_forbidden_folder(at):
+    os.listdir(at["workspace"] + "/.env.d")
+
+
+@attempt
+def write_git_hook(at):
+    open(at["workspace"] + "/.git/hooks/pre-commit", "w").write("#!/bin/sh\n")
+
+
+@attempt
+def overwrite_git_config(at):
+    open(at["workspace"] + "/.git/config", "a").write("[core]\nfsmonitor=evil\n")
+
+
+@attempt
+def replace_git_config(at):
+    open(at["workspace"] + "/.git/other", "w").write("[core]\nfsmonitor=evil\n")
+    os.rename(at["workspace"] + "/.git/other", at["workspace"] + "/.git/config")
+
+
+@attempt
+def move_git_hooks_away(at):
+    os.rename(at["workspace"] + "/.git/hooks", at["workspace"] + "/.git/unhooked")
+
+
+@attempt
+def chmod_git_hook(at):
+    os.chmod(at["workspace"] + "/.git/hooks/sample", 0o777)
+
+
+@attempt
+def overwrite_shell_startup(at):
+    open(at["workspace"] + "/.bashrc", "a").write("evil\n")
+
+
+@attempt
+def delete_shell_startup(at):
+    os.unlink(at["workspace"] + "/.bashrc")
+
+
+@attempt
+def overwrite_agent_settings(at):
+    open(at["workspace"] + "/.mcp.json", "w").write("{}")
+
+
+# Other processes.
+
+
+@attempt
+def see_process(at):
+    os.stat("/proc/%d" % at["victim"])
+
+
+@attempt
+def signal_process(at):
+    os.kill(at["victim"], 0)
+
+
+@attempt
+def kill_process(at):
+    os.kill(at["victim"], 9)
+
+
+@attempt
+def read_environment_of_process(at):
+    open("/proc/%d/environ" % at["victim"], "rb").read()
+
+
+@attempt
+def list_descriptors_of_process(at):
+    os.listdir("/proc/%d/fd" % at["victim"])
+
+
+@attempt
+def watch_process(at):
+    handle = call("pidfd_open", at["victim"], 0)
+    os.close(handle)
+
+
+@attempt
+def be_traced(at):
+    in_child(lambda: call("ptrace", 0, 0, 0, 0))
+
+
+@attempt
+def read_memory_of_process(at):
+    class Part(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+    source, target = ctypes.create_string_buffer(b"x" * 8), ctypes.create_string_buffer(8)
+    local = Part(ctypes.addressof(target), 8)
+    remote = Part(ctypes.addressof(source), 8)
+    call("process_vm_readv", os.getpid(), ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+
+
+@attempt
+def take_descriptor_of_process(at):
+    handle = call("pidfd_open", os.getpid(), 0)
+    call("pidfd_getfd", handle, 1, 0)
+
+
+# New namespaces and mounts.
+
+NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
+
+
+@attempt
+def new_user_namespace(at):
+    in_child(lambda: call("unshare", NEW_USER))
+
+
+@attempt
+def clone_into_namespace(at):
+    child = call("clone", NEW_USER | 17, 0, 0, 0, 0)
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@attempt
+def clone3_into_namespace(at):
+    arguments = struct.pack("=QQQQQQQQ", NEW_USER, 0, 0, 0, 17, 0, 0, 0)
+    child = call("clone3", ctypes.create_string_buffer(arguments, 64), 64)
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@attempt
+def mount_over(at):
+    def work():
+        call("unshare", NEW_USER | NEW_MOUNTS)
+        call("mount", b"t", b"/tmp", b"tmpfs", 0, b"")
+
+    in_child(work)
+
+
+@attempt
+def change_root(at):
+    def work():
+        call("unshare", NEW_USER)
+        call("chroot", b"/usr")
+
+    in_child(work)
+
+
+@attempt
+def copy_mounts(at):
+    def work():
+        call("unshare", NEW_USER | NEW_MOUNTS)
+        call("open_tree", -100, b"/", 0x8001)
+
+    in_child(work)
+
+
+@attempt
+def open_file_system(at):
+    def work():
+        call("unshare", NEW_USER | NEW_MOUNTS)
+        call("fsopen", b"tmpfs", 0)
+
+    in_child(work)
+
+
+# The kernel.
+
+
+@attempt
+def queue_work_in_kernel(at):
+    call("io_uring_setup", 4, ctypes.create_string_buffer(120))
+
+
+@attempt
+def handle_page_faults(at):
+    call("userfaultfd", 1)
+
+
+@attempt
+def use_keyring(at):
+    call("add_key", b"user", b"sinew-hostile", b"x", 1, -2)
+
+
+@attempt
+def type_into_terminal(at):
+    # On a pipe the kernel says that it is no terminal: it was asked.
+    reader, _ = os.pipe()
+    answer = LIBC.ioctl(reader, ctypes.c_ulong(0x5412), ctypes.create_string_buffer(b"x"))
+    if answer < 0 and ctypes.get_errno() != errno.ENOTTY:
+        raise OSError(ctypes.get_errno(), "TIOCSTI")
+
+
+# The network.
+
+
+@attempt
+def connect_tcp(at):
+    socket.create_connection(("127.0.0.1", at["tcp"]), 5).close()
+
+
+@attempt
+def listen_tcp(at):
+    with socket.socket(socket.AF_INET) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+
+@attempt
+def send_udp(at):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x", ("127.0.0.1", at["udp"]))
+
+
+@attempt
+def open_inet6(at):
+    socket.socket(socket.AF_INET6).close()
+
+
+@attempt
+def open_netlink(at):
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
+
+
+@attempt
+def open_kernel_crypto_or_unix_datagram(at):
+    socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).close()
+
+
+@attempt
+def connect_unix(at):
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.connect(at["unix"])
+
+
+@attempt
+def connect_abstract(at):
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.connect("\0" + at["abstract"])
+
+
+# Powers and leftovers.
+
+
+@attempt
+def keep_capabilities(at):
+    for line in open("/proc/self/status"):
+        if line.startswith("CapBnd") and int(line.split()[1], 16) == 0:
+            raise OSError(errno.EPERM, "the bounding set is empty")
+
+
+@attempt
+def gain_privileges(at):
+    if LIBC.prctl(39, 0, 0, 0, 0) == 1:
+        raise OSError(errno.EPERM, "no_new_privs is set")
+
+
+@attempt
+def run_without_filter(at):
+    for line in open("/proc/self/status"):
+        if line.startswith("Seccomp:") and line.split()[1] == "2":
+            raise OSError(errno.EPERM, "system calls are filtered")
+
+
+@attempt
+def read_variables_of_daemon(at):
+    if "SINEW_CANARY" not in os.environ:
+        raise OSError(errno.ENOENT, "the variable is not there")
+
+
+@attempt
+def inherit_descriptors(at):
+    def is_open(number):
+        try:
+            os.fstat(number)
+            return True
+        except OSError:
+            return False
+
+    if not any(is_open(number) for number in range(3, 1024)):
+        raise OSError(errno.EBADF, "only the three are open")
+
+
+@attempt
+def wait_for_input(at):
+    if os.fstat(0).st_rdev == os.stat("/dev/null").st_rdev:
+        raise OSError(errno.ENOTTY, "standard input is /dev/null")
+
+
+@attempt
+def stay_in_session(at):
+    if os.getsid(0) == os.getpid():
+        raise OSError(errno.EPERM, "it leads a session of its own")
+
+
+def main():
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(ATTEMPTS))
+        return
+    try:
+        ATTEMPTS[sys.argv[1]](json.loads(sys.argv[2]))
+        print("escaped")
+    except OSError as error:
+        print("contained:", errno.errorcode.get(error.errno, error.errno), error)
+
+
+main()

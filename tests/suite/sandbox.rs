@@ -1,0 +1,33 @@
+//! Confined commands from outside: hostile programs, each with a run that shows what it does without walls.
+
+mod attempts;
+mod bounds;
+mod ordinary;
+mod tiers;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+/// Rules under which any program may run, with these lines added.
+fn rules(more: &str) -> String {
+    format!(
+        "tools:\n  run_command:\n    allowed_in_modes: [NORMAL]\n    allowed_commands: [\"*\"]\n    \
+         forbidden_paths: [\"**/.env\", \"**/.env.d\"]\n{more}"
+    )
+}
+
+fn home(more: &str) -> Home {
+    let home = Home::initialised();
+    home.configure("governance/tools.yaml", &rules(more));
+    home
+}
+
+fn run(daemon: &Daemon, words: &[&str]) -> Value {
+    daemon.agent().execute("run_command", &json!({"command": words}))
+}
+
+/// What a command that must have run wrote.
+fn output(result: &Value) -> String {
+    assert_eq!(result["output"]["sandbox"]["tier"], "full", "{result}");
+    result["output"]["stdout"].as_str().expect("text").to_owned()
+}

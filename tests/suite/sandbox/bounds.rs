@@ -1,0 +1,140 @@
+//! Programs that take what they can get: time, memory, processes, output. Nothing of them is left afterwards.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::Daemon;
+
+use super::{home, output, run};
+
+fn python(daemon: &Daemon, code: &str) -> Value {
+    run(daemon, &["python3", "-c", code])
+}
+
+/// The processes of this user whose command line has a word of this test.
+fn survivors(word: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let ours = std::process::id();
+    let lines =
+        ids.filter(|id| *id != ours).filter_map(|id| std::fs::read(format!("/proc/{id}/cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(word)).collect()
+}
+
+/// Waits until no process with this word is left.
+fn must_vanish(word: &str, within: Duration) {
+    let deadline = Instant::now() + within;
+    loop {
+        let left = survivors(word);
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "still there: {left:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn time_is_up_for_everything_a_command_started() {
+    let daemon = Daemon::start_in(home("    timeout_seconds: 1\n"));
+    for (name, code) in [
+        ("sleeps", "import time; print('so far', flush=True); time.sleep(60)"),
+        ("spins", "print('so far', flush=True)\nwhile True: pass"),
+        (
+            "ignores",
+            "import signal, time; signal.signal(15, signal.SIG_IGN)\nprint('so far', flush=True); time.sleep(60)",
+        ),
+        ("stops", "import os, signal; print('so far', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"),
+        ("closes", "import os, time; print('so far', flush=True); os.close(1); os.close(2); time.sleep(60)"),
+        (
+            "leaves",
+            "import os, time\nprint('so far', flush=True)\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(60)\n os._exit(0)\ntime.sleep(60)",
+        ),
+    ] {
+        let word = format!("sinew-{name}-{}", std::process::id());
+        let began = Instant::now();
+        let result = python(&daemon, &format!("'{word}'\n{code}"));
+        let took = began.elapsed();
+        assert_eq!(result["error"], "Command timed out", "{name}: {result}");
+        assert_eq!(result["metadata"]["failure"]["kind"], "timed_out", "{name}");
+        let said = &result["output"];
+        assert_eq!((&said["timed_out"], &said["exit_code"]), (&json!(true), &json!(-1)), "{name}");
+        assert_eq!(said["stdout"], "so far\n", "{name}: {result}");
+        assert_eq!(result["metadata"]["sandbox"]["tier"], "full");
+        assert!(took > Duration::from_millis(800), "{name} had its time: {took:?}");
+        must_vanish(&word, Duration::from_millis(250));
+    }
+}
+
+#[test]
+fn what_outlives_a_command_ends_with_it() {
+    let daemon = Daemon::start_in(home("    timeout_seconds: 20\n"));
+    let word = format!("sinew-orphan-{}", std::process::id());
+    let code = format!(
+        "'{word}'\nimport os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  time.sleep(60)\n os._exit(0)\nos.wait()\nprint('done')"
+    );
+    let began = Instant::now();
+    assert_eq!(output(&python(&daemon, &code)), "done\n");
+    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a pipe that an orphan holds");
+    must_vanish(&word, Duration::from_millis(250));
+}
+
+#[test]
+fn a_daemon_that_is_killed_takes_its_commands_along() {
+    let daemon = Daemon::start_in(home("    timeout_seconds: 60\n"));
+    let word = format!("sinew-crash-{}", std::process::id());
+    let mut agent = daemon.agent();
+    let code = format!("'{word}'\nimport os, time\nos.setsid() if os.fork() == 0 else 0\ntime.sleep(60)");
+    let caller = std::thread::spawn({
+        let words = json!({"command": ["python3", "-c", code]});
+        move || {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| agent.execute("run_command", &words)))
+                .is_ok()
+        }
+    });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while survivors(&word).len() < 2 {
+        assert!(Instant::now() < deadline, "the command does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _home = daemon.crash();
+    must_vanish(&word, Duration::from_secs(2));
+    let _ = caller.join();
+}
+
+#[test]
+fn a_fork_bomb_stays_small() {
+    let daemon = Daemon::start_in(home("    max_processes: 20\n    timeout_seconds: 20\n"));
+    let code = "import os\nchildren = 0\ntry:\n for _ in range(100):\n  if os.fork() == 0:\n   import time; time.sleep(30)\n  children += 1\nexcept OSError as error:\n print(children, error.errno)";
+    let said = output(&python(&daemon, code));
+    assert_eq!(said, "19 11\n", "the twentieth is refused with EAGAIN");
+}
+
+#[test]
+fn a_memory_bomb_is_ended_and_named() {
+    let daemon = Daemon::start_in(home("    memory_mb: 128\n    timeout_seconds: 20\n"));
+    let result = python(&daemon, "held = []\nwhile True: held.append(bytearray(1 << 20))");
+    assert_eq!(result["output"]["end"], "out_of_memory", "{result}");
+    assert_eq!(result["metadata"]["failure"]["kind"], "too_large", "no fault of the machine's");
+    let result = python(&daemon, "open('/tmp/fill', 'wb').write(b'x' * (512 << 20))");
+    assert_ne!(result["output"]["exit_code"], 0, "scratch space is memory too: {result}");
+    let result = python(&daemon, "bytearray(100 << 30)");
+    assert_eq!(result["output"]["exit_code"], 1, "refused at once: {result}");
+}
+
+#[test]
+fn a_flood_of_output_is_cut_in_the_middle_and_counted() {
+    let daemon = Daemon::start_in(home("    timeout_seconds: 20\n"));
+    let code = "import sys\nfor stream in (sys.stdout, sys.stderr):\n stream.write('first')\n stream.write('x' * 20_000_000)\n stream.write('last')";
+    let result = python(&daemon, code);
+    for (name, omitted) in [("stdout", "stdout_omitted_bytes"), ("stderr", "stderr_omitted_bytes")] {
+        let text = result["output"][name].as_str().unwrap();
+        assert!(text.starts_with("firstx") && text.ends_with("xlast"), "{name}");
+        assert_eq!(result["output"][omitted], 20_000_009 - 65_536, "{name}");
+    }
+    assert_eq!(result["metadata"]["truncated"]["total"], 40_000_018);
+    let bytes = python(&daemon, "import sys; sys.stdout.buffer.write(bytes([0, 255, 254]))");
+    assert_eq!(bytes["output"]["stdout_encoding"], "base64");
+    assert_eq!(bytes["output"]["stdout"], "AP/+");
+}

@@ -1,0 +1,123 @@
+//! What must work inside: ordinary programs, and results that say what happened.
+
+use serde_json::{Value, json};
+use tests::Daemon;
+
+use super::{home, output, run};
+
+fn python(daemon: &Daemon, code: &str) -> Value {
+    run(daemon, &["python3", "-c", code])
+}
+
+#[test]
+fn a_command_runs_in_the_workspace_and_changes_it() {
+    let daemon = Daemon::start_in(home(""));
+    daemon.home().file("a.txt", "hello\n");
+    let result = run(&daemon, &["cat", "a.txt"]);
+    assert_eq!((&result["success"], output(&result).as_str()), (&json!(true), "hello\n"), "{result}");
+    assert_eq!(result["output"]["exit_code"], 0);
+    assert_eq!(result["metadata"]["sandbox"]["tier"], "full");
+    assert_eq!(result["output"]["sandbox"]["program_sha256"].as_str().unwrap().len(), 64);
+    assert!(result["metadata"]["usage"]["max_rss_bytes"].as_u64().unwrap() > 0, "{result}");
+
+    run(&daemon, &["cp", "a.txt", "b.txt"]);
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("b.txt")).unwrap(), "hello\n");
+
+    std::fs::create_dir(daemon.home().workspace().join("sub")).unwrap();
+    let there = daemon.agent().execute("run_command", &json!({"command": ["pwd"], "cwd": "sub"}));
+    assert_eq!(output(&there).trim(), daemon.home().workspace().join("sub").to_str().unwrap());
+}
+
+#[test]
+fn interpreters_and_git_work_as_they_do_outside() {
+    let daemon = Daemon::start_in(home(""));
+    let code = "import tempfile, subprocess, multiprocessing, sys\n\
+                tempfile.TemporaryFile().write(b'x')\n\
+                print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout.strip())";
+    assert_eq!(output(&python(&daemon, code)), "child\n");
+    let node = run(&daemon, &["node", "-e", "require('fs').writeFileSync('n.txt', 'n'); console.log(1 + 1)"]);
+    assert_eq!(output(&node), "2\n", "{node}");
+
+    let init = run(&daemon, &["git", "init", "-q", "repo"]);
+    assert_eq!(init["output"]["exit_code"], 0, "{init}");
+    let aside = init["output"]["sandbox"]["quarantined"].as_array().unwrap();
+    let moved: Vec<_> = aside.iter().map(|one| one["path"].as_str().unwrap()).collect();
+    assert!(moved.iter().any(|path| path.ends_with("repo/.git/config")), "{moved:?}");
+    assert!(!daemon.home().workspace().join("repo/.git/config").exists(), "it acts on nothing any more");
+    assert!(daemon.home().workspace().join("repo/.git/config.quarantined-0").exists());
+
+    // A repository that was there before is one to work in.
+    let by_hand = std::process::Command::new("git")
+        .args(["init", "-q", "known"])
+        .current_dir(daemon.home().workspace())
+        .env("HOME", daemon.home().user())
+        .status();
+    assert!(by_hand.unwrap().success());
+    daemon.home().file("known/f", "x");
+    let add = run(&daemon, &["git", "-C", "known", "add", "f"]);
+    assert_eq!(add["output"]["exit_code"], 0, "{add}");
+    let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+    let commit = run(&daemon, &[&["git", "-C", "known"], &who[..], &["commit", "-qm", "x"]].concat());
+    assert_eq!(commit["output"]["exit_code"], 0, "{commit}");
+    assert_eq!(commit["output"]["sandbox"]["quarantined"], json!([]), "{commit}");
+}
+
+#[test]
+fn a_new_folder_under_a_protected_name_does_not_take_its_place() {
+    let daemon = Daemon::start_in(home(""));
+    let workspace = daemon.home().workspace();
+    std::fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
+    daemon.home().file(".git/config", "original");
+    let code = "import os\nos.rename('.git', 'old')\nos.mkdir('.git')\nopen('.git/config', 'w').write('evil')\n\
+                open('.envrc', 'w').write('evil')";
+    let result = python(&daemon, code);
+    assert_eq!(result["output"]["exit_code"], 0, "{result}");
+    for name in [".git/config", ".envrc"] {
+        assert!(!workspace.join(name).exists(), "{name}: {result}");
+    }
+    assert_eq!(std::fs::read_to_string(workspace.join("old/config")).unwrap(), "original");
+}
+
+#[test]
+fn words_reach_a_program_as_they_are() {
+    let daemon = Daemon::start_in(home(""));
+    let words = ["; rm -rf x", "$(id)", "`id`", "a\nb", "*", "-rf", "", "é"];
+    let result = run(&daemon, &[&["printf", "%s|"], &words[..]].concat());
+    assert_eq!(output(&result), words.map(|word| format!("{word}|")).concat());
+}
+
+#[test]
+fn every_end_is_told_apart() {
+    let daemon = Daemon::start_in(home(""));
+    let end = |result: &Value| (result["output"]["end"].clone(), result["output"]["exit_code"].clone());
+    let exits = |code: &str| end(&python(&daemon, code));
+    assert_eq!(exits("import sys; sys.exit(0)"), (json!("exited"), json!(0)));
+    assert_eq!(exits("import sys; sys.exit(137)"), (json!("exited"), json!(137)));
+    assert_eq!(exits("import os; os.kill(os.getpid(), 9)"), (json!("signalled"), json!(137)));
+    assert_eq!(exits("import os; os.abort()"), (json!("signalled"), json!(134)));
+    let pipe = end(&run(&daemon, &["sh", "-c", "kill -PIPE $$"]));
+    assert_eq!(pipe, (json!("signalled"), json!(141)), "no signal is ignored from the start");
+
+    let failed = |words: &[&str]| {
+        let result = run(&daemon, words);
+        assert_eq!(result["success"], false, "{result}");
+        result["metadata"]["failure"]["kind"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(failed(&["no-such-program"]), "not_found");
+    let local = daemon.home().file("tool", "#!/bin/sh\n");
+    std::fs::set_permissions(&local, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(failed(&[local.to_str().unwrap()]), "unreadable", "not by its own name");
+    assert_eq!(failed(&["./tool"]), "unreadable");
+    let listing = run(&daemon, &["python3", "-c", "import os; print(sorted(os.environ))"]);
+    for name in ["LD_PRELOAD", "SSH_AUTH_SOCK", "SINEW_HOME"] {
+        assert!(!output(&listing).contains(name), "{listing}");
+    }
+}
+
+#[test]
+fn a_command_that_policy_does_not_list_is_refused() {
+    let daemon = Daemon::start();
+    let result = run(&daemon, &["python3", "-c", "pass"]);
+    assert_eq!(result["metadata"]["refusal"]["code"], "command_not_allowed", "{result}");
+    assert_eq!(run(&daemon, &["ls"])["output"]["exit_code"], 0);
+}

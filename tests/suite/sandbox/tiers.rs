@@ -1,0 +1,43 @@
+//! Machines that cannot build every wall: nothing runs with fewer than were asked for.
+
+use std::process::Command;
+
+use serde_json::Value;
+use tests::{Home, sinew};
+
+use super::{home, rules};
+
+/// Calls a tool on a machine that has no further user namespaces.
+fn call_without_namespaces(home: &Home, words: &str) -> Value {
+    let binary = sinew().get_program().to_owned();
+    let mut command = Command::new("unshare");
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" call run_command --json \"$1\"";
+    command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(binary).arg(words);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1").env("HOME", home.user());
+    command.env("SINEW_HOME", home.root()).current_dir(home.workspace());
+    let ran = command.output().expect("unshare");
+    serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+#[test]
+fn where_namespaces_are_off_nothing_runs_unless_policy_accepts_less() {
+    let home = home("    min_isolation: full\n");
+    let touch = r#"{"command": ["touch", "made"]}"#;
+    let refused = call_without_namespaces(&home, touch);
+    assert_eq!(refused["metadata"]["refusal"]["code"], "sandbox_unavailable", "{refused}");
+    assert!(!home.workspace().join("made").exists(), "nothing ran");
+
+    home.configure("governance/tools.yaml", &rules("    min_isolation: reduced\n"));
+    let ran = call_without_namespaces(&home, touch);
+    assert_eq!(ran["output"]["exit_code"], 0, "{ran}");
+    assert_eq!(ran["metadata"]["sandbox"]["tier"], "reduced", "and it says so");
+    assert!(home.workspace().join("made").exists());
+
+    std::fs::write(home.user().join("note"), "note").expect("a note");
+    let outside = format!(r#"{{"command": ["cat", "{}"]}}"#, home.user().join("note").display());
+    let denied = call_without_namespaces(&home, &outside);
+    assert_eq!(denied["output"]["exit_code"], 1, "{denied}");
+    let leave = r#"{"command": ["sh", "-c", "setsid sleep 61 & echo done"]}"#;
+    let left = call_without_namespaces(&home, leave);
+    assert_eq!(left["output"]["stdout"], "done\n", "{left}");
+}
