@@ -84,8 +84,8 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
     home.file("README.md", "# Hello\n");
     home.file(".env", "TOKEN=x\n");
     vec![
-        ("Read", json!({"file_path": inside("README.md")}), "none", ""),
-        ("Read", json!({"file_path": inside("missing.md")}), "none", ""),
+        ("Read", json!({"file_path": inside("README.md")}), "allow", "Sinew permits `"),
+        ("Read", json!({"file_path": inside("missing.md")}), "allow", "Sinew permits `"),
         ("Read", json!({"file_path": inside(".env")}), "deny", "rule: read_file.forbidden_paths ("),
         ("Read", json!({"file_path": "/etc/hostname"}), "deny", "hint: work inside"),
         ("Read", json!({"file_path": " /etc/hostname"}), "deny", "could mean two files"),
@@ -93,7 +93,12 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("Read", json!({"file_path": 5}), "deny", "README.md"),
         ("Read", json!({}), "deny", "file_path"),
         ("Read", json!([]), "deny", "object"),
-        ("Write", json!({"file_path": inside("new.txt"), "content": "twelve words"}), "none", ""),
+        (
+            "Write",
+            json!({"file_path": inside("new.txt"), "content": "twelve words"}),
+            "allow",
+            "Sinew permits `",
+        ),
         ("Write", json!({"file_path": ssh, "content": "twelve words"}), "deny", "no policy can allow this"),
         (
             "Write",
@@ -114,22 +119,27 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
             "forbidden",
         ),
         ("MultiEdit", json!({"file_path": inside(".git/hooks/pre-commit"), "edits": []}), "deny", "floor"),
-        ("NotebookEdit", json!({"notebook_path": inside("a.ipynb"), "new_source": "1"}), "none", ""),
-        ("LS", json!({}), "none", ""),
-        ("Glob", json!({"pattern": "**/*.md"}), "none", ""),
+        (
+            "NotebookEdit",
+            json!({"notebook_path": inside("a.ipynb"), "new_source": "1"}),
+            "allow",
+            "Sinew permits `",
+        ),
+        ("LS", json!({}), "allow", "Sinew permits `"),
+        ("Glob", json!({"pattern": "**/*.md"}), "allow", "Sinew permits `"),
         ("Glob", json!({"pattern": "/etc/*"}), "deny", "not in allowed paths"),
         ("Glob", json!({"pattern": "~/.ssh/*"}), "deny", "is forbidden"),
         ("Glob", json!({"pattern": "*/../../*"}), "deny", "Path / "),
         ("Glob", json!({"pattern": "*", "path": "/etc"}), "deny", "/etc"),
-        ("Grep", json!({"pattern": "x"}), "none", ""),
+        ("Grep", json!({"pattern": "x"}), "allow", "Sinew permits `"),
         ("Grep", json!({"pattern": "x", "path": "../.."}), "deny", "not in allowed paths"),
         ("Bash", json!({"command": "cargo test"}), "ask", "bash.requires_approval"),
         ("Bash", json!({}), "deny", "command"),
-        ("WebFetch", json!({"url": "https://example.org/", "prompt": "x"}), "none", ""),
+        ("WebFetch", json!({"url": "https://example.org/", "prompt": "x"}), "allow", "Sinew permits `"),
         ("WebFetch", json!({"url": "http://127.0.0.1:8080/", "prompt": "x"}), "deny", "127.0.0.1"),
         ("WebFetch", json!({"url": "http://x.onion/", "prompt": "x"}), "deny", "safety.yaml:"),
-        ("WebSearch", json!({"query": "x"}), "none", ""),
-        ("mcp__github__create_issue", json!({"title": "x"}), "none", ""),
+        ("WebSearch", json!({"query": "x"}), "allow", "Sinew permits `"),
+        ("mcp__github__create_issue", json!({"title": "x"}), "allow", "Sinew permits `"),
         ("mcp__gmail__gmail_send_email", json!({"subject": "x"}), "deny", "recipient_email"),
         ("Write", json!({"file_path": inside("new.txt"), "content": "short"}), "deny", "guardrails.write ("),
         ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),
@@ -216,9 +226,9 @@ fn the_mode_holds_for_the_hosts_tools() {
             calls.iter().map(|(tool, input)| ask(home, tool, input).decision().to_owned()).collect();
         assert_eq!(got, expect, "{mode}");
     };
-    check("NORMAL", ["none", "none", "ask", "none", "none"]);
-    check("ALERT", ["none", "ask", "ask", "ask", "ask"]);
-    check("LOCKDOWN", ["none", "deny", "deny", "deny", "deny"]);
+    check("NORMAL", ["allow", "allow", "ask", "allow", "allow"]);
+    check("ALERT", ["allow", "ask", "ask", "ask", "ask"]);
+    check("LOCKDOWN", ["allow", "deny", "deny", "deny", "deny"]);
     let told = ask(home, "Bash", &json!({"command": "ls"}));
     assert!(told.reason().contains("Tool not allowed in LOCKDOWN mode"), "{}", told.object);
     assert!(told.reason().contains("modes.yaml:"), "the rule with its place: {}", told.object);
@@ -246,8 +256,21 @@ fn the_policy_files_govern_the_hosts_tools_too() {
     {
         assert_eq!(ask(&home, "Bash", &json!({"command": line})).decision(), decision, "{line}");
     }
+    let told = ask(&home, "Grep", &json!({"pattern": "x"}));
+    assert_eq!(told.decision(), "allow");
+    assert!(
+        told.reason().contains("`read_file` in NORMAL mode: ") && told.reason().contains(".yaml:"),
+        "{}",
+        told.object
+    );
+    replace("hosts/claude-code.yaml", "on_permit: allow", "on_permit: none");
+    assert_eq!(ask(&home, "Grep", &json!({"pattern": "x"})).decision(), "none");
+    assert_eq!(
+        ask(&home, "Bash", &json!({"command": "cargo test"})).decision(),
+        "ask",
+        "a question is always asked"
+    );
     replace("hosts/claude-code.yaml", "on_permit: none", "on_permit: allow");
-    assert_eq!(ask(&home, "Grep", &json!({"pattern": "x"})).decision(), "allow");
     assert_eq!(ask(&home, "Task", &json!({})).decision(), "none", "an unknown tool is never allowed");
     replace("governance/tools.yaml", "  write_file:\n", "  write_file:\n    rate_limit_per_hour: 2\n");
     let daemon = Daemon::start_in(home);
@@ -258,6 +281,30 @@ fn the_policy_files_govern_the_hosts_tools_too() {
 }
 
 #[test]
+fn what_must_run_confined_is_not_the_hosts_to_run() {
+    let home = unwatched();
+    let text = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
+    let check = |home: &Home, rule: &str| {
+        let rules = format!("tools:\n  bash:\n    {rule}\n");
+        home.configure("governance/tools.yaml", &text.replacen("tools:\n", &rules, 1));
+        let told = ask(home, "Bash", &json!({"command": "ls"}));
+        assert_eq!(told.decision(), "deny", "{rule}: {}", told.object);
+        let key = rule.split(':').next().unwrap();
+        assert!(told.reason().contains(&format!("rule: bash.{key} (")), "{}", told.object);
+        assert!(told.reason().contains("Sinew's own"), "{}", told.object);
+    };
+    for rule in ["requires_sandbox: true", "min_isolation: reduced", "memory_mb: 512", "network: off"] {
+        check(&home, rule);
+    }
+    let last = refusals(&home).pop().unwrap();
+    assert_eq!(last["code"], "sandbox_unavailable", "{last}");
+    // A daemon has tried what the machine can do, and says the same.
+    let daemon = Daemon::start_in(home);
+    let told = ask(daemon.home(), "Bash", &json!({"command": "ls"}));
+    assert!(told.decision() == "deny" && told.reason().contains("bash.network"), "{}", told.object);
+}
+
+#[test]
 fn where_the_host_stands_opens_nothing() {
     let home = Home::new();
     let file = home.file("README.md", "x");
@@ -265,7 +312,7 @@ fn where_the_host_stands_opens_nothing() {
     assert_eq!(told.decision(), "deny", "the folder was never added");
     assert!(told.reason().contains("sinew workspace add"), "{}", told.object);
     home.run(&["workspace", "add", "."]).must_exit(0);
-    assert_eq!(ask(&home, "Read", &json!({"file_path": file})).decision(), "none");
+    assert_eq!(ask(&home, "Read", &json!({"file_path": file})).decision(), "allow");
     let mut elsewhere = event(&home, "Grep", &json!({"pattern": "x"}));
     elsewhere["cwd"] = json!("/");
     assert_eq!(run(&home, &["pre-tool-use"], elsewhere.to_string().as_bytes()).decision(), "deny");

@@ -14,7 +14,7 @@ use tool::{CallId, Caller, Mode, Refusal, RefusalCode, TraceContext, canonical};
 use crate::World;
 
 /// One call, as a door understood it. Nothing in it has been checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     /// The tool, as the caller spelt it.
     pub tool_name: String,
@@ -65,17 +65,22 @@ impl Call {
             mode,
             session: request.caller.session.as_deref(),
         });
-        Self::spanned(request, ledger, world, mode, (id, span))
+        Self::spanned(request, Some(ledger), world, mode, (id, span))
     }
 
     /// The same for a call that is only judged: nobody collects a span of what never ran.
     pub(crate) fn suppose(request: Request, ledger: &Ledger, world: Arc<World>, mode: Mode) -> (Call, Value) {
-        Self::spanned(request, ledger, world, mode, (CallId::fresh(), CallSpan::unexported()))
+        Self::spanned(request, Some(ledger), world, mode, (CallId::fresh(), CallSpan::unexported()))
+    }
+
+    /// The same for one that will have no record either.
+    pub(crate) fn glance(request: Request, world: Arc<World>, mode: Mode) -> (Call, Value) {
+        Self::spanned(request, None, world, mode, (CallId::fresh(), CallSpan::unexported()))
     }
 
     fn spanned(
         request: Request,
-        ledger: &Ledger,
+        ledger: Option<&Ledger>,
         world: Arc<World>,
         mode: Mode,
         (id, span): (CallId, CallSpan),
@@ -92,7 +97,9 @@ impl Call {
             trace: request.trace,
             started: request.started,
             deadline: request.deadline.and_then(|wait| request.started.checked_add(wait)),
-            arguments_digest: ledger.keyed_digest(&canonical::bytes(&request.arguments)),
+            arguments_digest: ledger.map_or_else(String::new, |ledger| {
+                ledger.keyed_digest(&canonical::bytes(&request.arguments))
+            }),
             world,
             mode,
             workspaces,

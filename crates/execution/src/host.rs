@@ -4,10 +4,13 @@
 //! table beside the registry, and nothing that runs a call can find them.
 
 mod arguments;
+mod glance;
 mod judged;
+mod review;
+mod unconfined;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use governance::Policy;
 use guardrail::InputSchema;
@@ -16,17 +19,19 @@ use serde::{Deserialize, Serialize};
 use tool::ToolDefinition;
 
 pub use arguments::HostArgument;
+pub use glance::HostJudge;
 pub use judged::{HostCall, HostVerdict, Origin, Silence, UnknownHost};
+pub use review::{Advice, HostReview, secrets_in};
 
 /// What a permit says to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnPermit {
-    /// Nothing: the host's own rules and its user decide, as without us.
+    /// Run it without asking us again; the host's own rules that deny or ask still hold.
     #[default]
-    None,
-    /// Run it without asking.
     Allow,
+    /// Nothing: the host's own rules and its user decide, as without us.
+    None,
 }
 
 /// One host and what we know of its tools.
@@ -73,32 +78,47 @@ pub struct JudgedTool {
 #[derive(Debug)]
 struct Shape {
     definition: Arc<ToolDefinition>,
-    schema: InputSchema,
+    /// Compiled when the first call needs it: a hook judges one call, and a table has many tools.
+    schema: OnceLock<Result<InputSchema, String>>,
 }
 
 impl Shape {
+    fn new(definition: ToolDefinition) -> Self {
+        Shape { definition: Arc::new(definition), schema: OnceLock::new() }
+    }
+
+    fn schema(&self) -> Result<&InputSchema, &str> {
+        self.schema.get_or_init(|| self.compile()).as_ref().map_err(String::as_str)
+    }
+
     /// An example that would be refused as malformed is an error, since a refusal shows it as one that is not.
-    fn new(definition: ToolDefinition) -> Result<Self, String> {
-        let definition = Arc::new(definition);
-        let schema = InputSchema::compile(definition.input_schema()).map_err(|error| error.to_string())?;
-        if let Some(example) = definition.example() {
-            guardrail::check(&definition, &schema, example.clone())
+    fn compile(&self) -> Result<InputSchema, String> {
+        let schema =
+            InputSchema::compile(self.definition.input_schema()).map_err(|error| error.to_string())?;
+        if let Some(example) = self.definition.example() {
+            guardrail::check(&self.definition, &schema, example.clone())
                 .map_err(|refusal| format!("the example would be refused: {}", refusal.reason))?;
         }
-        Ok(Shape { definition, schema })
+        Ok(schema)
     }
 }
 
 impl JudgedTool {
     /// A definition and what its arguments mean.
-    pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Result<Self, String> {
-        Ok(JudgedTool { shape: Shape::new(definition)?, with_commands: None, arguments })
+    pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Self {
+        JudgedTool { shape: Shape::new(definition), with_commands: None, arguments }
     }
 
     /// The same tool with the definition that holds where the policy says which commands it may run. A host has a shell
     /// to run whole lines with, and those rules know none: where there are none, a line is a text like others.
-    pub fn with_commands(self, definition: ToolDefinition) -> Result<Self, String> {
-        Ok(JudgedTool { with_commands: Some(Shape::new(definition)?), ..self })
+    pub fn with_commands(self, definition: ToolDefinition) -> Self {
+        JudgedTool { with_commands: Some(Shape::new(definition)), ..self }
+    }
+
+    /// Whether calls of it can be judged at all. What fails here also refuses every call.
+    pub fn check(&self) -> Result<(), String> {
+        let shapes = [Some(&self.shape), self.with_commands.as_ref()];
+        shapes.into_iter().flatten().try_for_each(|shape| shape.schema().map(drop).map_err(str::to_owned))
     }
 
     /// What the rules see.

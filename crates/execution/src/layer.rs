@@ -19,7 +19,7 @@ use crate::call::{Call, Request};
 use crate::content;
 use crate::limits::Limits;
 use crate::mode::ModeCell;
-use crate::pipeline::{self, Halt};
+use crate::pipeline::{self, Deciding, Halt};
 use crate::recorder;
 use crate::reload::Reloads;
 use crate::slots::Slots;
@@ -134,6 +134,11 @@ impl ToolExecutionLayer {
         }
     }
 
+    /// What its decisions take from it.
+    pub(crate) fn deciding(&self) -> Deciding<'_> {
+        Deciding { limits: &self.limits, openings: &self.openings }
+    }
+
     /// Whether calls are still taken in.
     pub(crate) fn admits(&self, call: &Call) -> Result<(), Box<Refusal>> {
         if !self.draining.load(Ordering::Acquire) {
@@ -202,7 +207,7 @@ impl ToolExecutionLayer {
 }
 
 /// Policy may set no limit; the machine always has one.
-fn places(world: &World, mode: Mode) -> usize {
+pub(crate) fn places(world: &World, mode: Mode) -> usize {
     let allowed = world.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
     allowed.unwrap_or(MOST_RUNNING).min(MOST_RUNNING)
 }
@@ -210,4 +215,4 @@ fn places(world: &World, mode: Mode) -> usize {
 /// Tools of this process share one pool of threads that may block; beyond its size more would only wait inside.
 const MOST_RUNNING: usize = 256;
 /// Paths that are being opened at a time. Opening takes microseconds unless something is stuck.
-const MOST_OPENING: usize = 64;
+pub(crate) const MOST_OPENING: usize = 64;

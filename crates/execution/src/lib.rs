@@ -33,8 +33,8 @@ pub use content::redactor;
 pub use explain::{Explanation, Finding};
 pub use governance::{Difference, Effect};
 pub use host::{
-    Host, HostArgument, HostCall, HostTool, HostToolName, HostVerdict, JudgedTool, OnPermit, Origin, Silence,
-    UnknownHost,
+    Advice, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
+    JudgedTool, OnPermit, Origin, Silence, UnknownHost, secrets_in,
 };
 pub use layer::{Parts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};

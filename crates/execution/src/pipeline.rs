@@ -13,12 +13,12 @@ use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 use crate::call::Call;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
-use crate::limits::Counted;
+use crate::limits::{Counted, Limits};
 use crate::look_up::look_up;
 use crate::recorder;
 use crate::repair;
 use crate::run;
-use crate::slots::Slot;
+use crate::slots::{Slot, Slots};
 
 /// A call that was started, and how it ended.
 pub(crate) struct Ran {
@@ -37,6 +37,13 @@ pub(crate) enum Ending {
     },
     /// It was given up before the tool was started.
     NotStarted(Failure),
+}
+
+/// What a decision takes from whoever makes it: how much has run, and the threads that may block.
+#[derive(Clone, Copy)]
+pub(crate) struct Deciding<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) openings: &'a Slots,
 }
 
 /// Why a call did not get to the end of the road.
@@ -82,25 +89,25 @@ pub(crate) async fn judge(
     let known = Known { definition, schema };
     let checked = call.timed(Stage::Check, || call.world.guarded(|guard| guard.check(known, arguments)));
     match checked {
-        Ok(valid) => decide(layer, call, valid).await,
+        Ok(valid) => decide(layer.deciding(), call, valid).await,
         Err(rejected) => Err(repair::offered(layer, call, rejected).await),
     }
 }
 
 /// What would become of a valid call. It changes nothing, and whatever it opened is closed with the verdict.
 pub(crate) async fn decide(
-    layer: &ToolExecutionLayer,
+    deciding: Deciding<'_>,
     call: &Call,
     valid: ValidCall,
 ) -> Result<Verdict, Box<Refusal>> {
     let policy = &call.world.policy;
     content::refuse_blocked(policy, &valid)?;
-    let situation = call.situation(layer.limits.counts(valid.definition().name()));
+    let situation = call.situation(deciding.limits.counts(valid.definition().name()));
     let cleared = match call.timed(Stage::Judge, || governance::clear(policy, &situation, valid)) {
         Ok(cleared) => cleared,
         Err(denial) => return Ok(Verdict::Denial(denial)),
     };
-    let opened = call.in_time(open(layer, call, cleared)).await??;
+    let opened = call.in_time(open(deciding, call, cleared)).await??;
     Ok(call.timed(Stage::Judge, || governance::judge(policy, &situation, opened)))
 }
 
@@ -108,7 +115,7 @@ pub(crate) async fn decide(
 /// behind. Such threads are few: when all of them are stuck, further calls are refused rather than piled up.
 /// What the kernel has in memory needs none.
 async fn open(
-    layer: &ToolExecutionLayer,
+    deciding: Deciding<'_>,
     call: &Call,
     cleared: Cleared,
 ) -> Result<Opened<Cleared>, Box<Refusal>> {
@@ -122,7 +129,7 @@ async fn open(
         Box::new(Refusal::new(&call.tool_name, code, reason).detail(detail))
     };
     let opening = async {
-        let place = layer.openings.take(call.caller.connection).await;
+        let place = deciding.openings.take(call.caller.connection).await;
         tokio::task::spawn_blocking(move || {
             let opened = resources::open(cleared);
             drop(place);

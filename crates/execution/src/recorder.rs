@@ -20,7 +20,7 @@ use crate::call::Call;
 pub(crate) use ends::{crashed, crashed_result, ended};
 pub(crate) use export::export;
 pub(crate) use life::{start, stop};
-pub(crate) use modes::restored_mode;
+pub(crate) use modes::{mode_after, restored_mode};
 pub(crate) use refusals::{refused, unavailable};
 
 /// The decision that lets a call run, as the ledger keeps it.

@@ -29,6 +29,6 @@ pub(crate) async fn offered(layer: &ToolExecutionLayer, call: &Call, rejected: R
 }
 
 async fn is_permitted(layer: &ToolExecutionLayer, call: &Call, repaired: ValidCall) -> bool {
-    let verdict = tokio::time::timeout(PATIENCE, pipeline::decide(layer, call, repaired)).await;
+    let verdict = tokio::time::timeout(PATIENCE, pipeline::decide(layer.deciding(), call, repaired)).await;
     matches!(verdict, Ok(Ok(Verdict::Permit(_))))
 }

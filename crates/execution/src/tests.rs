@@ -1,11 +1,12 @@
 //! The layer with tools that misbehave: what no well-behaved tool can show.
 
 mod explain;
+mod guardrail;
+mod host;
 mod limits;
 mod modes;
 mod reload;
 mod retry;
-mod guardrail;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -67,6 +67,11 @@ impl Ledger {
         Ledger::open_on(Arc::new(Real), folder, options)
     }
 
+    /// What opening the ledger in `folder` would find, without a change to anything. Nobody may have it open. Blocking.
+    pub fn look(folder: &Path, options: &Options) -> Result<Recovery, LedgerError> {
+        open::look(folder, options)
+    }
+
     pub(crate) fn open_on(
         disk: Arc<dyn Disk>,
         folder: &Path,

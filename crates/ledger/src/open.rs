@@ -12,20 +12,20 @@ use jiff::Timestamp;
 
 use crate::{
     LedgerError, Options,
-    anchor::{self, Anchor, AnchorFile, WriterState},
+    anchor::{self, Anchor, AnchorFile, AnchorFlaw, WriterState},
     disk::Disk,
     entry::{Call, Concluded, Entry, Executed, Missing, Outcome, Recovered, Status, Torn},
     key::Key,
     line::Body,
     private_file,
-    recover::{self, Found},
+    recover::{self, Found, Remains},
     resume, segment,
     segment::Active,
     writer::{Purpose, Writer},
 };
 
 /// What a start found, for those who must pick up where the last daemon stopped.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovery {
     /// Whether there was no record at all before this start.
     pub first_start: bool,
@@ -72,28 +72,51 @@ pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &Options) -> Res
     let lock = take_lock(folder)?;
     let key = load_or_create_key(folder, options)?;
     let boot = anchor::boot_id();
-    let mut anchors = vec![Anchor::read(&anchor_path(folder), &key)];
-    anchors.extend(options.witness.as_ref().map(|path| Anchor::read(path, &key)));
-    let found = recover::recover(folder, &key, &anchors, &boot)?;
+    let anchors = anchors(folder, options, &key);
+    let found = recover::recover(folder, &key, &anchors, &boot, Remains::TakenOff)?;
     resume::fill_reserve(&*disk, &folder.join("reserve"), options.reserve_bytes)
         .map_err(LedgerError::io("keep space back in", folder))?;
     let witness = options.witness.as_ref().map(|path| open_anchor(path)).transpose()?;
-    let first_start = found.last.is_none() && found.missing.is_none() && found.damage.is_empty();
-    let mut recovery = Recovery {
-        first_start,
-        crashed: found.writer.is_some_and(|writer| writer != WriterState::Closed),
-        torn: found.torn.clone(),
-        missing: found.missing.clone(),
-        damage: found.damage.clone(),
-        interrupted: found.tracker.open_calls(),
-        mode: found.tracker.mode(),
-        executed: Vec::new(),
-    };
+    let mut recovery = Recovery::of(&found);
     let mut writer = build(disk, folder, options, key, found, boot)?;
     record_recovery(&mut writer, &recovery)?;
     recovery.executed = writer.tracker.executed(Timestamp::now());
     settle(&mut writer, folder, witness.as_ref())?;
     Ok(Opened { writer, witness, lock, recovery })
+}
+
+/// What opening would find. Nothing is changed or created; nobody may write meanwhile, or the end is taken for torn.
+pub(crate) fn look(folder: &Path, options: &Options) -> Result<Recovery, LedgerError> {
+    let key = match Key::load(&key_path(folder, options)) {
+        Err(LedgerError::KeyMissing { .. }) if segment::list(folder)?.is_empty() => {
+            return Ok(Recovery { first_start: true, ..Recovery::default() });
+        }
+        loaded => loaded?,
+    };
+    let anchors = anchors(folder, options, &key);
+    let found = recover::recover(folder, &key, &anchors, &anchor::boot_id(), Remains::Left)?;
+    Ok(Recovery { executed: found.tracker.executed(Timestamp::now()), ..Recovery::of(&found) })
+}
+
+fn anchors(folder: &Path, options: &Options, key: &Key) -> Vec<Result<Anchor, AnchorFlaw>> {
+    let paths = [Some(anchor_path(folder)), options.witness.clone()];
+    paths.into_iter().flatten().map(|path| Anchor::read(&path, key)).collect()
+}
+
+impl Recovery {
+    /// All but what ran, which counts what is yet to be recorded.
+    fn of(found: &Found) -> Self {
+        Recovery {
+            first_start: found.last.is_none() && found.missing.is_none() && found.damage.is_empty(),
+            crashed: found.writer.is_some_and(|writer| writer != WriterState::Closed),
+            torn: found.torn.clone(),
+            missing: found.missing.clone(),
+            damage: found.damage.clone(),
+            interrupted: found.tracker.open_calls(),
+            mode: found.tracker.mode(),
+            executed: Vec::new(),
+        }
+    }
 }
 
 fn take_lock(folder: &Path) -> Result<File, LedgerError> {

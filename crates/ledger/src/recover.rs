@@ -38,12 +38,22 @@ pub(crate) struct Found {
     pub(crate) writer: Option<WriterState>,
 }
 
-/// Looks at a folder and takes torn ends off.
+/// What is done about what a writer that died left behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remains {
+    /// It is taken off, so that a writer can go on.
+    TakenOff,
+    /// Nothing: it is looked past.
+    Left,
+}
+
+/// Looks at a folder.
 pub(crate) fn recover(
     folder: &Path,
     key: &Key,
     anchors: &[Result<Anchor, AnchorFlaw>],
     boot: &str,
+    remains: Remains,
 ) -> Result<Found, LedgerError> {
     let good: Vec<&Anchor> = anchors.iter().flatten().collect();
     let mut found = Found {
@@ -57,8 +67,10 @@ pub(crate) fn recover(
     };
     for segment in segment::list(folder)?.into_iter().rev() {
         let scan = scan(&segment, key, &good).map_err(LedgerError::io("read", &segment.path))?;
-        let torn = take_off(folder, &segment, &scan);
-        found.torn.extend(torn.map_err(LedgerError::io("take the torn end off", &segment.path))?);
+        if remains == Remains::TakenOff {
+            let torn = take_off(folder, &segment, &scan);
+            found.torn.extend(torn.map_err(LedgerError::io("take the torn end off", &segment.path))?);
+        }
         if let Some(chain) = scan.chain {
             found.chain = chain;
             found.tracker = scan.tracker;
@@ -67,7 +79,9 @@ pub(crate) fn recover(
             break;
         }
         // It holds no record: a start or a rotation died before its first line was whole.
-        fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
+        if remains == Remains::TakenOff {
+            fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
+        }
     }
     found.missing = missing(found.chain.head(), &good, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));

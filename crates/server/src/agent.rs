@@ -21,6 +21,7 @@ const METHODS: &[Method<Agent>] = &[
     methods::execute::METHOD,
     methods::explain::METHOD,
     methods::judge_host::METHOD,
+    methods::review_host::METHOD,
     methods::tools::METHOD,
     methods::status::METHOD,
     mcp::initialize::METHOD,

@@ -37,7 +37,7 @@ mod tests;
 pub use client::{Client, ClientError, Socket};
 pub use error::ServeError;
 pub use home::{Environment, Home};
-pub use lock::{Holder, StateLock};
+pub use lock::{Holder, StateLock, StateView};
 pub use reload::{Fresh, Source};
 pub use serve::{Exit, Stop, serve};
 pub use settings::{LedgerSettings, Limits, SETTINGS_TEMPLATE, Settings, WhenUnavailable, WorkspaceSetting};

@@ -23,6 +23,13 @@ pub struct StateLock {
     _held: Flock<File>,
 }
 
+/// The right to read the state folder: while it is held nobody owns the state, and any number may read. Given back
+/// like the other.
+#[derive(Debug)]
+pub struct StateView {
+    _held: Flock<File>,
+}
+
 /// Whether a process owns the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
@@ -39,18 +46,7 @@ impl StateLock {
     /// Takes the lock, or says who has it. The folder must have been prepared.
     pub fn acquire(home: &Home) -> Result<Self, ServeError> {
         let path = home.lock_file();
-        for attempt in 1..=ATTEMPTS {
-            let file = open(&path).map_err(|cause| ServeError::io("open the lock", &path, cause))?;
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(held) => return Self::sign(held, &path),
-                Err((_, Errno::EWOULDBLOCK)) if attempt < ATTEMPTS => std::thread::sleep(BETWEEN_ATTEMPTS),
-                Err((mut file, Errno::EWOULDBLOCK)) => {
-                    return Err(ServeError::AlreadyRunning { pid: read_pid(&mut file), path });
-                }
-                Err((_, errno)) => return Err(ServeError::io("lock", &path, errno.into())),
-            }
-        }
-        Err(ServeError::AlreadyRunning { pid: None, path })
+        Self::sign(take(&path, FlockArg::LockExclusiveNonblock)?, &path)
     }
 
     /// Who holds the lock now. It may change at any moment: for display, never for a decision.
@@ -68,6 +64,28 @@ impl StateLock {
         written.map_err(|cause| ServeError::io("write", path, cause))?;
         Ok(StateLock { _held: held })
     }
+}
+
+impl StateView {
+    /// Takes it, or says who owns the state. The folder must have been prepared.
+    pub fn acquire(home: &Home) -> Result<Self, ServeError> {
+        Ok(StateView { _held: take(&home.lock_file(), FlockArg::LockSharedNonblock)? })
+    }
+}
+
+fn take(path: &Path, how: FlockArg) -> Result<Flock<File>, ServeError> {
+    for attempt in 1..=ATTEMPTS {
+        let file = open(path).map_err(|cause| ServeError::io("open the lock", path, cause))?;
+        match Flock::lock(file, how) {
+            Ok(held) => return Ok(held),
+            Err((_, Errno::EWOULDBLOCK)) if attempt < ATTEMPTS => std::thread::sleep(BETWEEN_ATTEMPTS),
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                return Err(ServeError::AlreadyRunning { pid: read_pid(&mut file), path: path.to_owned() });
+            }
+            Err((_, errno)) => return Err(ServeError::io("lock", path, errno.into())),
+        }
+    }
+    Err(ServeError::AlreadyRunning { pid: None, path: path.to_owned() })
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
@@ -113,6 +131,17 @@ mod tests {
         assert_eq!(StateLock::holder(&home), Holder::Nobody);
         StateLock::acquire(&home).unwrap();
         assert!(home.lock_file().exists(), "the file stays, or two starters could lock two files");
+    }
+
+    #[test]
+    fn many_read_while_nobody_owns() {
+        let (_folder, home) = home();
+        let readers = [StateView::acquire(&home).unwrap(), StateView::acquire(&home).unwrap()];
+        assert_eq!(StateLock::holder(&home), Holder::Nobody, "who reads is nobody to wait for");
+        StateLock::acquire(&home).unwrap_err();
+        drop(readers);
+        let _owner = StateLock::acquire(&home).unwrap();
+        StateView::acquire(&home).unwrap_err();
     }
 
     #[test]

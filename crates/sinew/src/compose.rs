@@ -8,14 +8,14 @@ use governance::{
     FileNames, Isolation, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
 };
 use guardrail::{Curated, Known};
-use ledger::{Ledger, Options};
+use ledger::{Ledger, Options, Recovery};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use server::{Fresh, LedgerSettings, Settings, Source};
 use tool::{SandboxTier, ToolDefinition};
 
 use crate::exit::{Exit, Problem};
-use crate::host_table;
+use crate::host_table::{self, Scrutiny};
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
 
@@ -28,14 +28,25 @@ pub(crate) enum Folders {
     AndThisOne,
 }
 
-/// Tools, policy, curated map and workspaces as the configuration has them.
+/// Tools, policy, curated map and workspaces as the configuration has them, on this machine.
 pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
+    configured(setting, settings, folders, Scrutiny::Whole, isolation())
+}
+
+/// The same where nothing is run, so that nobody asks what the machine can do.
+fn configured(
+    setting: &Setting,
+    settings: &Settings,
+    folders: Folders,
+    scrutiny: Scrutiny,
+    machine: Option<Isolation>,
+) -> Result<World, Problem> {
     let mut registry = ToolRegistry::new();
-    let sandbox = Sandbox::of_this_process();
-    toolbox::register(&mut registry, sandbox)
+    toolbox::register(&mut registry, Sandbox::of_this_process())
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
-    let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home())?;
-    let policy = policy(setting, &registry, &hosts)?.on_machine_with(isolation(sandbox));
+    let (folder, home) = (setting.home().config().join("hosts"), setting.home().user_home());
+    let hosts = host_table::load_with(&folder, home, scrutiny)?;
+    let policy = policy(setting, &registry, &hosts, machine)?;
     let curated = curated(setting, &registry)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {
@@ -60,8 +71,8 @@ pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) ->
 }
 
 /// The walls this machine can build, as the policy speaks of them.
-fn isolation(sandbox: &Sandbox) -> Option<Isolation> {
-    match sandbox.availability().tier {
+pub(crate) fn isolation() -> Option<Isolation> {
+    match Sandbox::of_this_process().availability().tier {
         SandboxTier::Full => Some(Isolation::Full),
         SandboxTier::Reduced => Some(Isolation::Reduced),
         SandboxTier::None => None,
@@ -69,13 +80,19 @@ fn isolation(sandbox: &Sandbox) -> Option<Isolation> {
 }
 
 /// The policy files where `sinew init` has written them, else the built-in ones.
-fn policy(setting: &Setting, registry: &ToolRegistry, hosts: &[Host]) -> Result<Policy, Problem> {
+fn policy(
+    setting: &Setting,
+    registry: &ToolRegistry,
+    hosts: &[Host],
+    machine: Option<Isolation>,
+) -> Result<Policy, Problem> {
     let surroundings = surroundings(setting);
     let loaded = match written_out(setting)? {
         Some(folder) => Policy::load(&folder, &surroundings),
         None => Policy::embedded(&surroundings),
     };
-    let policy = loaded.map_err(Problem::configuration)?;
+    // Before its examples are run: what must be confined is refused where nothing can be.
+    let policy = loaded.map_err(Problem::configuration)?.on_machine_with(machine);
     let judged = hosts.iter().flat_map(Host::definitions);
     let definitions: Vec<&ToolDefinition> = registry.definitions().chain(judged).map(AsRef::as_ref).collect();
     let warnings = policy.check_tools(definitions).map_err(Problem::configuration)?;
@@ -159,8 +176,16 @@ pub(crate) fn daemon_layer(
 /// What a hook judges by without a daemon. Where a host stands is what it says of itself, and opens nothing.
 pub(crate) fn hook_world(setting: &Setting) -> Result<(Settings, World), Problem> {
     let settings = setting.settings()?;
-    let world = world(setting, &settings, Folders::Configured)?;
-    Ok((settings, world))
+    // The examples are not to fail for walls that nobody asked about.
+    let full = Some(Isolation::Full);
+    let world = configured(setting, &settings, Folders::Configured, Scrutiny::AsNeeded, full)?;
+    let policy = world.policy.on_machine_with(None);
+    Ok((settings, World { policy, ..world }))
+}
+
+/// What the ledger says of the moment. Whoever asks has the right to read the state.
+pub(crate) fn look_at_ledger(setting: &Setting) -> Result<Recovery, Problem> {
+    Ledger::look(&ledger_folder(setting), &ledger_parts(setting)).map_err(Problem::configuration)
 }
 
 /// The layer of a hook without a daemon.

@@ -24,8 +24,27 @@ pub(crate) const CLAUDE_CODE: &str = "claude-code";
 pub(crate) const EMBEDDED: [(&str, &str); 1] =
     [(CLAUDE_CODE, include_str!("../../../config/hosts/claude-code.yaml"))];
 
-/// Every host with its table: the file in this folder, else the built-in one.
+/// How much of a table is looked at before it is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scrutiny {
+    /// Every schema and example.
+    Whole,
+    /// What stands in the file; the schema of a tool is compiled by the call that needs it, which is refused if it
+    /// cannot be.
+    AsNeeded,
+}
+
+/// Every host with its table, looked at whole: the file in this folder, else the built-in one.
 pub(crate) fn load(folder: &Path, user_home: Option<&Path>) -> Result<Vec<Host>, Problem> {
+    load_with(folder, user_home, Scrutiny::Whole)
+}
+
+/// The same, with as much scrutiny as it needs.
+pub(crate) fn load_with(
+    folder: &Path,
+    user_home: Option<&Path>,
+    scrutiny: Scrutiny,
+) -> Result<Vec<Host>, Problem> {
     let read = |(name, text): (&str, &str)| {
         let file = folder.join(format!("{name}.yaml"));
         let document = if is_there(&file)? {
@@ -34,7 +53,7 @@ pub(crate) fn load(folder: &Path, user_home: Option<&Path>) -> Result<Vec<Host>,
             Document::from_text(&format!("config/hosts/{name}.yaml"), text)
         };
         let document = document.map_err(Problem::configuration)?;
-        let host = check(name, &document).map_err(|errors| {
+        let host = check(name, &document, scrutiny).map_err(|errors| {
             let errors: Vec<String> = errors.iter().map(DocumentError::to_string).collect();
             Problem::configuration(errors.join("\n"))
         })?;
@@ -44,11 +63,11 @@ pub(crate) fn load(folder: &Path, user_home: Option<&Path>) -> Result<Vec<Host>,
 }
 
 /// The host that a table describes, or everything that is wrong with it.
-fn check(name: &str, document: &Document) -> Result<Host, Vec<DocumentError>> {
+fn check(name: &str, document: &Document, scrutiny: Scrutiny) -> Result<Host, Vec<DocumentError>> {
     let file: HostFile = document.parse().map_err(|error| vec![error])?;
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
     for (key, row) in file.tools.iter() {
-        match host_tool(key, row, document) {
+        match host_tool(key, row, document).and_then(|tool| looked_at(tool, key, document, scrutiny)) {
             Ok(tool) => tools.push(tool),
             Err(error) => errors.push(error),
         }
@@ -88,12 +107,23 @@ fn host_tool(key: &Located<String>, row: &ToolRow, document: &Document) -> Resul
         let spec = ToolSpec { input_schema: Some(input_schema(row, commands)), ..spec.clone() };
         spec.check().map_err(|error| document.error_at(place.line, place.column, &error.to_string()))
     };
-    let tool = JudgedTool::new(define(Commands::Texts)?, arguments(row, document)?);
-    let mut tool = tool.map_err(|error| at_key(&error))?;
+    let mut tool = JudgedTool::new(define(Commands::Texts)?, arguments(row, document)?);
     if row.arguments.iter().any(|(_, argument)| argument.is == ArgumentKind::Command) {
-        tool = tool.with_commands(define(Commands::Judged)?).map_err(|error| at_key(&error))?;
+        tool = tool.with_commands(define(Commands::Judged)?);
     }
     Ok((name, HostTool::Judged(Box::new(tool))))
+}
+
+fn looked_at(
+    (name, tool): Entry,
+    key: &Located<String>,
+    document: &Document,
+    scrutiny: Scrutiny,
+) -> Result<Entry, DocumentError> {
+    if let (HostTool::Judged(judged), Scrutiny::Whole) = (&tool, scrutiny) {
+        judged.check().map_err(|error| document.error_at(key.line, key.column, &error))?;
+    }
+    Ok((name, tool))
 }
 
 /// What a command line is to the rules.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use execution::ToolFilter;
 use serde_json::{Value, json};
-use server::{Client, ClientError, Environment, Holder, Home, ServeError, Settings, Socket, StateLock};
+use server::{
+    Client, ClientError, Environment, Holder, Home, ServeError, Settings, Socket, StateLock, StateView,
+};
 use tokio::runtime::Runtime;
 use tool::{Arguments, ToolDefinition, ToolSpec};
 
@@ -21,11 +23,11 @@ const ONCE: Duration = Duration::ZERO;
 const INVALID_PARAMS: i64 = -32602;
 
 /// Who can answer.
-pub(crate) enum Reach {
+pub(crate) enum Reach<L = StateLock> {
     /// A daemon.
     Daemon,
-    /// This process alone, which owns the state meanwhile.
-    Nobody(StateLock),
+    /// This process alone, which owns or reads the state meanwhile.
+    Nobody(L),
 }
 
 /// The home and the folder of a command.
@@ -72,6 +74,15 @@ impl Setting {
     /// A daemon that can be asked, else the right to go on alone. Whoever holds the state and does not answer is
     /// waited for, and in the end an error: going on would mean two owners of one ledger.
     pub(crate) fn reach_or_state(&self) -> Result<Reach, Problem> {
+        self.reach_or(StateLock::acquire)
+    }
+
+    /// The same for one who only reads the state, and so shares it with all who do.
+    pub(crate) fn reach_or_view(&self) -> Result<Reach<StateView>, Problem> {
+        self.reach_or(StateView::acquire)
+    }
+
+    fn reach_or<L>(&self, take: fn(&Home) -> Result<L, ServeError>) -> Result<Reach<L>, Problem> {
         let deadline = Instant::now() + PATIENCE;
         self.home.prepare().map_err(|error| explain(&error))?;
         loop {
@@ -79,7 +90,7 @@ impl Setting {
                 return Ok(Reach::Daemon);
             }
             // Another command may have taken the state since we looked.
-            match StateLock::acquire(&self.home) {
+            match take(&self.home) {
                 Err(ServeError::AlreadyRunning { .. }) if Instant::now() < deadline => {}
                 acquired => return acquired.map(Reach::Nobody).map_err(|error| explain(&error)),
             }
@@ -118,6 +129,22 @@ impl Setting {
     /// One question at the agents' door.
     pub(crate) fn ask_agent(&self, method: &str, params: Value) -> Result<Value, Problem> {
         self.ask(Socket::Agent, method, params)
+    }
+
+    /// One question at the agents' door, if anybody is there to answer it.
+    pub(crate) fn ask_agent_if_served(
+        &self,
+        method: &str,
+        params: impl FnOnce() -> Value,
+    ) -> Result<Option<Value>, Problem> {
+        let asked = async {
+            match Client::connect(&self.home, Socket::Agent, ONCE).await {
+                Ok(mut client) => client.request(method, params()).await.map(Some),
+                Err(ClientError::Unreachable { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.runtime()?.block_on(asked).map_err(|error| unanswered(&error))
     }
 
     /// One question at the human's door.

@@ -10,7 +10,7 @@ mod sensitive;
 mod value;
 
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind};
 use arc_swap::ArcSwap;
@@ -60,7 +60,8 @@ struct BuiltIn {
     gate: Option<AhoCorasick>,
     /// For each needle of the gate, its detector.
     owner: Vec<Compiled>,
-    patterns: Vec<Option<Regex>>,
+    /// Compiled when its needle is first seen: most texts hold none, and a process may be short.
+    patterns: Vec<OnceLock<Option<Regex>>>,
 }
 
 impl BuiltIn {
@@ -77,7 +78,7 @@ impl BuiltIn {
             .kind(Some(AhoCorasickKind::DFA))
             .build(needles)
             .ok();
-        BuiltIn { gate, owner, patterns: BUILT_IN.iter().map(|row| Regex::new(row.pattern).ok()).collect() }
+        BuiltIn { gate, owner, patterns: BUILT_IN.iter().map(|_| OnceLock::new()).collect() }
     }
 
     /// The detectors that can match at all. One pass over the text, however many detectors there are.
@@ -175,8 +176,8 @@ impl Redactor {
 fn find_built_in(text: &str, spans: &mut Vec<Span>) {
     let candidates = BUILT.candidates(text);
     for (index, (row, pattern)) in BUILT_IN.iter().zip(&BUILT.patterns).enumerate() {
-        if let Some(pattern) = pattern
-            && candidates.rows >> index & 1 == 1
+        if candidates.rows >> index & 1 == 1
+            && let Some(pattern) = pattern.get_or_init(|| Regex::new(row.pattern).ok())
         {
             find_row(text, row, pattern, Compiled::BuiltIn(index), spans);
         }

@@ -1,7 +1,9 @@
 //! Whatever comes in, and whatever is broken, the answer is one of the two the host understands.
 
+use std::fs::File;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tests::{Daemon, Home};
@@ -71,7 +73,7 @@ fn a_daemon_that_does_not_answer_blocks() {
     run(daemon.home(), &["pre-tool-use", "--deadline-ms", "300"], call.as_bytes()).must_block();
     assert!(asked.elapsed() < Duration::from_secs(8), "its own deadline, not that of the host");
     daemon.signal(Signal::SIGCONT);
-    assert_eq!(run(daemon.home(), &["pre-tool-use"], call.as_bytes()).decision(), "none");
+    assert_eq!(run(daemon.home(), &["pre-tool-use"], call.as_bytes()).decision(), "allow");
     // The lock is held, and there is no socket to ask.
     std::fs::remove_file(daemon.home().socket("agent.sock")).unwrap();
     run(daemon.home(), &["pre-tool-use", "--deadline-ms", "300"], call.as_bytes()).must_block();
@@ -109,17 +111,46 @@ fn broken_configuration_blocks_and_names_the_place() {
     check("sinew.yaml", "workspaces: [/nowhere/at/all]\n", "/nowhere/at/all");
 }
 
+/// Holds the state's lock as a process of another kind would, until it is dropped.
+fn hold(home: &Home, how: FlockArg) -> Flock<File> {
+    let path = home.root().join("state/daemon.lock");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    Flock::lock(File::options().create(true).truncate(false).write(true).open(path).unwrap(), how).unwrap()
+}
+
 #[test]
 fn many_hooks_at_once_without_a_daemon_all_answer() {
     let home = Home::initialised();
     let file = home.file("a.txt", "x");
+    // Somebody reads the state all the while: whoever only judges reads beside them and waits for nobody.
+    let _reader = hold(&home, FlockArg::LockShared);
     std::thread::scope(|scope| {
         let asked = || ask(&home, "Read", &json!({"file_path": file})).decision().to_owned();
         let hooks: Vec<_> = (0..4).map(|_| scope.spawn(asked)).collect();
         for hook in hooks {
-            assert_eq!(hook.join().unwrap(), "none");
+            assert_eq!(hook.join().unwrap(), "allow");
         }
     });
+    assert!(home.root().join("state/ledger").read_dir().is_err(), "and writes nothing");
+}
+
+#[test]
+fn a_hook_judges_by_what_the_record_says_and_only_a_denial_adds_to_it() {
+    let daemon = Daemon::start();
+    daemon.home().run(&["mode", "set", "LOCKDOWN"]).must_exit(0);
+    let home = daemon.stop();
+    let before = home.records().len();
+    let file = home.file("a.txt", "x");
+    assert_eq!(ask(&home, "Read", &json!({"file_path": file})).decision(), "allow");
+    assert_eq!(home.records().len(), before, "a permit leaves no trace");
+    let told = ask(&home, "Write", &json!({"file_path": file, "content": "twelve words"}));
+    assert!(told.decision() == "deny" && told.reason().contains("LOCKDOWN"), "{}", told.object);
+    let records = home.records();
+    assert_eq!(records.last().map(|record| &record["kind"]), Some(&json!("refusal")), "{records:?}");
+    let held = hold(&home, FlockArg::LockExclusive);
+    let call = event(&home, "Read", &json!({"file_path": file})).to_string();
+    run(&home, &["pre-tool-use", "--deadline-ms", "300"], call.as_bytes()).must_block();
+    drop(held);
 }
 
 #[test]

@@ -142,7 +142,7 @@ mod tests {
         spec.input_schema = Some(json!({"type": "object"}));
         let path = HostArgument::Path { key: "path".to_owned(), default: Some(".".to_owned()) };
         let pattern = HostArgument::Pattern { key: "pattern".to_owned(), below: Some("path".to_owned()) };
-        JudgedTool::new(spec.check().unwrap(), vec![path, pattern]).unwrap()
+        JudgedTool::new(spec.check().unwrap(), vec![path, pattern])
     }
 
     #[test]

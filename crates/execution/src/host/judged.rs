@@ -10,16 +10,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use telemetry::{Stage, redact};
-use tool::{LONGEST_WORD, Refusal, shorten};
+use tool::{LONGEST_WORD, Refusal, RefusalCode, RuleRef, shorten};
 
 use crate::call::{Call, Request};
 use crate::explain::{self, Explanation, Finding};
-use crate::host::{HostTool, JudgedTool, OnPermit, Shape};
+use crate::host::unconfined;
+use crate::host::{Host, HostTool, JudgedTool, OnPermit};
 use crate::layer::ToolExecutionLayer;
-use crate::{pipeline, recorder};
+use crate::pipeline::{self, Deciding};
+use crate::recorder;
+use crate::world::World;
 
 /// A call that a host is about to make with a tool of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HostCall {
     /// Which host.
     pub host: String,
@@ -80,65 +83,100 @@ pub enum Silence {
 #[error("no table describes the host `{}`", .0.escape_debug())]
 pub struct UnknownHost(String);
 
+impl World {
+    /// The host of that name.
+    pub(super) fn host(&self, name: &str) -> Result<&Host, UnknownHost> {
+        let known = self.hosts.iter().find(|host| host.name == name);
+        known.ok_or_else(|| UnknownHost(shorten(name, LONGEST_WORD).to_string()))
+    }
+}
+
+impl Host {
+    /// The tool a call is judged as, or why it is not.
+    pub(super) fn judges(&self, name: &str) -> Result<&JudgedTool, Silence> {
+        match self.tool(name) {
+            None => Err(Silence::UnknownTool),
+            Some(HostTool::Ours) => Err(Silence::JudgedOnArrival),
+            Some(HostTool::Judged(tool)) => Ok(tool),
+        }
+    }
+}
+
 impl ToolExecutionLayer {
     /// Judges a host's call. What it permits counts against the rates, what it denies is on record; nothing is run.
     pub async fn judge_host(&self, asked: HostCall) -> Result<HostVerdict, UnknownHost> {
         let world = self.world.load_full();
-        let Some(host) = world.hosts.iter().find(|host| host.name == asked.host) else {
-            return Err(UnknownHost(shorten(&asked.host, LONGEST_WORD).to_string()));
+        let host = world.host(&asked.host)?;
+        let tool = match host.judges(&asked.request.tool_name) {
+            Ok(tool) => tool,
+            Err(because) => return Ok(HostVerdict::None { because }),
         };
-        let tool = match host.tool(&asked.request.tool_name) {
-            None => return Ok(HostVerdict::None { because: Silence::UnknownTool }),
-            Some(HostTool::Ours) => return Ok(HostVerdict::None { because: Silence::JudgedOnArrival }),
-            Some(HostTool::Judged(tool)) => tool,
-        };
-        let facts = asked.origin.on_record(&host.name, &asked.request.tool_name);
+        let told = (asked.origin, asked.request.tool_name.clone());
         let (call, input) = Call::suppose(asked.request, &self.ledger, Arc::clone(&world), self.mode());
-        let call = call.of_host(facts);
         let judging = async {
             self.admits(&call)?;
-            judge(self, &call, tool, (input, host.user_home.as_deref())).await
+            judge(self.deciding(), &call, tool, (input, host.user_home.as_deref())).await
         };
         let verdict =
             AssertUnwindSafe(judging).catch_unwind().await.unwrap_or_else(|_| Err(explain::fault(&call)));
-        let explanation = self.on_record(&call, tool, explain::found(verdict));
+        let (finding, rules) = explain::found(verdict);
+        let (call, finding) = self.on_record(call, finding, (&host.name, &told));
+        let explanation = explanation(&call, tool, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
     }
 
     /// A denial that cannot be recorded is still one, and says so.
-    fn on_record(&self, call: &Call, tool: &JudgedTool, found: (Finding, Vec<tool::RuleRef>)) -> Explanation {
-        let (finding, rules) = found;
-        let finding = match finding {
-            Finding::Deny { refusal } => {
-                let result = recorder::refused(self, call, (*refusal).clone());
-                Finding::Deny { refusal: result.metadata.refusal.map_or(refusal, Box::new) }
-            }
-            other => other,
-        };
-        let tool_name = tool.definition().name().to_string();
-        let policy_hash = call.world.policy.hash().to_owned();
-        Explanation { tool_name, mode: call.mode, finding, rules, policy_hash }
+    fn on_record(
+        &self,
+        call: Call,
+        finding: Finding,
+        (host, (origin, tool)): (&str, &(Origin, String)),
+    ) -> (Call, Finding) {
+        let Finding::Deny { refusal } = finding else { return (call, finding) };
+        let call = call.of_host(origin.on_record(host, tool));
+        let result = recorder::refused(self, &call, (*refusal).clone());
+        (call, Finding::Deny { refusal: result.metadata.refusal.map_or(refusal, Box::new) })
     }
 }
 
+pub(super) fn explanation(
+    call: &Call,
+    tool: &JudgedTool,
+    finding: Finding,
+    rules: Vec<RuleRef>,
+) -> Explanation {
+    let tool_name = tool.definition().name().to_string();
+    let policy_hash = call.world.policy.hash().to_owned();
+    Explanation { tool_name, mode: call.mode, finding, rules, policy_hash }
+}
+
 /// The road's own judgement, and the count of what it permits: the host runs it without telling us again.
-async fn judge(
-    layer: &ToolExecutionLayer,
+pub(super) async fn judge(
+    deciding: Deciding<'_>,
     call: &Call,
     tool: &JudgedTool,
     (input, home): (Value, Option<&Path>),
 ) -> Result<Verdict, Box<Refusal>> {
     refuse_malformed(call, &input)?;
     let input = tool.spelt_out(input, home)?;
-    let Shape { definition, schema } = tool.shape(&call.world.policy);
-    let valid = call.timed(Stage::Check, || guardrail::check(definition, schema, input))?;
-    let verdict = pipeline::decide(layer, call, valid).await?;
+    let shape = tool.shape(&call.world.policy);
+    let schema = shape.schema().map_err(|mistake| unjudgeable(call, mistake))?;
+    let valid = call.timed(Stage::Check, || guardrail::check(&shape.definition, schema, input))?;
+    let verdict = pipeline::decide(deciding, call, valid).await?;
+    let verdict = unconfined::refuse(call, &shape.definition, verdict)?;
     match &verdict {
-        Verdict::Permit(permit) => layer.limits.count(permit).map_err(|denial| call.denied(denial))?,
+        Verdict::Permit(permit) => deciding.limits.count(permit).map_err(|denial| call.denied(denial))?,
         Verdict::Denial(denial) => call.keep_facts(denial.facts()),
         Verdict::Question(_) => {}
     }
     Ok(verdict)
+}
+
+/// The table has a mistake that nobody has looked for yet.
+fn unjudgeable(call: &Call, mistake: &str) -> Box<Refusal> {
+    let reason = format!("Permission denied: The table of this host cannot be used: {mistake}");
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::InvalidArguments, reason);
+    Box::new(refusal.detail("host_table").hint("`sinew check` shows the place"))
 }
 
 /// The curated map speaks of tools by the names that hosts give them.

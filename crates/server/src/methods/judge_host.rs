@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use execution::{HostCall, Origin, Request};
+use execution::{HostCall, Origin, Request, UnknownHost};
 use tool::{Caller, Door, TraceContext};
 
 use super::execute::{deadline, tool_name};
@@ -32,9 +32,13 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     Ok(Answer::later(async move {
         match layer.judge_host(HostCall { host, request, origin }).await {
             Ok(verdict) => rpc::answer(&verdict),
-            Err(unknown) => Err(RpcError::invalid_params("host", &unknown.to_string())),
+            Err(unknown) => Err(unknown_host(&unknown)),
         }
     }))
+}
+
+pub(super) fn unknown_host(unknown: &UnknownHost) -> RpcError {
+    RpcError::invalid_params("host", &unknown.to_string())
 }
 
 fn origin(params: &mut Params) -> Result<Origin, RpcError> {

@@ -11,7 +11,7 @@ use tool::RiskLevel;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HostFile {
-    /// What a permit says to the host: nothing, so that its own rules decide, or `allow`.
+    /// What a permit says to the host: `allow`, or nothing, so that the host's own prompt comes as well.
     #[serde(default)]
     pub(crate) on_permit: OnPermit,
     /// Its tools, by the names it gives them.

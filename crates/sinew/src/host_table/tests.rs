@@ -8,13 +8,13 @@ use super::*;
 
 fn built_in() -> Host {
     let [(name, text)] = EMBEDDED;
-    check(name, &Document::from_text("claude-code.yaml", text).unwrap()).unwrap()
+    check(name, &Document::from_text("claude-code.yaml", text).unwrap(), Scrutiny::Whole).unwrap()
 }
 
 #[test]
 fn the_built_in_table_is_sound_and_cautious() {
     let host = built_in();
-    assert_eq!(host.on_permit, OnPermit::None, "a permit is not somebody's consent");
+    assert_eq!(host.on_permit, OnPermit::Allow, "what Sinew would run needs no second prompt");
     let judged = |name: &str| match host.tool(name) {
         Some(HostTool::Judged(tool)) => tool.definition().clone(),
         other => panic!("{name}: {other:?}"),
@@ -42,7 +42,7 @@ fn the_built_in_table_is_sound_and_cautious() {
 #[test]
 fn mistakes_are_placed_and_explained() {
     let errors = |text: &str| {
-        let errors = check("h", &Document::from_text("h.yaml", text).unwrap()).unwrap_err();
+        let errors = check("h", &Document::from_text("h.yaml", text).unwrap(), Scrutiny::Whole).unwrap_err();
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     let check = |text: &str, place: &str, says: &str| {

@@ -44,6 +44,7 @@ fn every_built_in_compiles_and_has_a_sample() {
     assert!(BUILT.gate.is_some());
     let samples = [CLOUD, FORGES, SERVICES, HEADERS_AND_URLS, ASSIGNMENTS, PEM_BLOCKS].concat().concat();
     for (row, pattern) in BUILT_IN.iter().zip(&BUILT.patterns) {
+        let pattern = pattern.get_or_init(|| Regex::new(row.pattern).ok());
         assert!(pattern.is_some(), "{} does not compile", row.name);
         assert!(samples.contains(&format!("⟦{}⟧", row.name)), "{} has no sample", row.name);
     }
@@ -253,4 +254,26 @@ fn cost_of_clean_text() {
         }
         println!("{name}: {:?} a text", started.elapsed() / rounds);
     }
+}
+
+#[test]
+fn what_a_text_holds_is_named_once_and_by_its_shape_alone() {
+    let pattern = |name: &str, pattern: &str, action| SecretPattern {
+        name: name.to_owned(),
+        pattern: pattern.to_owned(),
+        action,
+    };
+    let redactor = Redactor::new(vec![
+        pattern("badge", "BADGE-[0-9]{4}", Action::Block),
+        pattern("pin", "PIN-[0-9]{4}", Action::Redact),
+        pattern("room", "ROOM-[0-9]{2}", Action::Warn),
+    ])
+    .unwrap();
+    let token = format!("ghp_{}", "a1B2".repeat(9));
+    let check = |text: &str, names: &[&str]| assert_eq!(redactor.found(text), names, "{text}");
+    check("", &[]);
+    check("let token = 5; password: hunter2hunter2", &[]);
+    check(&format!("x {token} y {token}"), &["github_token"]);
+    check("BADGE-1234 and PIN-1234 in ROOM-12, PIN-4321", &["badge", "pin", "room"]);
+    check(&format!("password={token} ROOM-12"), &["github_token", "room"]);
 }

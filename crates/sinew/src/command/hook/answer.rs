@@ -38,9 +38,7 @@ impl From<HostVerdict> for Answer {
         let HostVerdict::Judged { explanation, on_permit } = verdict else { return Answer::NoDecision };
         match (&explanation.finding, on_permit) {
             (Finding::Permit, OnPermit::None) => Answer::NoDecision,
-            (Finding::Permit, OnPermit::Allow) => {
-                Answer::Allow(format!("Sinew permits {} in {} mode", explanation.tool_name, explanation.mode))
-            }
+            (Finding::Permit, OnPermit::Allow) => Answer::Allow(permission(&explanation)),
             (Finding::Ask { .. }, _) => Answer::Ask(question(&explanation)),
             (Finding::Deny { refusal }, _) => Answer::Deny(denial(&explanation.tool_name, refusal)),
         }
@@ -128,6 +126,15 @@ fn denial(rules_of: &str, refusal: &Refusal) -> String {
     lines.join("\n")
 }
 
+/// By which rules it is permitted: the last one looked at is the one that let it through.
+fn permission(explanation: &Explanation) -> String {
+    let Explanation { tool_name, mode, rules, .. } = explanation;
+    match rules.last() {
+        Some(rule) => format!("Sinew permits `{tool_name}` in {mode} mode: {}", render::rule(rule)),
+        None => format!("Sinew permits `{tool_name}` in {mode} mode: no rule is against it"),
+    }
+}
+
 /// What the person needs to decide: who asks.
 fn question(explanation: &Explanation) -> String {
     let Finding::Ask { asked_by, .. } = &explanation.finding else { return String::new() };
@@ -145,21 +152,26 @@ mod tests {
 
     use super::*;
 
+    fn rule(key: &str, line: u64) -> RuleRef {
+        RuleRef { file: "tools.yaml".to_owned(), line, id: format!("write_file.{key}") }
+    }
+
     fn judged(finding: Finding, on_permit: OnPermit) -> Answer {
         let explanation = Explanation {
             tool_name: "write_file".to_owned(),
             mode: Mode::Normal,
             finding,
-            rules: Vec::new(),
+            rules: vec![rule("modes", 1), rule("allowed_paths", 7)],
             policy_hash: String::new(),
         };
         HostVerdict::Judged { explanation, on_permit }.into()
     }
 
     #[test]
-    fn a_permit_is_silent_unless_the_table_says_otherwise() {
+    fn a_permit_allows_and_says_by_which_rule_unless_the_table_wants_silence() {
         assert_eq!(judged(Finding::Permit, OnPermit::None), Answer::NoDecision);
-        assert!(matches!(judged(Finding::Permit, OnPermit::Allow), Answer::Allow(_)));
+        let says = "Sinew permits `write_file` in NORMAL mode: write_file.allowed_paths (tools.yaml:7)";
+        assert_eq!(judged(Finding::Permit, OnPermit::default()), Answer::Allow(says.to_owned()));
         assert_eq!(Answer::NoDecision.object(Fail::Closed), (json!({}), Exit::Done));
     }
 

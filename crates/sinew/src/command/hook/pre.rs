@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use execution::{HostCall, HostVerdict, Origin, Request, World};
+use execution::{HostCall, HostJudge, HostVerdict, Origin, Request, UnknownHost};
 use serde_json::{Value, json};
-use server::Settings;
 use tool::{Arguments, Caller, Door, TraceContext};
 
 use super::answer::Answer;
@@ -16,6 +15,8 @@ use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::host_table::CLAUDE_CODE;
 use crate::setting::{Reach, Setting};
+
+const METHOD: &str = "sinew/judge_host";
 
 /// One call of the host.
 struct Asked {
@@ -34,15 +35,32 @@ pub(super) fn run(args: &HookArgs, limit: Duration) -> Result<Answer, String> {
     judge(&setting, asked, left).map(Answer::from).map_err(|problem| in_a_line(&problem))
 }
 
+/// The daemon's verdict, else that of this process. Reading the configuration takes longest, so nothing is held
+/// meanwhile; what the record says is read beside other readers; and only a denial, which goes on record, is alone.
 fn judge(setting: &Setting, asked: Asked, left: impl Fn() -> Duration) -> Result<HostVerdict, Problem> {
-    if !setting.daemon_answers() {
-        // Reading the configuration takes longer than judging by it, and other hooks wait for the state meanwhile.
-        let world = compose::hook_world(setting)?;
-        if let Reach::Nobody(_state) = setting.reach_or_state()? {
-            return in_this_process(setting, world, asked, left());
+    let params = || asked.params(left());
+    if let Some(reply) = setting.ask_agent_if_served(METHOD, params)? {
+        return read(reply);
+    }
+    let (settings, world) = compose::hook_world(setting)?;
+    let found = match setting.reach_or_view()? {
+        Reach::Daemon => return through_daemon(setting, params()),
+        Reach::Nobody(_view) => compose::look_at_ledger(setting)?,
+    };
+    let judge = HostJudge::new(world, &found).map_err(Problem::configuration)?;
+    let judged = on_runtime(setting, judge.judge(asked.call(left())))?;
+    if let Some(verdict) = judged {
+        return Ok(verdict);
+    }
+    let left_over = || Problem::new(Exit::Failed, "the first judgement has not ended");
+    let world = judge.into_world().ok_or_else(left_over)?;
+    match setting.reach_or_state()? {
+        Reach::Daemon => through_daemon(setting, params()),
+        Reach::Nobody(_state) => {
+            let layer = compose::hook_layer(setting, (settings, world))?;
+            on_runtime(setting, layer.judge_host(asked.call(left())))
         }
     }
-    through_daemon(setting, asked, left())
 }
 
 impl Asked {
@@ -55,50 +73,61 @@ impl Asked {
             tool_input: event.take("tool_input").ok_or("`tool_input` is missing")?,
         })
     }
-}
 
-fn through_daemon(setting: &Setting, asked: Asked, left: Duration) -> Result<HostVerdict, Problem> {
-    let mut params = Arguments::new();
-    params.insert("host".to_owned(), json!(CLAUDE_CODE));
-    params.insert("tool_name".to_owned(), json!(asked.tool_name));
-    params.insert("tool_input".to_owned(), asked.tool_input);
-    params.insert("cwd".to_owned(), json!(asked.cwd));
-    params
-        .insert("deadline_ms".to_owned(), json!(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1)));
-    if let Value::Object(origin) = json!(asked.origin) {
-        params.extend(origin);
+    /// The question as the daemon reads it.
+    fn params(&self, left: Duration) -> Value {
+        let mut params = Arguments::new();
+        params.insert("host".to_owned(), json!(CLAUDE_CODE));
+        params.insert("tool_name".to_owned(), json!(self.tool_name));
+        params.insert("tool_input".to_owned(), self.tool_input.clone());
+        params.insert("cwd".to_owned(), json!(self.cwd));
+        let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
+        params.insert("deadline_ms".to_owned(), json!(left));
+        if let Value::Object(origin) = json!(self.origin) {
+            params.extend(origin);
+        }
+        Value::Object(params)
     }
-    let reply = setting.ask_agent("sinew/judge_host", Value::Object(params))?;
-    serde_json::from_value(reply)
-        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
-}
 
-fn in_this_process(
-    setting: &Setting,
-    world: (Settings, World),
-    asked: Asked,
-    left: Duration,
-) -> Result<HostVerdict, Problem> {
-    let runtime = setting.runtime()?;
-    let layer = compose::hook_layer(setting, world)?;
-    let request = Request {
-        tool_name: asked.tool_name,
-        arguments: asked.tool_input,
-        caller: Caller {
+    /// The same question, asked of this process.
+    fn call(&self, left: Duration) -> HostCall {
+        let caller = Caller {
             uid: nix::unistd::getuid().as_raw(),
             pid: i32::try_from(std::process::id()).ok(),
             door: Door::Hook,
             connection: 0,
             client: Some(CLAUDE_CODE.to_owned()),
             session: None,
-        },
-        trace: TraceContext::root(),
-        deadline: Some(left),
-        cwd: Some(asked.cwd),
-        started: Instant::now(),
-    };
-    let call = HostCall { host: CLAUDE_CODE.to_owned(), request, origin: asked.origin };
-    let verdict = runtime.block_on(layer.judge_host(call));
+        };
+        let request = Request {
+            tool_name: self.tool_name.clone(),
+            arguments: self.tool_input.clone(),
+            caller,
+            trace: TraceContext::root(),
+            deadline: Some(left),
+            cwd: Some(self.cwd.clone()),
+            started: Instant::now(),
+        };
+        HostCall { host: CLAUDE_CODE.to_owned(), request, origin: self.origin.clone() }
+    }
+}
+
+fn through_daemon(setting: &Setting, params: Value) -> Result<HostVerdict, Problem> {
+    read(setting.ask_agent(METHOD, params)?)
+}
+
+fn read(reply: Value) -> Result<HostVerdict, Problem> {
+    serde_json::from_value(reply)
+        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
+}
+
+fn on_runtime<T>(
+    setting: &Setting,
+    judging: impl Future<Output = Result<T, UnknownHost>>,
+) -> Result<T, Problem> {
+    let runtime = setting.runtime()?;
+    let verdict = runtime.block_on(judging);
+    // A path that cannot be opened in time is left behind with its thread.
     runtime.shutdown_background();
     verdict.map_err(|unknown| Problem::new(Exit::Failed, unknown.to_string()))
 }

@@ -1,0 +1,204 @@
+//! A host's calls: what is said of them, what is on record, and what our walls do not cover.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ::guardrail::Curated;
+use governance::{
+    EMBEDDED, FileNames, Isolation, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess,
+    Workspaces,
+};
+use ledger::{Ledger, Options, Recovery};
+use serde_json::{Value, json};
+use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
+
+use super::{Bench, done, records, request};
+use crate::{
+    Finding, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
+    JudgedTool, OnPermit, Origin, Parts, Silence, ToolExecutionLayer, World,
+};
+
+fn judged(name: &str, category: Category, schema: Value, arguments: Vec<HostArgument>) -> HostTool {
+    let mut spec = ToolSpec::new(name, "A host's tool", category, RiskLevel::Low);
+    spec.input_schema = Some(schema);
+    spec.example = Some(json!({"path": "a.txt", "line": "x"}));
+    HostTool::Judged(Box::new(JudgedTool::new(spec.check().unwrap(), arguments)))
+}
+
+fn host() -> Host {
+    let path = json!({"type": "string", "format": "path", "x-sinew-access": "read"});
+    let looks = json!({"type": "object", "properties": {"path": path}, "required": ["path"]});
+    let runs = json!({"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]});
+    let argument = HostArgument::Path { key: "path".to_owned(), default: None };
+    let is = |name: &str| HostToolName::Is(name.to_owned());
+    Host {
+        name: "other".to_owned(),
+        on_permit: OnPermit::default(),
+        user_home: None,
+        tools: vec![
+            (is("Look"), judged("look", Category::READ_ONLY, looks, vec![argument])),
+            (is("Shell"), judged("bash", Category::SELF_CHECK, runs, Vec::new())),
+            (HostToolName::Begins("ours_".to_owned()), HostTool::Ours),
+        ],
+    }
+}
+
+/// A world with that host, a tool of ours called `bash`, and one more rule for it, on a machine with walls.
+fn world(folder: &Path, rule: &str) -> World {
+    let around = Surroundings {
+        variables: Variables::with_home(folder),
+        protected: Protected::default(),
+        names: FileNames::CaseSensitive,
+    };
+    let policy = folder.join("policy");
+    std::fs::create_dir_all(&policy).unwrap();
+    for (name, text) in EMBEDDED {
+        let text = if name == "tools.yaml" {
+            text.replacen("\ntools:\n", &format!("\ntools:\n{rule}"), 1)
+        } else {
+            text.to_owned()
+        };
+        std::fs::write(policy.join(name), text).unwrap();
+    }
+    let policy = Policy::load(&policy, &around).unwrap().on_machine_with(Some(Isolation::Full));
+    let bench = Bench::new().tool("bash", Category::SELF_CHECK, |_| done(json!({})));
+    let workspace = Workspace::at(folder, WorkspaceAccess::ReadWrite).unwrap();
+    World {
+        registry: bench.registry,
+        policy,
+        curated: Curated::embedded().unwrap(),
+        workspaces: Workspaces::new(vec![workspace]),
+        hosts: vec![host()],
+    }
+}
+
+fn layer(folder: &Path, rule: &str) -> Arc<ToolExecutionLayer> {
+    let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
+    ToolExecutionLayer::new(Parts { world: world(folder, rule), ledger, recovery }).unwrap()
+}
+
+fn call(tool: &str, input: Value) -> HostCall {
+    let origin = Origin { session_id: Some("s-1".to_owned()), ..Origin::default() };
+    HostCall { host: "other".to_owned(), request: request(tool, input, None), origin }
+}
+
+/// `permit`, `ask`, a refusal's code and detail, or why there is nothing to say.
+fn told(verdict: &HostVerdict) -> String {
+    match verdict {
+        HostVerdict::None { because } => format!("{because:?}"),
+        HostVerdict::Judged { explanation, .. } => match &explanation.finding {
+            Finding::Deny { refusal } => {
+                format!("{} {}", refusal.code, refusal.detail.as_deref().unwrap_or("-"))
+            }
+            finding => finding.as_str().to_owned(),
+        },
+    }
+}
+
+fn calls(folder: &Path) -> Vec<(HostCall, &'static str)> {
+    std::fs::write(folder.join("a.txt"), "x").unwrap();
+    let file = |name: &str| json!({"path": folder.join(name)});
+    vec![
+        (call("Look", file("a.txt")), "permit"),
+        (call("Look", json!({"path": "/etc/hostname"})), "path_not_allowed outside_workspaces"),
+        (call("Look", json!({})), "invalid_arguments schema"),
+        (call("Shell", json!({"line": "ls"})), "permit"),
+        (call("look", file("a.txt")), "UnknownTool"),
+        (call("ours_look", file("a.txt")), "JudgedOnArrival"),
+    ]
+}
+
+#[tokio::test]
+async fn a_verdict_is_given_and_a_denial_alone_is_on_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let layer = layer(folder.path(), "");
+    let mut denied = 0;
+    for (asked, expect) in calls(folder.path()) {
+        let verdict = layer.judge_host(asked).await.unwrap();
+        let told = told(&verdict);
+        assert_eq!(told.split(' ').next(), expect.split(' ').next(), "{verdict:?}");
+        denied += usize::from(told.contains(' '));
+        let written = records(folder.path()).into_iter().filter(|record| record["kind"] == "refusal");
+        assert_eq!(written.count(), denied, "{told}");
+    }
+    let last = records(folder.path()).pop().unwrap();
+    assert_eq!(
+        last["facts"]["host"],
+        json!({"name": "other", "tool": "Look", "session_id": "s-1"}),
+        "{last}"
+    );
+    let stranger = HostCall { host: "stranger".to_owned(), ..call("Look", json!({})) };
+    assert!(layer.judge_host(stranger).await.unwrap_err().to_string().contains("`stranger`"));
+}
+
+#[tokio::test]
+async fn whoever_has_no_record_says_the_same_but_no_denial() {
+    let folder = tempfile::tempdir().unwrap();
+    let layer = layer(folder.path(), "");
+    let before = records(folder.path());
+    let judge = HostJudge::new(world(folder.path(), ""), &Recovery::default()).unwrap();
+    for (asked, expect) in calls(folder.path()) {
+        let glanced = judge.judge(asked.clone()).await.unwrap();
+        match expect.contains(' ') {
+            true => assert_eq!(glanced, None, "a denial is for those who record it"),
+            false => assert_eq!(glanced, Some(layer.judge_host(asked).await.unwrap())),
+        }
+    }
+    assert_eq!(records(folder.path()), before);
+    let tampered = Recovery { damage: vec!["line 1".to_owned()], ..Recovery::default() };
+    let judge = HostJudge::new(judge.into_world().unwrap(), &tampered).unwrap();
+    let shell = judge.judge(call("mcp", json!({}))).await.unwrap();
+    assert_eq!(shell, Some(HostVerdict::None { because: Silence::UnknownTool }));
+    let Some(HostVerdict::Judged { explanation, .. }) =
+        judge.judge(call("Look", json!({"path": folder.path().join("a.txt")}))).await.unwrap()
+    else {
+        panic!("reading is left in every mode");
+    };
+    assert_eq!(explanation.mode, tool::Mode::Lockdown, "a record that was changed may have said so");
+}
+
+#[tokio::test]
+async fn walls_of_this_machine_do_not_stand_around_what_a_host_runs() {
+    for (rule, expect) in [
+        ("", "permit"),
+        ("    requires_sandbox: true\n", "bash.requires_sandbox"),
+        ("    min_isolation: reduced\n", "bash.min_isolation"),
+        ("    max_processes: 4\n", "bash.max_processes"),
+        ("    network: loopback\n", "bash.network"),
+        ("    network: full\n", "permit"),
+        ("    requires_sandbox: false\n    memory_mb: 64\n", "permit"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = if rule.is_empty() { String::new() } else { format!("  bash:\n{rule}") };
+        let layer = layer(folder.path(), &entry);
+        let verdict = layer.judge_host(call("Shell", json!({"line": "ls"}))).await.unwrap();
+        let HostVerdict::Judged { explanation, .. } = &verdict else { panic!("{verdict:?}") };
+        match &explanation.finding {
+            Finding::Deny { refusal } => {
+                assert_eq!(refusal.code, RefusalCode::SandboxUnavailable, "{refusal:?}");
+                assert_eq!(refusal.rule.as_ref().map(|rule| rule.id.as_str()), Some(expect));
+                assert!(refusal.hint.as_deref().unwrap().contains("Sinew's own `bash`"), "{refusal:?}");
+            }
+            finding => assert_eq!(finding.as_str(), expect, "{rule}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_over_is_advised_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let layer = layer(folder.path(), "");
+    let review = async |review| layer.review_host("other", review).await.unwrap();
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    let advice =
+        review(HostReview::Answered(json!({"file": [{"content": format!("x {secret}")}]}))).await.unwrap();
+    assert!(advice.contains("github_token") && !advice.contains(&secret), "{advice}");
+    assert_eq!(review(HostReview::Answered(json!(["token = 5", 5, null]))).await, None);
+    let failed =
+        |tool: &str, error: &str| HostReview::Failed { tool: tool.to_owned(), error: error.to_owned() };
+    let missing = "InputValidationError: The required parameter `path` is missing";
+    assert!(review(failed("Look", missing)).await.unwrap().contains("a.txt"));
+    assert_eq!(review(failed("Look", "disk full")).await, None);
+    assert_eq!(review(failed("Task", missing)).await, None);
+    assert!(layer.review_host("stranger", failed("Look", missing)).await.is_err());
+}
