@@ -8,16 +8,19 @@ use crate::tree::Root;
 
 /// How often the daemon is killed.
 const CRASHES: &str = "1000";
+/// How many cases the judge and its model are compared on.
+const JUDGEMENTS: &str = "100000000";
 /// How many records are asked questions about.
 const RECORDS: &str = "1000000";
 
-/// Runs the tests whose names begin with `soak`, each with its full number of rounds, then the questions to a ledger of
-/// a million records, each of which must be answered within its time.
+/// Runs the tests whose names begin with `soak`, each with its full number of rounds, then the judge against its model, then
+/// the questions to a ledger of a million records, each of which must be answered within its time.
 pub(crate) fn command(root: &Root) -> Result<()> {
     let binary = project::build_binary(root, Profile::Release)?;
     let mut run =
         root.cargo(&["test", "--release", "-p", "tests", "--test", "sinew", "soak", "--", "--nocapture"]);
     process::run(run.env("SINEW_BIN", binary).env("SINEW_SOAK_CRASHES", CRASHES))?;
+    judge(root)?;
     process::run(&mut root.cargo(&[
         "run",
         "--release",
@@ -28,4 +31,11 @@ pub(crate) fn command(root: &Root) -> Result<()> {
         "--",
         RECORDS,
     ]))
+}
+
+/// Compares the judge with the model of its tests. `SINEW_JUDGE_CASES` changes how often, `SINEW_JUDGE_SEED` on what.
+fn judge(root: &Root) -> Result<()> {
+    let cases = std::env::var("SINEW_JUDGE_CASES").unwrap_or_else(|_| JUDGEMENTS.to_owned());
+    let words = ["test", "--release", "-p", "governance", "--lib", "t030", "--", "--nocapture"];
+    process::run(root.cargo(&words).env("SINEW_JUDGE_CASES", cases))
 }

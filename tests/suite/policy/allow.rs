@@ -157,7 +157,7 @@ fn a_running_daemon_waits_until_what_loosens_is_accepted() {
 }
 
 #[test]
-fn without_files_of_its_own_the_policy_is_written_out_first() {
+fn a_home_without_files_stays_so_where_nothing_can_be_done() {
     let home = Home::new();
     home.file("big", "x");
     let workspace = home.workspace();
