@@ -39,7 +39,7 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
         None => Policy::embedded(&around),
     };
     match loaded {
-        Ok(policy) => report.policy(&policy, &registry, &hosts),
+        Ok(policy) => report.policy(&policy.on_machine_with(compose::isolation()), &registry, &hosts),
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }
     report.curated(folder.as_deref(), &registry);
