@@ -19,6 +19,7 @@ use crate::call::{Call, Request};
 use crate::content;
 use crate::limits::Limits;
 use crate::mode::ModeCell;
+use crate::pace::Pace;
 use crate::pipeline::{self, Deciding, Halt};
 use crate::recorder;
 use crate::reload::Reloads;
@@ -47,6 +48,7 @@ pub struct ToolExecutionLayer {
     pub(crate) mode: ModeCell,
     pub(crate) watch: ModeWatch,
     pub(crate) running: Running,
+    pub(crate) refusals: Pace,
     pub(crate) owed_changes: OwedChanges,
     /// Counts changes of the mode or of the rules: who waits is judged again.
     pub(crate) changes: tokio::sync::watch::Sender<u64>,
@@ -73,6 +75,7 @@ impl ToolExecutionLayer {
             limits,
             watch,
             running: Running::default(),
+            refusals: Pace::default(),
             owed_changes: OwedChanges::default(),
             changes: tokio::sync::watch::Sender::new(0),
             tool_changes: tokio::sync::watch::Sender::new(0),
@@ -121,6 +124,7 @@ impl ToolExecutionLayer {
                 Ok(Ok(ran)) => recorder::ended(self, &call, ran),
                 Ok(Err(Halt::Refused(mut refusal))) => {
                     self.limits.advise(&call, &mut refusal);
+                    self.refusals.turn().await;
                     recorder::refused(self, &call, *refusal)
                 }
                 Ok(Err(Halt::Again(same))) => {

@@ -14,6 +14,7 @@ mod limits;
 mod look_up;
 mod mode;
 mod nudge;
+mod pace;
 mod pipeline;
 mod recorder;
 mod reload;

@@ -145,7 +145,7 @@ impl ToolExecutionLayer {
     }
 
     async fn record_or_owe(&self, change: ModeChange) -> bool {
-        match self.record_mode(change.clone()).await {
+        match self.record_last(change.clone()).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, to = %change.to, "the mode holds, but could not be recorded yet");
@@ -161,10 +161,16 @@ impl ToolExecutionLayer {
         self.ledger.append_durably(&Entry::Mode(change)).await.map(|_| ())
     }
 
+    /// The same for a stricter mode, which a full disk must not make forgotten.
+    async fn record_last(&self, change: ModeChange) -> Result<(), LedgerError> {
+        self.pay_modes().await?;
+        self.ledger.append_last(&Entry::Mode(change)).await.map(|_| ())
+    }
+
     async fn pay_modes(&self) -> Result<(), LedgerError> {
         let owed = self.owed_changes.list().clone();
         for change in owed {
-            self.ledger.append_durably(&Entry::Mode(change)).await?;
+            self.ledger.append_last(&Entry::Mode(change)).await?;
             self.owed_changes.list().remove(0);
         }
         Ok(())

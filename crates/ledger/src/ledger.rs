@@ -174,6 +174,19 @@ impl Ledger {
         self.record_durably(entry).await.map(|seq| Receipt::Written { seq })
     }
 
+    /// Records an entry that must not be lost even where nothing else is taken any more: on a full disk it goes into
+    /// the space kept back for ends. It is on disk when this returns.
+    pub async fn append_last(&self, entry: &Entry) -> Result<Receipt, LedgerError> {
+        let ticket = match self.shared.write_and_queue(entry, Purpose::LastWords) {
+            Err(LedgerError::Unavailable { .. }) => {
+                self.shared.one_try().await;
+                self.shared.write_and_queue(entry, Purpose::LastWords)
+            }
+            written => written,
+        };
+        ticket?.durable().await.map(|seq| Receipt::Written { seq })
+    }
+
     /// Stands for a content that the record must not hold: the same content gives the same digest in this ledger,
     /// and without the key nobody can try contents out.
     pub fn keyed_digest(&self, content: &[u8]) -> String {

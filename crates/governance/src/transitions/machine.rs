@@ -89,7 +89,8 @@ impl Machine {
 
     /// A human set a mode before this machine began: what led to it is not counted again.
     pub fn seen_by_human_at(&mut self, then: Duration) {
-        self.seen_by_human = Some(then);
+        // What the record says of earlier times may arrive after a human has spoken anew.
+        self.seen_by_human = self.seen_by_human.max(Some(then));
     }
 
     /// Other rules hold from now on.

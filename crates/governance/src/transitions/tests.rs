@@ -174,6 +174,8 @@ fn counters_fire_past_their_value_and_not_again_once_a_human_has_seen_them() {
             Some(if need.window.unwrap() > seconds(back) { 6.0 } else { 0.0 })
         }
     };
+    // The record of an earlier word arrives late.
+    machine.seen_by_human_at(seconds(80));
     assert_eq!(machine.observe(seconds(110), six_at(90, 110)), None);
     assert!(machine.observe(seconds(110), six_at(105, 110)).is_some(), "new ones count");
 }
