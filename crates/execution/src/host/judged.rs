@@ -120,6 +120,9 @@ impl ToolExecutionLayer {
         let verdict =
             AssertUnwindSafe(judging).catch_unwind().await.unwrap_or_else(|_| Err(explain::fault(&call)));
         let (finding, rules) = explain::found(verdict);
+        if matches!(finding, Finding::Deny { .. }) {
+            self.refusals.turn().await;
+        }
         let (call, finding) = self.on_record(call, finding, (&host.name, &told));
         let explanation = explanation(&call, tool, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
