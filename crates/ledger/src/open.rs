@@ -88,7 +88,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &Options) -> Res
 /// What opening would find. Nothing is changed or created; nobody may write meanwhile, or the end is taken for torn.
 pub(crate) fn look(folder: &Path, options: &Options) -> Result<Recovery, LedgerError> {
     let key = match Key::load(&key_path(folder, options)) {
-        Err(LedgerError::KeyMissing { .. }) if segment::list(folder)?.is_empty() => {
+        Err(LedgerError::KeyMissing { .. }) if recover::segments(folder, Remains::Left)?.is_empty() => {
             return Ok(Recovery { first_start: true, ..Recovery::default() });
         }
         loaded => loaded?,

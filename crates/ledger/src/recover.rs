@@ -65,7 +65,7 @@ pub(crate) fn recover(
         damage: Vec::new(),
         writer: anchors.first().and_then(|first| first.as_ref().ok()).map(|anchor| anchor.writer),
     };
-    for segment in segment::list(folder)?.into_iter().rev() {
+    for segment in segments(folder, remains)?.into_iter().rev() {
         let scan = scan(&segment, key, &good).map_err(LedgerError::io("read", &segment.path))?;
         if remains == Remains::TakenOff {
             let torn = take_off(folder, &segment, &scan);
@@ -86,6 +86,15 @@ pub(crate) fn recover(
     found.missing = missing(found.chain.head(), &good, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));
     Ok(found)
+}
+
+/// A folder that was never made has no segments; whoever is to write there has made it.
+pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, LedgerError> {
+    let is_there = || folder.try_exists().map_err(LedgerError::io("look for", folder));
+    if remains == Remains::Left && !is_there()? {
+        return Ok(Vec::new());
+    }
+    segment::list(folder)
 }
 
 struct Scan {

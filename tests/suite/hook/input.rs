@@ -1,6 +1,7 @@
 //! Whatever comes in, and whatever is broken, the answer is one of the two the host understands.
 
 use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -114,7 +115,7 @@ fn broken_configuration_blocks_and_names_the_place() {
 /// Holds the state's lock as a process of another kind would, until it is dropped.
 fn hold(home: &Home, how: FlockArg) -> Flock<File> {
     let path = home.root().join("state/daemon.lock");
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
     Flock::lock(File::options().create(true).truncate(false).write(true).open(path).unwrap(), how).unwrap()
 }
 

@@ -10,8 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tool::Mode;
+
 use super::{all, assert_intact, copy, faulty::Faulty, open, open_with, segments, verify};
-use crate::{Effect, Entry, Filter, Options, Record, Status, entry::MissingCause, samples};
+use crate::{Effect, Entry, Filter, Ledger, Options, Record, Status, entry::MissingCause, samples};
 
 #[tokio::test]
 async fn a_torn_end_is_taken_off_and_told() {
@@ -249,4 +251,33 @@ fn check_promises(records: Vec<Record>, said: &[String]) -> usize {
         promises += 1;
     }
     promises
+}
+
+#[tokio::test]
+async fn a_look_finds_what_opening_would_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("ledger");
+    let options = Options::default()
+        .with_key_file(folder.path().join("key"))
+        .with_witness(folder.path().join("anchor"));
+    assert!(Ledger::look(&place, &options).unwrap().first_start);
+    assert!(!place.exists(), "a look makes nothing");
+    let (ledger, _) = Ledger::open(&place, &options).unwrap();
+    ledger.append(&samples::mode(Mode::Normal, Mode::Alert)).unwrap();
+    ledger.append_durably(&samples::decision_of(&samples::call("write_file"))).await.unwrap();
+    drop(ledger);
+    let last = segments(&place).pop().unwrap();
+    let whole = std::fs::read(&last).unwrap();
+    std::fs::write(&last, [&whole[..], b"{\"torn"].concat()).unwrap();
+    let seen = Ledger::look(&place, &options).unwrap();
+    assert_eq!(std::fs::read(&last).unwrap().len(), whole.len() + 6, "the torn end is looked past");
+    let (ledger, opened) = Ledger::open(&place, &options).unwrap();
+    assert_eq!((seen.mode, &seen.executed), (Some(Mode::Alert), &opened.executed));
+    assert_eq!((&seen.missing, &seen.damage, seen.interrupted.len()), (&opened.missing, &opened.damage, 1));
+    drop(ledger);
+    std::fs::remove_dir_all(&place).unwrap();
+    assert!(
+        Ledger::look(&place, &options).unwrap().missing.is_some(),
+        "a folder that was taken away is missed"
+    );
 }
