@@ -149,6 +149,14 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
     if brace_spans_parts(text) {
         return bad(format!("`{{…}}` in `{written}` spans a `/`"), "write one pattern for each choice");
     }
+    if let Some(class) = class_with_slash(text) {
+        let message =
+            format!("`{class}` in `{written}` matches a `/` too, and would reach into folders below");
+        return bad(
+            message,
+            "list the characters that are meant, such as `[a-z0-9]`; `?` is any one of them",
+        );
+    }
     for part in text.split('/').skip(1).filter(|_| text != "/") {
         match part {
             "" => {
@@ -167,6 +175,32 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
         }
     }
     Ok(())
+}
+
+/// The first class of characters that holds a `/`: one that excludes, one with a range over it, one that names it.
+fn class_with_slash(text: &str) -> Option<&str> {
+    let mut rest = text;
+    while let Some(at) = rest.find(['[', '\\']) {
+        let here = rest.get(at..)?;
+        if let Some(escaped) = here.strip_prefix('\\') {
+            rest = escaped.get(escaped.chars().next()?.len_utf8()..)?;
+            continue;
+        }
+        let inside = here.get(1..)?;
+        let body = inside.strip_prefix(['!', '^']).unwrap_or(inside);
+        // A `]` that stands first is a letter.
+        let first = body.chars().next()?.len_utf8();
+        let end = first + body.get(first..)?.find(']')?;
+        let members: Vec<char> = body.get(..end)?.chars().collect();
+        let spans = |three: &[char]| matches!(three, [low, '-', high] if (*low..=*high).contains(&'/'));
+        let ranges = members.windows(3).any(spans);
+        let length = 1 + inside.len() - body.len() + end + 1;
+        if body.len() < inside.len() || ranges || members.contains(&'/') {
+            return here.get(..length);
+        }
+        rest = here.get(length..)?;
+    }
+    None
 }
 
 fn brace_spans_parts(text: &str) -> bool {

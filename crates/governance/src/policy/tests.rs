@@ -229,6 +229,17 @@ fn contradictions_do_not_load() {
         "`argv` has no words",
         "",
     );
+    for class in ["[!x]", "[^x]", "[!]x]", "[.-z]", "[ab--0]", "[!!]"] {
+        for list in ["allowed_paths", "forbidden_paths", "unattended_paths"] {
+            let text = format!("tools:\n  a:\n    {list}: ['/w/[[]/o?t{class}f']\n");
+            let place = (3, list.chars().count() as u64 + 8);
+            check("tools.yaml", &text, place, &format!("`{class}` in"), "`[a-z0-9]`");
+        }
+    }
+    for fine in ["[ab]", "[]a]", "[a-z0-9_-]", "[0-9]", "[$]", "\\[!x"] {
+        let text = format!("tools:\n  a:\n    allowed_paths: ['/w/o{fine}f']\n");
+        load_one("tools.yaml", &text).unwrap_or_else(|error| panic!("{fine}: {error}"));
+    }
     check(
         "tools.yaml",
         "tools:\n  a: {allowed_domains: [\"exa mple.org\"]}\n",
