@@ -168,21 +168,26 @@ fn admit_workspace(
     name: &Name,
     request: &PathRequest,
 ) -> Result<(RuleRef, String), Grounds> {
-    let here: Vec<&Workspace> =
-        workspaces.iter().filter(|workspace| name.as_path().starts_with(workspace.root())).collect();
-    let rule = workspace_rule();
-    let suffices = |workspace: &&Workspace| match (request.access, workspace.access()) {
-        (PathAccess::Read, _) | (PathAccess::Write, WorkspaceAccess::ReadWrite) => true,
-        (PathAccess::Write, WorkspaceAccess::ReadOnly) => false,
+    let here = workspaces.iter().filter(|workspace| name.as_path().starts_with(workspace.root()));
+    // The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
+    let deepest = |workspace: &&Workspace| {
+        let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
+        (workspace.root().components().count(), narrow)
     };
-    if let Some(workspace) = here.iter().find(|workspace| suffices(workspace)) {
-        return Ok((rule, workspace.root().display().to_string()));
-    }
-    if let Some(workspace) = here.first() {
+    let rule = workspace_rule();
+    if let Some(workspace) = here.max_by_key(deepest) {
         let root = workspace.root().display();
-        let hint =
-            format!("the workspace {root} is read-only here; a human runs `sinew workspace add {root}`");
-        return Err(not_allowed(request, "read_only_workspace", &rule, hint));
+        return match (request.access, workspace.access()) {
+            (PathAccess::Read, _) | (PathAccess::Write, WorkspaceAccess::ReadWrite) => {
+                Ok((rule, root.to_string()))
+            }
+            (PathAccess::Write, WorkspaceAccess::ReadOnly) => {
+                let hint = format!(
+                    "the workspace {root} is read-only here; a human runs `sinew workspace add {root}`"
+                );
+                Err(not_allowed(request, "read_only_workspace", &rule, hint))
+            }
+        };
     }
     let roots: Vec<String> =
         workspaces.iter().map(|workspace| workspace.root().display().to_string()).collect();

@@ -55,6 +55,23 @@ fn sibling_prefixes_and_stars_stay_in_their_place() {
 }
 
 #[test]
+fn the_deepest_workspace_decides() {
+    let machine = machine(NOTHING_LISTED).with(|m| {
+        let at = |name: &str, access| Workspace::at(&m.path(name), access).unwrap();
+        fs::create_dir_all(m.path("ws/sub/deep")).unwrap();
+        m.workspaces = Workspaces::new(vec![
+            at("ws", WorkspaceAccess::ReadWrite),
+            at("ws/sub/deep", WorkspaceAccess::ReadWrite),
+            at("ws/sub", WorkspaceAccess::ReadOnly),
+        ]);
+    });
+    machine.write("a.txt", "permit");
+    machine.read("sub/b.txt", "permit");
+    machine.write("sub/b.txt", "path_not_allowed read_only_workspace").hints("ws/sub is read-only");
+    machine.write("sub/deep/new.txt", "permit");
+}
+
+#[test]
 fn a_read_only_workspace_is_read() {
     let machine = machine(NOTHING_LISTED).with(|m| {
         let read_only = Workspace::at(&m.path("other"), WorkspaceAccess::ReadOnly).unwrap();
