@@ -90,6 +90,10 @@ impl JudgedTool {
         if text.starts_with(trimmed) || text.ends_with(trimmed) {
             return Err(self.two_readings(key, "begins or ends with a space"));
         }
+        // Behind a link the system goes up from where the link leads; a host that tidies names goes up from the link.
+        if text.split('/').any(|part| part == "..") {
+            return Err(self.two_readings(key, "goes up by `..`"));
+        }
         match (text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')), home) {
             (None, _) => Ok(text.to_owned()),
             (Some(rest), Some(home)) => Ok(format!("{}{rest}", home.display())),
@@ -108,26 +112,41 @@ impl JudgedTool {
     }
 }
 
-/// The folder a glob looks through. One that could climb out of it, or name others inside braces, could look
+/// The folder a glob looks through. One whose wildcards could spell `..` or the start of another place could look
 /// anywhere, and is judged as if it did.
 fn folder_of(pattern: &str) -> PathBuf {
     let is_wild = |part: &str| part.contains(['*', '?', '[', ']', '{', '}', '(', ')', '!', '+', '@', '\\']);
-    let literal: PathBuf = {
-        let absolute = if pattern.starts_with('/') { "/" } else { "" };
-        let parts = pattern.split('/').take_while(|part| !is_wild(part)).filter(|part| !part.is_empty());
-        parts.fold(PathBuf::from(absolute), |folder, part| folder.join(part))
-    };
-    let mut rest = pattern.split('/').skip_while(|part| !is_wild(part));
-    let climbs = rest.clone().any(|part| part.contains(".."));
-    let braces = rest.next().is_some() && pattern.contains(['{', '(', '\\']) && names_places(pattern);
-    if climbs || braces { PathBuf::from("/") } else { literal }
+    if !stays_below(pattern) {
+        return PathBuf::from("/");
+    }
+    let absolute = if pattern.starts_with('/') { "/" } else { "" };
+    let parts = pattern.split('/').take_while(|part| !is_wild(part)).filter(|part| !part.is_empty());
+    parts.fold(PathBuf::from(absolute), |folder, part| folder.join(part))
 }
 
-/// Whether a choice in a glob has a `/` or a `~` at its start: it may lead anywhere.
-fn names_places(pattern: &str) -> bool {
-    ['{', '(', ',', '|'].into_iter().any(|before| {
-        ['/', '~', '\\', '.'].into_iter().any(|start| pattern.contains(&format!("{before}{start}")[..]))
-    })
+/// Whether every choice in a glob is plain words, and every class plain letters: they can be put together to names
+/// in a folder, and to nothing else.
+fn stays_below(pattern: &str) -> bool {
+    if pattern.contains(['\\', '(', ')']) {
+        return false;
+    }
+    let mut rest = pattern;
+    while let Some(open) = rest.find(['{', '[']) {
+        let (opening, inside) = rest.split_at(open + 1);
+        let is_class = opening.ends_with('[');
+        let Some(close) = inside.find(if is_class { ']' } else { '}' }) else { return false };
+        let (choice, after) = inside.split_at(close);
+        let plain = |word: &str, more: &str| {
+            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+        };
+        let is_plain =
+            if is_class { plain(choice, "-_") } else { choice.split(',').all(|word| plain(word, "-_*")) };
+        if !is_plain {
+            return false;
+        }
+        rest = after;
+    }
+    true
 }
 
 #[cfg(test)]
@@ -166,6 +185,10 @@ mod tests {
             assert_eq!(spelt(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
         }
         assert_eq!(spelt(json!({"path": "~/x"}), None), Err("ambiguous_path".to_owned()));
+        for text in ["/w/link/../../secret", "..", "a/..", "~/.."] {
+            assert_eq!(spelt(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
+            assert_eq!(spelt(json!({"pattern": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
+        }
     }
 
     #[test]
@@ -178,11 +201,17 @@ mod tests {
         check("src/main.rs", "src/main.rs");
         check("/etc/*", "/etc");
         check("/etc/ssh/ssh_*", "/etc/ssh");
-        check("../*/x", "..");
-        check("a/*/../../../etc/*", "/");
+        check("lib[0-9]/*", "");
         check("{/etc,src}/*", "/");
         check("{src,../..}/*", "/");
         check("@(src|/etc)/*", "/");
         check("{src,~/.ssh}/*", "/");
+        check("\\.\\./*", "/");
+        check("[.][.]/*", "/");
+        check("[+-9]tc/*", "/");
+        check("{,x}.{,x}./*", "/");
+        check("{,x}/etc/*", "/");
+        check("{a,{b,/etc}}/*", "/");
+        check("{a", "/");
     }
 }

@@ -1,7 +1,7 @@
 //! What a host sends: one JSON object, read as strictly as anything that decides.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 
 use execution::Origin;
 use serde_json::{Map, Value};
@@ -68,6 +68,10 @@ impl Event {
     pub(super) fn cwd(&self) -> Result<Option<PathBuf>, String> {
         match self.optional_text("cwd")?.map(PathBuf::from) {
             Some(cwd) if cwd.is_relative() => Err("`cwd` must be an absolute path".to_owned()),
+            // Behind a link that could be two folders.
+            Some(cwd) if cwd.components().any(|part| part == Component::ParentDir) => {
+                Err("`cwd` must not go up by `..`".to_owned())
+            }
             cwd => Ok(cwd),
         }
     }
@@ -120,6 +124,7 @@ mod tests {
         assert!(good.one_of(&["PostToolUse"]).unwrap_err().contains("not for `PreToolUse`"));
         assert!(event(r#"{"cwd":"a"}"#).cwd().is_err());
         assert!(event(r#"{"cwd":5}"#).cwd().is_err());
+        assert!(event(r#"{"cwd":"/w/link/.."}"#).cwd().is_err());
         assert!(event(r#"{"session_id":{}}"#).origin().is_err());
         assert!(event("{}").text("tool_name").unwrap_err().contains("missing"));
     }
