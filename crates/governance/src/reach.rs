@@ -1,7 +1,7 @@
 //! What can run without a human: every tool in every mode, and how far it goes.
 
 use serde::Serialize;
-use tool::{Mode, PathAccess, RuleRef, ToolDefinition};
+use tool::{Mode, RuleRef, ToolDefinition};
 
 use crate::host_rules::Private;
 use crate::policy::Policy;
@@ -73,7 +73,7 @@ impl Policy {
         Some(Reach {
             tool: definition.name().to_string(),
             mode,
-            writes: definition.path_arguments().iter().any(|path| path.access == PathAccess::Write),
+            writes: standing.changes_things(),
             paths,
             except: rules.filter(|_| has_paths).map_or_else(Vec::new, |rules| texts(&rules.forbidden_paths)),
             commands: commands
@@ -92,5 +92,21 @@ impl Policy {
             Private::Denied(_) => None,
         };
         own.hosts.iter().map(|host| host.pattern.to_string()).chain(local).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge_tests::{definition, machine};
+
+    #[test]
+    fn who_starts_programs_changes_things() {
+        let policy = machine("tools: {run: {category: self_check, allowed_commands: [ls]}}\n").policy();
+        for (tool, changes) in [("run", true), ("write_file", true), ("read_file", false), ("search", false)]
+        {
+            let found = policy.reach(&[definition(tool)], Mode::Normal);
+            assert_eq!(found.iter().map(|one| one.writes).collect::<Vec<_>>(), [changes], "{tool}");
+        }
     }
 }

@@ -169,12 +169,25 @@ impl<'a> Standing<'a> {
     /// A rule that nothing enforces yet denies: a call must never run past a limit somebody wrote down.
     fn admit_enforceable(&self, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         let asked = self.rules.and_then(|rules| rules.sandbox.clone());
-        let by_definition =
-            || self.definition.requires_sandbox().then(|| self.definition_rule("requires_sandbox"));
-        if let Some(rule) = asked.or_else(by_definition) {
-            self.admit_confined(&rule, notes)?;
+        match (asked, self.definition.requires_sandbox()) {
+            (Some(rule), true) => self.admit_confined(&rule, notes)?,
+            (None, true) => self.admit_confined(&self.definition_rule("requires_sandbox"), notes)?,
+            (Some(rule), false) => return Err(self.not_confinable(&rule)),
+            (None, false) => {}
         }
         self.admit_judgeable()
+    }
+
+    /// Only a tool that starts its work in a process of its own can have walls around it.
+    fn not_confinable(&self, rule: &RuleRef) -> Grounds {
+        let name = self.definition.name();
+        let hint = format!(
+            "{} asks for it, and `{name}` works inside Sinew, where no walls can stand; its paths are held by \
+             `allowed_paths`, and without the line it runs",
+            place(rule)
+        );
+        let reason = "Tool must run confined, and this tool cannot be";
+        Grounds::new(RefusalCode::SandboxUnavailable, "not_confinable", reason, hint, rule)
     }
 
     /// Whether this machine has the walls that are asked for.
@@ -232,6 +245,14 @@ impl<'a> Standing<'a> {
         *self.category == Category::NETWORK
             || self.definition.outward_arguments().iter().any(|argument| argument.kind == Outward::Url)
             || gateway()
+    }
+
+    /// Whether it may change what it reaches: it writes to a path, or starts a program, which may do anything.
+    pub(crate) fn changes_things(&self) -> bool {
+        let (paths, outward) = (self.definition.path_arguments(), self.definition.outward_arguments());
+        *self.category == Category::SYSTEM_WRITE
+            || paths.iter().any(|path| path.access == PathAccess::Write)
+            || outward.iter().any(|argument| argument.kind == Outward::Command)
     }
 
     /// The commands and hosts a call names.
@@ -299,7 +320,7 @@ impl<'a> Standing<'a> {
             tool: self.definition.name().as_str(),
             category: self.category,
             risk: self.risk,
-            writes: self.definition.path_arguments().iter().any(|path| path.access == PathAccess::Write),
+            writes: self.changes_things(),
         };
         let in_mode = |list: &'a [(Mode, RuleRef)]| {
             list.iter().filter(move |(known, _)| *known == mode).map(|(_, rule)| rule)
@@ -365,14 +386,21 @@ impl<'a> Standing<'a> {
         self.rules.and_then(|rules| rules.timeout).unwrap_or(self.definition.timeout())
     }
 
+    /// The largest file it may read or write.
+    pub(crate) fn max_file_bytes(&self) -> Option<u64> {
+        self.rules.and_then(|rules| rules.max_file_bytes.as_ref()).map(|(most, _)| *most)
+    }
+
+    /// The most it may answer.
+    pub(crate) fn max_output_bytes(&self) -> u64 {
+        self.rules.and_then(|rules| rules.max_output_bytes).unwrap_or(USUAL_OUTPUT_BYTES)
+    }
+
     pub(crate) fn limits(&self, situation: &Situation<'_>) -> Limits {
         Limits {
             timeout: self.timeout(),
-            max_file_bytes: self.rules.and_then(|rules| rules.max_file_bytes.as_ref()).map(|(most, _)| *most),
-            max_output_bytes: self
-                .rules
-                .and_then(|rules| rules.max_output_bytes)
-                .unwrap_or(USUAL_OUTPUT_BYTES),
+            max_file_bytes: self.max_file_bytes(),
+            max_output_bytes: self.max_output_bytes(),
             rates: self.rates(situation.mode),
             folders: self.folders(situation),
             max_response_bytes: self.policy.safety.gateway.max_response_bytes,
@@ -387,9 +415,7 @@ impl<'a> Standing<'a> {
 
     /// Where a confined process may work. A pattern that is not a whole folder cannot be a wall, and grants none.
     fn folders(&self, situation: &Situation<'_>) -> Vec<Workspace> {
-        let is_confined =
-            self.definition.requires_sandbox() || self.rules.is_some_and(|rules| rules.sandbox.is_some());
-        if !is_confined {
+        if !self.definition.requires_sandbox() {
             return Vec::new();
         }
         match self.rules.and_then(|rules| rules.allowed_paths.as_ref()) {

@@ -17,6 +17,9 @@ use crate::surroundings::Surroundings;
 use crate::tools_file::{CategoryEntry, HardLinks, Isolation, Network, ToolEntry};
 
 const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
+/// What a confined process may use where no rule says otherwise.
+const USUAL_MEMORY_MB: u32 = 2048;
+const USUAL_PROCESSES: u32 = 256;
 /// What sizes in the files count.
 pub(crate) const MEBIBYTE: u64 = 1024 * 1024;
 
@@ -36,7 +39,7 @@ pub(crate) enum WayOut {
     Gateway,
 }
 
-/// What a confined process may use. Absent means no limit of its own.
+/// What a confined process may use, as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
     /// The least walls it may run in.
@@ -60,6 +63,18 @@ impl Default for Confinement {
             max_processes: None,
             cpu_seconds: None,
         }
+    }
+}
+
+impl Confinement {
+    /// Its memory as it holds, in units of 1,048,576 bytes. With less than 16 nothing starts.
+    pub fn memory_mebibytes(&self) -> u32 {
+        self.memory_mb.unwrap_or(USUAL_MEMORY_MB).max(16)
+    }
+
+    /// How many processes it may have, as it holds: at least itself.
+    pub fn processes(&self) -> u32 {
+        self.max_processes.unwrap_or(USUAL_PROCESSES).max(1)
     }
 }
 

@@ -17,9 +17,6 @@ use crate::program::{self, Executable};
 use crate::spec::{Limits, Spec};
 
 const MEBIBYTE: u64 = 1024 * 1024;
-/// What a program may use where policy does not say.
-const USUAL_MEMORY_MB: u32 = 2048;
-const USUAL_PROCESSES: u32 = 256;
 const OPEN_FILES: u64 = 4096;
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_millis(40);
@@ -69,8 +66,8 @@ impl Confined {
             limits: Limits {
                 time: Duration::ZERO,
                 grace: GRACE,
-                memory_bytes: u64::from(asked.memory_mb.unwrap_or(USUAL_MEMORY_MB)).max(16) * MEBIBYTE,
-                processes: u64::from(asked.max_processes.unwrap_or(USUAL_PROCESSES)).max(1),
+                memory_bytes: u64::from(asked.memory_mebibytes()) * MEBIBYTE,
+                processes: u64::from(asked.processes()),
                 cpu_seconds: u64::from(asked.cpu_seconds.unwrap_or(0)),
                 file_bytes: permit.max_file_bytes().unwrap_or(0),
                 open_files: OPEN_FILES,

@@ -32,6 +32,17 @@ fn check(part: &str, by: &str, effect: Option<Effect>, words: &str) {
     assert!(found.is_empty() || found.iter().any(|difference| difference.what.contains(words)), "{found:#?}");
 }
 
+/// What becomes of the whole when the entry of one tool changes.
+#[track_caller]
+fn check_entry(tool: &str, old: &str, new: &str, effect: Option<Effect>, words: &str) {
+    let load = |entry: &str| {
+        machine(&format!("tools: {{{tool}: {{{entry}}}}}\n")).modes(FREE).safety(SAFETY).policy()
+    };
+    let found = compare(&load(old), &load(new), &[definition(tool)]);
+    assert_eq!(found.iter().map(|one| one.effect).max(), effect, "{old} → {new}: {found:#?}");
+    assert!(found.iter().any(|one| one.what.contains(words)), "{old} → {new}: {found:#?}");
+}
+
 #[test]
 fn what_makes_more_possible_loosens() {
     let loosens = |part: &str, by: &str, words: &str| check(part, by, Some(Effect::Loosens), words);
@@ -59,6 +70,72 @@ fn what_makes_more_possible_loosens() {
     loosens("max_file", "hard_links: allow\n    max_file", "several names");
     loosens("max_file", "shadow: true\n    max_file", "only record");
     loosens("  run: {allowed", "  run: {network: full, allowed", "network");
+}
+
+#[test]
+fn commands_are_compared_by_their_words_and_not_by_how_they_read() {
+    for (old, new) in
+        [("[ls, -la]", "[\"ls -la\"]"), ("[[a, b]]", "[\"a|b\"]"), ("[ls, [a, b]]", "[ls, a|b]")]
+    {
+        for list in ["allowed_commands", "forbidden_commands"] {
+            let entry = |argv: &str| format!("{list}: [{{argv: {argv}}}]");
+            check_entry("run", &entry(old), &entry(new), Some(Effect::Loosens), "");
+            check_entry("run", &entry(new), &entry(old), Some(Effect::Loosens), "");
+        }
+    }
+}
+
+#[test]
+fn limits_are_compared_as_they_hold() {
+    // The definition of `slow_read` says 7 seconds and 2 calls an hour.
+    for (less, more, words) in [
+        ("", "timeout_seconds: 8", "time to run: 7 becomes 8"),
+        ("", "rate_limit_per_hour: 3", "calls an hour: 2 becomes 3"),
+        ("", "max_output_bytes: 1048577", "largest answer: 1048576 becomes 1048577"),
+        ("max_file_size_mb: 1", "", "largest file: 1048576 becomes no limit"),
+        ("", "memory_mb: 4096", "memory: 2048 becomes 4096"),
+        ("memory_mb: 1024", "", "memory: 1024 becomes 2048"),
+        ("", "max_processes: 1000", "processes: 256 becomes 1000"),
+        ("cpu_seconds: 5", "", "processor time: 5 becomes no limit"),
+        ("cpu_seconds: 5", "cpu_seconds: 0", "processor time: 5 becomes no limit"),
+        ("min_isolation: full", "min_isolation: reduced", "walls with parts missing"),
+        ("requires_sandbox: true", "", "runs by itself, where it is denied before"),
+        ("max_processes: 256", "", "runs without walls"),
+        ("", "network: loopback", "network"),
+        ("", "hard_links: allow", "several names"),
+        ("", "shadow: true", "only record"),
+        ("", "unattended_paths: [/a/**]", "unattended path added"),
+    ] {
+        check_entry("slow_read", less, more, Some(Effect::Loosens), words);
+    }
+    for (more, less, words) in [
+        ("", "timeout_seconds: 6", "time to run: 7 becomes 6"),
+        ("", "rate_limit_per_hour: 1", "calls an hour: 2 becomes 1"),
+        ("", "max_output_bytes: 5", "largest answer: 1048576 becomes 5"),
+        ("min_isolation: reduced", "min_isolation: full", "walls with parts missing"),
+    ] {
+        check_entry("slow_read", more, less, Some(Effect::Tightens), words);
+    }
+    check_entry("slow_read", "timeout_seconds: 7", "", Some(Effect::Neutral), "change nothing");
+    check_entry("slow_read", "", "max_output_bytes: 1048576", Some(Effect::Neutral), "change nothing");
+}
+
+#[test]
+fn a_question_that_is_no_longer_asked_on_unattended_paths_loosens() {
+    let entry = "requires_approval: true, unattended_paths: [/a/**]";
+    let modes = FREE.replace("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}");
+    let load = |modes: &str| machine(&format!("tools: {{write_file: {{{entry}}}}}\n")).modes(modes).policy();
+    let found = compare(&load(&modes), &load(FREE), &[definition("write_file")]);
+    let what = "write_file in NORMAL on unattended paths: runs by itself";
+    assert!(
+        found.iter().any(|one| one.effect == Effect::Loosens && one.what.starts_with(what)),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn whoever_no_longer_passes_the_gateway_loosens() {
+    check_entry("search", "", "category: read_only", Some(Effect::Loosens), "past the gateway");
 }
 
 #[test]

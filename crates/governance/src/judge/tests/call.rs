@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tool::Mode;
 
 use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
-use crate::{Counts, Situation, Verdict, clear, judge};
+use crate::{Counts, Isolation, Situation, Verdict, clear, judge};
 
 const WRITE_MODES: &str = "tools:
   write_file:
@@ -188,13 +188,33 @@ fn a_permit_is_asked_again_with_fresh_counts() {
 }
 
 #[test]
+fn walls_that_cannot_stand_around_a_tool_deny_it_on_every_machine() {
+    for isolation in [None, Some(Isolation::Reduced), Some(Isolation::Full)] {
+        let word = |tool: &str, rule: &str| {
+            let machine = machine(&format!("tools: {{{tool}: {{{rule}}}}}\n"));
+            let policy = machine.policy().on_machine_with(isolation);
+            let situation =
+                Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: Counts::default() };
+            let arguments = if tool == "read_file" { json!({"path": "a.txt"}) } else { json!({}) };
+            clear(&policy, &situation, valid(tool, arguments))
+                .map_or_else(|denial| denial.refusal().detail.clone().unwrap(), |_| "cleared".to_owned())
+        };
+        for rule in ["requires_sandbox: true", "min_isolation: reduced"] {
+            assert_eq!(word("read_file", rule), "not_confinable", "{isolation:?} {rule}");
+        }
+        let walls = if isolation.is_some() { "cleared" } else { "no_sandbox" };
+        assert_eq!(word("confined", "min_isolation: reduced"), walls, "{isolation:?}");
+    }
+}
+
+#[test]
 fn what_nothing_enforces_yet_is_refused() {
     machine(NOTHING_LISTED).expect("confined", &json!({}), "sandbox_unavailable no_sandbox");
     let check = |rule: &str, expect: &str| {
         machine(&format!("tools:\n  read_file:\n    {rule}\n")).read("a.txt", expect);
     };
-    check("requires_sandbox: true", "sandbox_unavailable no_sandbox");
-    check("min_isolation: full", "sandbox_unavailable no_sandbox");
+    check("requires_sandbox: true", "sandbox_unavailable not_confinable");
+    check("min_isolation: full", "sandbox_unavailable not_confinable");
     check("requires_sandbox: false", "permit");
     check("requires_sandbox: false\n    min_isolation: full", "permit");
     check("allowed_commands: [ls]", "command_not_allowed not_judged");

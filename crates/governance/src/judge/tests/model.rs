@@ -275,7 +275,7 @@ fn asks(
     let here = &plan.modes[Mode::ALL.iter().position(|other| *other == mode).unwrap()];
     let by_mode = here.approvals.iter().filter(|word| match **word {
         "high_risk_tools" => risk == 3,
-        "any_write_operation" => tool.writes || category == "system_write",
+        "any_write_operation" => tool.writes || tool.takes_commands || category == "system_write",
         "network" => category == "network",
         "all_actions" => true,
         other => other == category || other == tool.name,

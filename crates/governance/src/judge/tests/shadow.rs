@@ -50,5 +50,5 @@ fn the_floor_workspaces_modes_and_approvals_hold_all_the_same() {
     machine(TOOLS).mode(Mode::Lockdown).write("a.txt", "mode_denied category");
     machine(TOOLS).modes(free).mode(Mode::Recovery).write("a.txt", "ask");
     let confined = TOOLS.replace("    max_file", "    requires_sandbox: true\n    max_file");
-    machine(&confined).write("a.txt", "sandbox_unavailable no_sandbox");
+    machine(&confined).write("a.txt", "sandbox_unavailable not_confinable");
 }

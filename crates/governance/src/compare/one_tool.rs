@@ -1,0 +1,225 @@
+//! What changes for one tool: how far it comes in each mode, and every limit by what holds in the end.
+
+use std::cmp::Ordering;
+
+use tool::{Mode, RiskLevel, RuleRef};
+
+use super::{Difference, Effect, Entries, Wide, entries, hosts, lists, numbers, push};
+use crate::command_rules::{CommandRule, CommandRules};
+use crate::files::{HardLinks, Network};
+use crate::glob::{PathGlobs, Written};
+use crate::path_list::PathList;
+use crate::remedy;
+use crate::standing::{Attendance, Standing};
+use crate::tool_rules::{Confinement, ToolRules};
+use crate::tools_file::Isolation;
+use crate::trail::{Notes, Trail};
+
+/// How far a tool comes in a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Denied,
+    Asks,
+    Runs,
+}
+
+/// How far the tool comes in each mode, and where its own questions are not asked.
+pub(super) fn compare_modes(before: &Standing<'_>, after: &Standing<'_>, found: &mut Vec<Difference>) {
+    compare_levels(before, after, Attendance::Asked, found);
+    if after.rules.is_some_and(|rules| !rules.unattended.written().is_empty()) {
+        compare_levels(before, after, Attendance::LeftOut, found);
+    }
+}
+
+fn compare_levels(
+    before: &Standing<'_>,
+    after: &Standing<'_>,
+    attendance: Attendance,
+    found: &mut Vec<Difference>,
+) {
+    let place = match attendance {
+        Attendance::Asked => "",
+        Attendance::LeftOut => " on unattended paths",
+    };
+    for mode in Mode::ALL {
+        let ((old, _), (new, rule)) = (level(before, mode, attendance), level(after, mode, attendance));
+        let words = |level| match level {
+            Level::Denied => "is denied",
+            Level::Asks => "asks a human",
+            Level::Runs => "runs by itself",
+        };
+        let effect = match new.cmp(&old) {
+            Ordering::Less => Effect::Tightens,
+            Ordering::Equal => continue,
+            Ordering::Greater => Effect::Loosens,
+        };
+        let name = after.definition.name();
+        let what = format!("{name} in {mode}{place}: {}, where it {} before", words(new), words(old));
+        push(found, effect, what, rule);
+    }
+}
+
+fn level(standing: &Standing<'_>, mode: Mode, attendance: Attendance) -> (Level, Option<RuleRef>) {
+    let mut trail = Trail::off();
+    let mut notes = Notes::on(&mut trail);
+    match standing.admit_without_rates(mode, &mut notes) {
+        Err(grounds) => (Level::Denied, grounds.rule().cloned()),
+        Ok(()) => match standing.approvals(mode, attendance, &mut notes).into_iter().next() {
+            Some(rule) => (Level::Asks, Some(rule)),
+            None => (Level::Runs, notes.passed.first().cloned()),
+        },
+    }
+}
+
+/// What holds for a tool besides its modes, whether a file or its definition says so.
+#[derive(Default)]
+struct Sheet {
+    /// `None` where the workspaces hold.
+    allowed_paths: Option<Entries<String>>,
+    forbidden_paths: Entries<String>,
+    unattended: Entries<String>,
+    allowed_commands: Entries<Vec<Vec<String>>>,
+    forbidden_commands: Entries<Vec<Vec<String>>>,
+    /// `None` where the gateway alone holds.
+    hosts: Option<Entries<String>>,
+    /// By name, `None` for no limit. More is looser.
+    numbers: Vec<(&'static str, Option<u64>)>,
+}
+
+impl Sheet {
+    fn of(standing: &Standing<'_>) -> Self {
+        let (mut numbers, mut sheet) = (effective(standing), Sheet::default());
+        let mut confined = Confinement::default();
+        let mut choices = (HardLinks::Refuse, false);
+        // Taken apart to the last field, so that none is forgotten.
+        if let Some(ToolRules {
+            // These show in how far the tool comes in each mode, and in its risk and its way out.
+            category: _,
+            allowed_modes: _,
+            approval_modes: _,
+            forbidden_modes: _,
+            approval: _,
+            sandbox: _,
+            // These are asked of the standing, which knows what holds where they are absent.
+            max_file_bytes: _,
+            timeout: _,
+            rate: _,
+            max_output_bytes: _,
+            // They change no verdict.
+            examples: _,
+            allowed_paths,
+            forbidden_paths,
+            unattended,
+            hard_links,
+            commands,
+            hosts: own,
+            confinement,
+            shadow,
+        }) = standing.rules
+        {
+            sheet.allowed_paths = allowed_paths.as_ref().map(|PathList { globs, .. }| paths(globs));
+            sheet.forbidden_paths = paths(forbidden_paths);
+            sheet.unattended = paths(unattended);
+            let CommandRules { allowed, forbidden, .. } = commands;
+            sheet.allowed_commands = words(allowed.iter().flat_map(|list| &list.rules));
+            sheet.forbidden_commands = words(forbidden);
+            sheet.hosts = own.as_deref().map(|list| hosts(&list.hosts));
+            (confined, choices) = (*confinement, (*hard_links, shadow.is_some()));
+        }
+        let (links, shadow) = choices;
+        numbers.push(("files with several names", Some(u64::from(links == HardLinks::Allow))));
+        numbers.push(("rules that only record", Some(u64::from(shadow))));
+        numbers.extend(walls(&confined));
+        Sheet { numbers, ..sheet }
+    }
+}
+
+/// The limits as they hold, whoever states them.
+fn effective(standing: &Standing<'_>) -> Vec<(&'static str, Option<u64>)> {
+    let without_walls = standing.policy.asks_for_walls(standing.definition).is_none();
+    let harmless = match standing.risk {
+        RiskLevel::High => 0,
+        RiskLevel::Medium => 1,
+        RiskLevel::Low => 2,
+    };
+    vec![
+        ("largest file", standing.max_file_bytes()),
+        ("calls an hour", standing.per_hour().map(u64::from)),
+        ("time to run", Some(standing.timeout().as_secs())),
+        ("largest answer", Some(standing.max_output_bytes())),
+        ("runs without walls", Some(u64::from(without_walls))),
+        ("taken for harmless", Some(harmless)),
+        ("past the gateway", Some(u64::from(!standing.goes_out()))),
+    ]
+}
+
+fn walls(confinement: &Confinement) -> [(&'static str, Option<u64>); 5] {
+    let Confinement { least, network, memory_mb: _, max_processes: _, cpu_seconds } = confinement;
+    let network = match network {
+        Network::Off => 0,
+        Network::Loopback => 1,
+        Network::Full => 2,
+    };
+    [
+        ("walls with parts missing", Some(u64::from(*least == Isolation::Reduced))),
+        ("network", Some(network)),
+        ("memory", Some(confinement.memory_mebibytes().into())),
+        ("processes", Some(confinement.processes().into())),
+        ("processor time", cpu_seconds.filter(|seconds| *seconds > 0).map(u64::from)),
+    ]
+}
+
+fn paths(globs: &PathGlobs) -> Entries<String> {
+    let written = globs.written().iter();
+    entries(written.map(|Written { pattern, rule, .. }| (pattern.to_string(), rule.clone())))
+}
+
+/// By the words themselves: two rules may read alike and match differently.
+fn words<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> Entries<Vec<Vec<String>>> {
+    let shown = |rule: &CommandRule| {
+        let word = |choice: &Vec<String>| {
+            let quoted: Vec<String> = choice.iter().map(|word| remedy::quoted(word)).collect();
+            quoted.join("|")
+        };
+        match rule.words.as_slice() {
+            [] => rule.to_string(),
+            words => words.iter().map(word).collect::<Vec<_>>().join(" "),
+        }
+    };
+    rules.into_iter().map(|rule| (rule.words.clone(), (shown(rule), rule.rule.clone()))).collect()
+}
+
+/// Everything else that a policy states of a tool.
+pub(super) fn compare_rules(before: &Standing<'_>, after: &Standing<'_>, found: &mut Vec<Difference>) {
+    let name = after.definition.name().as_str();
+    let (old, new) = (Sheet::of(before), Sheet::of(after));
+    // Without a list the workspaces hold, so that a list which appears or goes away may lead anywhere new.
+    match (&old.allowed_paths, &new.allowed_paths) {
+        (None, Some(list)) if list.is_empty() => {
+            push(found, Effect::Tightens, format!("{name} may go nowhere"), None);
+        }
+        (None, Some(list)) => {
+            let rule = list.values().next().map(|(_, rule)| rule.clone());
+            push(found, Effect::Loosens, format!("{name} leaves the workspaces for a list of paths"), rule);
+        }
+        (Some(_), None) => push(found, Effect::Loosens, format!("{name} may go into all workspaces"), None),
+        (Some(old), Some(new)) => lists(&format!("{name}: allowed path"), old, new, Wide::Adds, found),
+        (None, None) => {}
+    }
+    let list = |what: &str| format!("{name}: {what}");
+    lists(&list("forbidden path"), &old.forbidden_paths, &new.forbidden_paths, Wide::Removes, found);
+    lists(&list("unattended path"), &old.unattended, &new.unattended, Wide::Adds, found);
+    lists(&list("allowed command"), &old.allowed_commands, &new.allowed_commands, Wide::Adds, found);
+    lists(&list("forbidden command"), &old.forbidden_commands, &new.forbidden_commands, Wide::Removes, found);
+    match (&old.hosts, &new.hosts) {
+        (None, Some(_)) => push(found, Effect::Tightens, format!("{name} may go to listed hosts only"), None),
+        (Some(_), None) => {
+            push(found, Effect::Loosens, format!("{name} may go wherever the gateway lets"), None);
+        }
+        (Some(old), Some(new)) => lists(&list("allowed host"), old, new, Wide::Adds, found),
+        (None, None) => {}
+    }
+    for ((what, old), (_, new)) in old.numbers.into_iter().zip(new.numbers) {
+        numbers(&list(what), old, new, found);
+    }
+}
