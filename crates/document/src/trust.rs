@@ -1,8 +1,9 @@
 //! Whether a file can have been changed by anyone but its owner.
 //!
 //! A policy that another user can edit is that user's policy. The file and its folder must be ours or root's,
-//! not writable by group or others, and not symbolic links; no folder above may let everyone rename what is in
-//! it. Access lists beyond the mode bits are not looked at.
+//! not writable by group or others, and not symbolic links. So must every folder above: whoever can write to one, or owns it,
+//! can put another folder in the place of what is in it. A sticky folder such as `/tmp` keeps others from that, and a
+//! link above is followed where it is ours or root's. Access lists beyond the mode bits are not looked at.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -103,14 +104,51 @@ fn check_folders(file: &Path) -> Result<(), Untrusted> {
     if let Some(parent) = folders.next() {
         check_object(parent, &look(parent, Path::symlink_metadata)?)?;
     }
-    for folder in folders {
-        let metadata = look(folder, Path::metadata)?;
-        let (everyone, sticky) = (metadata.mode() & 0o002 != 0, metadata.mode() & 0o1000 != 0);
-        if everyone && !sticky {
-            return Err(writable(folder, &metadata, "everyone, and so can all that is in it"));
+    folders.next().map_or(Ok(()), check_above)
+}
+
+/// Every folder on the way to this one, as the kernel would walk it.
+fn check_above(folder: &Path) -> Result<(), Untrusted> {
+    let mut real = PathBuf::from("/");
+    let mut links_left = 40; // what the kernel follows before it gives up
+    let mut rest: Vec<_> = folder.iter().skip(1).map(ToOwned::to_owned).collect();
+    rest.reverse();
+    check_ancestor(&real, &look(&real, Path::symlink_metadata)?)?;
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            real.pop();
+            continue;
         }
+        let next = real.join(&part);
+        let metadata = look(&next, Path::symlink_metadata)?;
+        check_owner(&next, &metadata)?;
+        if !metadata.is_symlink() {
+            check_ancestor(&next, &metadata)?;
+            real = next;
+            continue;
+        }
+        if links_left == 0 {
+            return Err(Untrusted::Link(next));
+        }
+        links_left -= 1;
+        let unreadable = |error| Untrusted::Unreadable { path: next.clone(), error };
+        let target = std::fs::read_link(&next).map_err(unreadable)?;
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        rest.extend(target.iter().filter(|part| *part != "/" && *part != ".").map(ToOwned::to_owned).rev());
     }
     Ok(())
+}
+
+/// In a sticky folder nobody can rename what is somebody else's.
+fn check_ancestor(folder: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+    check_owner(folder, metadata)?;
+    match (metadata.mode() & 0o1000, metadata.mode() & 0o022) {
+        (0, 0o020) => Err(writable(folder, metadata, "its group, and so can all that is in it")),
+        (0, 0o002 | 0o022) => Err(writable(folder, metadata, "everyone, and so can all that is in it")),
+        _ => Ok(()),
+    }
 }
 
 fn look(path: &Path, how: impl Fn(&Path) -> io::Result<Metadata>) -> Result<Metadata, Untrusted> {
@@ -121,16 +159,21 @@ fn check_object(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
     if metadata.is_symlink() {
         return Err(Untrusted::Link(path.to_owned()));
     }
-    let us = rustix::process::geteuid().as_raw();
-    if metadata.uid() != us && metadata.uid() != 0 {
-        return Err(Untrusted::Owner { path: path.to_owned(), owner: metadata.uid(), us });
-    }
+    check_owner(path, metadata)?;
     match metadata.mode() & 0o022 {
         0 => Ok(()),
         0o020 => Err(writable(path, metadata, "its group")),
         0o002 => Err(writable(path, metadata, "everyone")),
         _ => Err(writable(path, metadata, "its group and everyone")),
     }
+}
+
+fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
+    let us = rustix::process::geteuid().as_raw();
+    if metadata.uid() != us && metadata.uid() != 0 {
+        return Err(Untrusted::Owner { path: path.to_owned(), owner: metadata.uid(), us });
+    }
+    Ok(())
 }
 
 fn writable(path: &Path, metadata: &Metadata, who: &'static str) -> Untrusted {
@@ -182,6 +225,7 @@ mod tests {
         check(|_, inner, _| mode(inner, 0o775), "inner` has mode 0775: it can be changed by its group");
         check(|_, inner, _| mode(inner, 0o1777), "its group and everyone");
         check(|outer, _, _| mode(outer, 0o757), "outer` has mode 0757: it can be changed by everyone");
+        check(|outer, _, _| mode(outer, 0o770), "outer` has mode 0770: it can be changed by its group, and so");
         check(|_, _, file| fs::remove_file(file).unwrap(), "No such file");
     }
 
@@ -206,6 +250,22 @@ mod tests {
             "belongs to uid 12345, not to uid 0 or root",
         );
         check(|_, inner, _| chown(inner, Some(12345), None).unwrap(), "inner` belongs to uid 12345");
+        check(|outer, _, _| chown(outer, Some(12345), None).unwrap(), "outer` belongs to uid 12345");
+    }
+
+    #[test]
+    fn a_link_above_is_as_good_as_the_way_it_leads() {
+        let root = tempfile::tempdir().unwrap();
+        let real = root.path().join("real/open/home/config");
+        fs::create_dir_all(&real).unwrap();
+        fs::write(real.join("f"), "a: 1\n").unwrap();
+        mode(&real.join("f"), 0o600);
+        symlink("real/open/home", root.path().join("link")).unwrap();
+        let file = root.path().join("link/config/f");
+        for (bits, trusted) in [(0o755, true), (0o775, false), (0o1777, true)] {
+            mode(&root.path().join("real/open"), bits);
+            assert_eq!(check_trusted(&file).is_ok(), trusted, "{bits:o}");
+        }
     }
 
     #[test]
