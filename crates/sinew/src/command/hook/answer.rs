@@ -126,13 +126,12 @@ fn denial(rules_of: &str, refusal: &Refusal) -> String {
     lines.join("\n")
 }
 
-/// By which rules it is permitted: the last one looked at is the one that let it through.
+/// By which rules it is permitted, in the order they were looked at: each of them let it through.
 fn permission(explanation: &Explanation) -> String {
     let Explanation { tool_name, mode, rules, .. } = explanation;
-    match rules.last() {
-        Some(rule) => format!("Sinew permits `{tool_name}` in {mode} mode: {}", render::rule(rule)),
-        None => format!("Sinew permits `{tool_name}` in {mode} mode: no rule is against it"),
-    }
+    let rules: Vec<String> = rules.iter().map(render::rule).collect();
+    let by = if rules.is_empty() { "no rule is against it".to_owned() } else { rules.join(", ") };
+    format!("Sinew permits `{tool_name}` in {mode} mode: {by}")
 }
 
 /// What the person needs to decide: who asks.
@@ -170,7 +169,7 @@ mod tests {
     #[test]
     fn a_permit_allows_and_says_by_which_rule_unless_the_table_wants_silence() {
         assert_eq!(judged(Finding::Permit, OnPermit::None), Answer::NoDecision);
-        let says = "Sinew permits `write_file` in NORMAL mode: write_file.allowed_paths (tools.yaml:7)";
+        let says = "Sinew permits `write_file` in NORMAL mode: write_file.modes (tools.yaml:1), write_file.allowed_paths (tools.yaml:7)";
         assert_eq!(judged(Finding::Permit, OnPermit::default()), Answer::Allow(says.to_owned()));
         assert_eq!(Answer::NoDecision.object(Fail::Closed), (json!({}), Exit::Done));
     }
