@@ -79,6 +79,10 @@ fn refusal(refusal: &Refusal) {
     if let Some(rule) = &refusal.rule {
         tell(format!("  rule: {}", self::rule(rule)));
     }
+    if let Some(repair) = &refusal.repair {
+        let arguments = serde_json::Value::Object(repair.arguments.clone()).to_string();
+        tell(format!("  repair: {} ({})", visible(&arguments), visible(&repair.note)));
+    }
     if let Some(hint) = &refusal.hint {
         tell(format!("{} {}", paint(GOOD, "try:"), visible(hint)));
     }
