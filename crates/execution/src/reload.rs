@@ -12,6 +12,7 @@ use ledger::Entry;
 use ledger::entry::{Reload, ReloadResult};
 use serde::Serialize;
 use serde_json::json;
+use tool::canonical;
 
 use crate::content;
 use crate::layer::ToolExecutionLayer;
@@ -99,9 +100,12 @@ impl ToolExecutionLayer {
     ) -> ReloadReport {
         let _turn = self.reloads.turn.lock().await;
         let old = self.world.load_full();
-        let digest = candidate.fingerprint();
         let mut changes = differences::between(&old, &candidate);
         changes.extend(beside);
+        // What is read, and all that is shown of it: what changed beside the world, or what it is compared with, makes
+        // it another candidate.
+        let shown = json!([candidate.fingerprint(), changes]);
+        let digest = canonical::sha256_hex(&canonical::bytes(&shown));
         let report = |result| ReloadReport {
             result,
             at: Timestamp::now(),

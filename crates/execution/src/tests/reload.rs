@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use governance::{Difference, Effect};
 use registry::ToolRegistry;
 use serde_json::json;
 use tool::{Category, ToolSpec};
@@ -40,6 +41,20 @@ async fn tools_that_come_wait_and_tools_that_go_do_not() {
     assert!(changes.has_changed().unwrap());
     let same = layer.reload(world(folder.path(), &["two"]), Vec::new(), &Acceptance::Ask).await;
     assert_eq!(same.result, Reloaded::Unchanged);
+}
+
+#[tokio::test]
+async fn what_changed_beside_the_world_is_part_of_what_was_seen() {
+    let (layer, folder) = Bench::new().tool("one", Category::READ_ONLY, |_| done(json!({}))).layer();
+    let more = || world(folder.path(), &["one", "two"]);
+    let beside =
+        || vec![Difference { effect: Effect::Loosens, what: "no more questions".into(), rule: None }];
+    let shown = layer.reload(more(), Vec::new(), &Acceptance::Ask).await;
+    let seen = Acceptance::Seen(shown.candidate.unwrap());
+    let other = layer.reload(more(), beside(), &seen).await;
+    assert_eq!(other.result, Reloaded::Waiting, "it takes more than was shown: {other:?}");
+    let seen = Acceptance::Seen(other.candidate.unwrap());
+    assert_eq!(layer.reload(more(), beside(), &seen).await.result, Reloaded::Applied);
 }
 
 #[tokio::test]
