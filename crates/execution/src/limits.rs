@@ -83,15 +83,21 @@ impl Limits {
     }
 
     /// A running place, if one is free and nobody waits.
-    pub(crate) fn place_at_once(&self) -> Option<Slot> {
-        self.slots.take_at_once()
+    pub(crate) fn place_at_once(&self, call: &Call) -> Option<Slot> {
+        self.slots.take_at_once(call.caller.connection)
     }
 
     /// Waits for a running place, in turns with other callers.
     pub(crate) async fn place(&self, call: &Call) -> Result<Slot, Box<Refusal>> {
         let turn = self.slots.take(call.caller.connection);
         tokio::time::timeout(LONGEST_QUEUE, turn).await.map_err(|_| {
-            let reason = format!("all {} running places are taken", self.slots.most());
+            let (taken, most) = (self.slots.taken(), self.slots.most());
+            let reason = if taken < most {
+                let held = self.slots.held_by(call.caller.connection);
+                format!("this connection holds {held} of {most} running places; the rest is kept for others")
+            } else {
+                format!("all {most} running places are taken")
+            };
             let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason);
             Box::new(refusal.hint("try again when other calls have ended"))
         })

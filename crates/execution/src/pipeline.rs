@@ -155,7 +155,7 @@ async fn open(
 
 /// Waits for a place to run in. What changed meanwhile decides anew: a permit is only as good as its moment.
 async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<(Permit, Slot), Halt> {
-    let slot = match layer.limits.place_at_once() {
+    let slot = match layer.limits.place_at_once(call) {
         Some(slot) => Some(slot),
         None => call.in_time(place_unless_changed(layer, call)).await??,
     };

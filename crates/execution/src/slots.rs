@@ -1,12 +1,17 @@
 //! Places for running calls: so many at a time, handed out in turns, and a number that can change.
 //!
 //! Callers take turns, and each caller's own calls come in the order of their arrival: however many one of them sends,
-//! another waits for no more than its turn.
+//! another waits for no more than its turn. And each leaves something to the others: who holds places gets one more only
+//! while it holds less than [`PER_FREE_PLACE`] for each that is free, so that one caller alone ends at three quarters
+//! of them, a second at three quarters of the rest, and who holds none finds one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+
+/// How many places a caller may hold for each that it leaves free.
+const PER_FREE_PLACE: usize = 3;
 
 /// The places there are.
 #[derive(Clone)]
@@ -15,6 +20,8 @@ pub(crate) struct Slots(Arc<Mutex<State>>);
 struct State {
     most: usize,
     taken: usize,
+    /// How many each caller holds, of those that hold any.
+    held: HashMap<u64, usize>,
     waiting: Waiting,
 }
 
@@ -26,7 +33,52 @@ struct Waiting {
 }
 
 /// One place; given back when dropped, wherever that happens.
-pub(crate) struct Slot(Slots);
+pub(crate) struct Slot {
+    slots: Slots,
+    caller: u64,
+}
+
+impl State {
+    fn held_by(&self, caller: u64) -> usize {
+        self.held.get(&caller).copied().unwrap_or(0)
+    }
+
+    /// Whether there is a place for this caller, and enough is left to the others.
+    fn has_place_for(&self, caller: u64) -> bool {
+        let free = self.most.saturating_sub(self.taken);
+        self.held_by(caller) < free.saturating_mul(PER_FREE_PLACE)
+    }
+
+    fn give_to(&mut self, caller: u64) {
+        self.taken += 1;
+        *self.held.entry(caller).or_default() += 1;
+    }
+
+    fn take_back_from(&mut self, caller: u64) {
+        self.taken -= 1;
+        match self.held.get_mut(&caller) {
+            Some(held) if *held > 1 => *held -= 1,
+            _ => drop(self.held.remove(&caller)),
+        }
+    }
+
+    /// The next in turn who is still there and for whom there is a place. The others keep their turns.
+    fn next(&mut self) -> Option<(u64, oneshot::Sender<Slot>)> {
+        let mut over_their_share = Vec::new();
+        let mut found = None;
+        while found.is_none()
+            && let Some(caller) = self.waiting.turns.pop_front()
+        {
+            if self.has_place_for(caller) {
+                found = self.waiting.next_of(caller).map(|sender| (caller, sender));
+            } else {
+                over_their_share.push(caller);
+            }
+        }
+        over_their_share.into_iter().rev().for_each(|caller| self.waiting.turns.push_front(caller));
+        found
+    }
+}
 
 impl Waiting {
     fn add(&mut self, caller: u64, sender: oneshot::Sender<Slot>) {
@@ -37,27 +89,27 @@ impl Waiting {
         queue.push_back(sender);
     }
 
-    /// The next in turn, who is still there.
-    fn next(&mut self) -> Option<oneshot::Sender<Slot>> {
-        while let Some(caller) = self.turns.pop_front() {
-            let queue = self.queues.get_mut(&caller)?;
-            let sender = std::iter::from_fn(|| queue.pop_front()).find(|sender| !sender.is_closed());
-            if queue.is_empty() {
-                self.queues.remove(&caller);
-            } else {
-                self.turns.push_back(caller);
-            }
-            if sender.is_some() {
-                return sender;
-            }
+    /// The first of a caller's own who is still there. The caller has its next turn after all others.
+    fn next_of(&mut self, caller: u64) -> Option<oneshot::Sender<Slot>> {
+        let queue = self.queues.get_mut(&caller)?;
+        let sender = std::iter::from_fn(|| queue.pop_front()).find(|sender| !sender.is_closed());
+        if queue.is_empty() {
+            self.queues.remove(&caller);
+        } else {
+            self.turns.push_back(caller);
         }
-        None
+        sender
     }
 }
 
 impl Slots {
     pub(crate) fn new(most: usize) -> Self {
-        Slots(Arc::new(Mutex::new(State { most, taken: 0, waiting: Waiting::default() })))
+        Slots(Arc::new(Mutex::new(State {
+            most,
+            taken: 0,
+            held: HashMap::new(),
+            waiting: Waiting::default(),
+        })))
     }
 
     /// How many are taken.
@@ -76,19 +128,24 @@ impl Slots {
         self.hand_out();
     }
 
-    /// A place, if one is free and nobody waits for it.
-    pub(crate) fn take_at_once(&self) -> Option<Slot> {
+    /// How many this caller holds.
+    pub(crate) fn held_by(&self, caller: u64) -> usize {
+        self.state().held_by(caller)
+    }
+
+    /// A place, if one is free for this caller and nobody waits for it.
+    pub(crate) fn take_at_once(&self, caller: u64) -> Option<Slot> {
         let mut state = self.state();
-        if state.taken >= state.most || !state.waiting.turns.is_empty() {
+        if !state.has_place_for(caller) || !state.waiting.turns.is_empty() {
             return None;
         }
-        state.taken += 1;
-        Some(Slot(self.clone()))
+        state.give_to(caller);
+        Some(Slot { slots: self.clone(), caller })
     }
 
     /// A place, once it is this caller's turn. Who stops waiting loses the turn and nothing else.
     pub(crate) async fn take(&self, caller: u64) -> Slot {
-        if let Some(slot) = self.take_at_once() {
+        if let Some(slot) = self.take_at_once(caller) {
             return slot;
         }
         let turn = {
@@ -106,17 +163,14 @@ impl Slots {
 
     fn hand_out(&self) {
         loop {
-            let sender = {
+            let (caller, sender) = {
                 let mut state = self.state();
-                if state.taken >= state.most {
-                    return;
-                }
-                let Some(sender) = state.waiting.next() else { return };
-                state.taken += 1;
-                sender
+                let Some((caller, sender)) = state.next() else { return };
+                state.give_to(caller);
+                (caller, sender)
             };
             // A caller that went away hands the place straight back by dropping it.
-            let _ = sender.send(Slot(self.clone()));
+            let _ = sender.send(Slot { slots: self.clone(), caller });
         }
     }
 
@@ -128,8 +182,8 @@ impl Slots {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.state().taken -= 1;
-        self.0.hand_out();
+        self.slots.state().take_back_from(self.caller);
+        self.slots.hand_out();
     }
 }
 
@@ -215,6 +269,25 @@ mod tests {
         assert_eq!(order[..6], [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2)], "in turns: {order:?}");
         let flood: Vec<_> = order.iter().filter(|(caller, _)| *caller == 1).map(|(_, n)| *n).collect();
         assert_eq!(flood, (0..50).collect::<Vec<_>>(), "each in its own order");
+    }
+
+    #[tokio::test]
+    async fn one_caller_leaves_places_to_the_others() {
+        let slots = Slots::new(64);
+        let mut held = Vec::new();
+        for (caller, share) in [(1, 48), (2, 12), (3, 3), (4, 1)] {
+            held.extend(std::iter::from_fn(|| slots.take_at_once(caller)));
+            assert_eq!(slots.held_by(caller), share, "caller {caller}");
+        }
+        held.truncate(60);
+        // One that waits for more than its share is no reason for another to wait.
+        let greedy = slots.take(1);
+        tokio::pin!(greedy);
+        assert!(tokio::time::timeout(Duration::from_millis(5), &mut greedy).await.is_err());
+        let other = slots.take(5).await;
+        drop((held, other));
+        drop(tokio::time::timeout(Duration::from_secs(5), greedy).await.expect("its turn comes"));
+        assert_eq!((slots.taken(), slots.state().held.len()), (0, 0));
     }
 
     #[tokio::test]
