@@ -74,7 +74,8 @@ pub use tool_rules::Confinement;
 pub use tools_file::{Isolation, Network};
 pub use trail::{Said, Step, Trail};
 pub use transitions::{
-    ChangedBy, Machine, Move, Need, Reading, Transition, Transitions, a_human_may_lead, ways_out,
+    ChangedBy, MOST_COUNTED, Machine, Move, Need, Reading, Transition, Transitions, a_human_may_lead,
+    ways_out,
 };
 pub use trial::{Trials, TrialsFile, Tried};
 pub use verdict::{Denial, Permit, Question, Verdict};

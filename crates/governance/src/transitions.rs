@@ -20,7 +20,7 @@ pub(crate) use check::check;
 pub(crate) use condition::Condition;
 pub use edges::{a_human_may_lead, ways_out};
 pub use machine::{ChangedBy, Machine, Move, Transition};
-pub use metric::{Need, Reading};
+pub use metric::{MOST_COUNTED, Need, Reading};
 
 /// The rules that change the mode, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq)]

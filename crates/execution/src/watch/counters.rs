@@ -7,8 +7,8 @@ use governance::files::Metric;
 
 /// The longest window a rule may have.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
-/// More of one kind than any rule asks about; the oldest go first.
-const MOST: usize = 4096;
+/// So many of one kind are kept; the oldest go first. The policy warns of a rule that asks for more.
+const MOST: usize = governance::MOST_COUNTED as usize;
 /// With fewer ends than this a rate says nothing.
 const FEWEST_ENDS: usize = 5;
 

@@ -79,6 +79,7 @@ fn condition(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>
     if stated.window_seconds == Some(0) {
         inspection.error(stated, "a window of 0 seconds counts nothing", None);
     }
+    warn_of_the_impossible(stated, inspection);
     let (metric, counted) = (stated.metric, stated.metric.is_counted());
     if !counted && stated.window_seconds.is_some() {
         let message = format!("`{}` is read off the machine and has no window", metric.as_str());
@@ -94,6 +95,21 @@ fn condition(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>
         value: stated.value.value,
         duration: Duration::from_secs(stated.duration_seconds.unwrap_or(0)),
         window: counted.then(|| stated.window_seconds.map_or(USUAL_WINDOW, Duration::from_secs)),
+    }
+}
+
+/// A threshold that no measurement comes up to never fires, and whoever wrote it relies on it.
+fn warn_of_the_impossible(stated: &Located<files::Condition>, inspection: &mut Inspection<'_>) {
+    let (value, most) = (stated.value.value, stated.metric.most());
+    let never = match stated.operator {
+        Operator::Above => value >= most,
+        Operator::AtLeast | Operator::Equal => value > most,
+        Operator::Below | Operator::AtMost => false,
+    };
+    if never {
+        let metric = stated.metric.as_str();
+        let message = format!("this never holds: `{metric}` is at most {most}, and {value} is asked for");
+        inspection.warn(stated, &message, Some(format!("ask for less than {most}")));
     }
 }
 

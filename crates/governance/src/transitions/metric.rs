@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::files::Metric;
 
+/// How many events of a kind are kept to be counted; of more, the oldest are forgotten.
+pub const MOST_COUNTED: u16 = 4096;
+
 /// One measurement that a rule asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
@@ -68,6 +71,22 @@ impl Metric {
             Metric::RefusedHighRiskCalls => "refused_high_risk_calls",
             Metric::RepeatedValidationFailures => "repeated_validation_failures",
             Metric::ResourceExhaustion => "resource_exhaustion",
+        }
+    }
+
+    /// No measurement is above this.
+    pub(crate) fn most(self) -> f64 {
+        match self {
+            Metric::CpuLoadPercent
+            | Metric::MemoryUsedPercent
+            | Metric::DiskUsedPercent
+            | Metric::ToolErrorRate => 100.0,
+            Metric::MemoryPressure => 4.0,
+            Metric::PolicyViolations
+            | Metric::HighRiskCalls
+            | Metric::RefusedHighRiskCalls
+            | Metric::RepeatedValidationFailures
+            | Metric::ResourceExhaustion => f64::from(MOST_COUNTED),
         }
     }
 

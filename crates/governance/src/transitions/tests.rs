@@ -1,6 +1,7 @@
 //! The machine with hand-made measurements and a hand-made clock.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tool::Mode;
 use super::*;
 use crate::files::Metric;
 use crate::problems::Inspection;
+use crate::{FileNames, Policy, Protected, Surroundings, Variables};
 
 fn rules(text: &str) -> Arc<Transitions> {
     let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{text}");
@@ -216,14 +218,49 @@ fn rules_that_make_no_sense_are_told() {
         ("metric: policy_violations, operator: \">\", value: 5, window_seconds: 3601", "at most 3600"),
         ("metric: cpu_load_percent, operator: \">\", value: -5", "at least 0"),
         ("metric: cpu_load_percent, operator: \">\", value: .nan", "at least 0"),
+        ("metric: policy_violations, operator: \">\", value: 4096, window_seconds: 9", "is at most 4096"),
+        ("metric: high_risk_calls, operator: \">=\", value: 4097, window_seconds: 9", "is at most 4096"),
+        ("metric: resource_exhaustion, operator: \"==\", value: 5000, window_seconds: 9", "is at most 4096"),
+        ("metric: disk_used_percent, operator: \">\", value: 100", "is at most 100, and 100 is asked for"),
+        ("metric: memory_pressure, operator: \">=\", value: 5", "is at most 4"),
     ] {
         assert!(one(condition).contains(expect), "{condition}: {}", one(condition));
+    }
+    for condition in [
+        "metric: policy_violations, operator: \">\", value: 4095, window_seconds: 9",
+        "metric: policy_violations, operator: \">=\", value: 4096, window_seconds: 9",
+        "metric: policy_violations, operator: \"<\", value: 5000, window_seconds: 9",
+        "metric: memory_pressure, operator: \"==\", value: 4",
+    ] {
+        assert_eq!(one(condition), "", "{condition}");
     }
     let flaps = told(concat!(
         "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
         "  DEGRADED_to_NORMAL: {conditions: [{metric: disk_used_percent, operator: \"<\", value: 95}]}\n",
     ));
     assert!(flaps.contains("leads both to DEGRADED and back to NORMAL"), "{flaps}");
+}
+
+#[test]
+fn a_busy_processor_raises_no_alarm() {
+    let around = Surroundings {
+        variables: Variables::with_home(Path::new("/home/ada")),
+        protected: Protected::default(),
+        names: FileNames::CaseSensitive,
+    };
+    let policy = Policy::embedded(&around).unwrap();
+    let mut machine = Machine::new(Arc::clone(&policy.transitions), Mode::Normal, seconds(0));
+    let busy = |need: Need| match need.metric {
+        Metric::CpuLoadPercent => Some(100.0),
+        Metric::MemoryPressure => Some(1.0),
+        _ => Some(0.0),
+    };
+    for second in 0..3600 {
+        let moved = machine.observe(seconds(second), busy);
+        assert!(moved.is_none(), "{second}: {moved:?}");
+    }
+    let refused = |need: Need| (need.metric == Metric::RefusedHighRiskCalls).then_some(9.0);
+    assert!(machine.observe(seconds(3600), refused).is_some(), "the rules are looked at");
 }
 
 #[test]
