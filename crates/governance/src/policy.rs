@@ -151,7 +151,8 @@ impl Checked {
         let transitions = transitions::check(&files.modes, &mut in_modes).unwrap_or(built_in);
         let tools = check_tool_entries(&files.tools, &known_categories, around, &mut in_tools);
         let mut in_safety = Inspection::of(&files.documents.safety);
-        let safety = safety_rules::check(&files.safety, &known_categories, &mut in_safety);
+        let document = &files.documents.safety;
+        let safety = safety_rules::check(&files.safety, document, &known_categories, &mut in_safety);
         let inspections = [in_modes, in_tools, in_safety];
         let (errors, warnings): (Vec<_>, Vec<_>) =
             inspections.into_iter().map(|i| (i.errors, i.warnings)).unzip();

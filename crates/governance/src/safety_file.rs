@@ -5,10 +5,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tool::{Category, Mode, RiskLevel};
 
+/// The sections whose absence would loosen something in silence, and how to write that it is meant.
+pub(crate) const REQUIRED: [(&str, &str); 3] = [
+    ("content_filtering", "`content_filtering: {secret_patterns: []}` says that no secret is looked for"),
+    ("rate_limits", "`rate_limits: {}` says that no mode has a limit"),
+    ("human_approval", "`human_approval: {rules: []}` says that nobody is asked by risk or category"),
+];
+
 /// Limits and safeguards that hold across tools.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "safety.yaml")]
+#[schemars(title = "safety.yaml", extend("required" = REQUIRED.map(|(section, _)| section)))]
 pub struct SafetyFile {
     /// What must not pass through. The patterns are checked and handed to whoever redacts.
     #[serde(default)]
@@ -94,7 +101,7 @@ pub struct RateEntry {
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub tool_calls_per_minute: Option<Located<u32>>,
-    /// Calls that left the machine in the last hour. 0 lets none leave; calls are not counted for other numbers yet.
+    /// Calls that left the machine in the last hour. 0 lets none leave.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub outbound_calls_per_hour: Option<Located<u32>>,

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use document::Located;
+use document::{Document, Located, Table};
 use regex::RegexBuilder;
+use serde::de::IgnoredAny;
 use tool::{Category, Mode, RiskLevel, RuleRef};
 
 use crate::host_rules::Gateway;
 use crate::mode_rules::{self, PerMode, Subject};
 use crate::problems::Inspection;
-use crate::safety_file::SafetyFile;
+use crate::safety_file::{REQUIRED, SafetyFile};
 use crate::tool_rules;
 
 const USUAL_APPROVAL_TIMEOUT: Duration = Duration::from_secs(300);
@@ -54,7 +55,12 @@ impl std::fmt::Display for ApprovalRule {
     }
 }
 
-pub(crate) fn check(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<'_>) -> SafetyRules {
+pub(crate) fn check(
+    file: &SafetyFile,
+    document: &Document,
+    known: &[Category],
+    inspection: &mut Inspection<'_>,
+) -> SafetyRules {
     let (mut calls_per_minute, mut outbound_per_hour) = (PerMode::default(), PerMode::default());
     for (key, entry) in file.rate_limits.iter() {
         let Some(mode) = inspection.mode(key) else { continue };
@@ -66,6 +72,7 @@ pub(crate) fn check(file: &SafetyFile, known: &[Category], inspection: &mut Insp
         *outbound_per_hour.get_mut(mode) = limit(&entry.outbound_calls_per_hour, "outbound_calls_per_hour");
     }
     check_stored(file, inspection);
+    demand_sections(document, inspection);
     let timeout = tool_rules::timeout(
         &file.human_approval.timeout_seconds,
         "human_approval.timeout_seconds",
@@ -94,6 +101,19 @@ fn approvals(file: &SafetyFile, known: &[Category], inspection: &mut Inspection<
         rules.push(ApprovalRule { risk: entry.risk_level, category, modes, rule });
     }
     rules
+}
+
+/// A safeguard is never left out by leaving out its section: who wants none writes so.
+fn demand_sections(document: &Document, inspection: &mut Inspection<'_>) {
+    // A file that is no table of sections has been refused before.
+    let Ok(sections) = document.parse::<Table<IgnoredAny>>() else { return };
+    for (section, how) in REQUIRED {
+        if !sections.iter().any(|(key, _)| key.as_str() == section) {
+            let start = Located { value: (), line: 1, column: 1 };
+            let suggestion = format!("take it from the shipped file (`sinew init` writes it); {how}");
+            inspection.error(&start, &format!("the section `{section}` is missing"), Some(suggestion));
+        }
+    }
 }
 
 /// The keys that only other stages read: their words are checked all the same.

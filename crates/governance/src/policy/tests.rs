@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use tool::{RiskLevel, ToolSpec};
 
 use super::*;
+use crate::judge_tests::whole_safety;
 use crate::{FileNames, Protected, Variables};
 
 fn around() -> Surroundings {
@@ -18,7 +19,7 @@ fn around() -> Surroundings {
 
 const MODES_TEXT: &str = "modes: {NORMAL: {}}\n";
 const TOOLS_TEXT: &str = "tools: {}\n";
-const SAFETY_TEXT: &str = "rate_limits: {}\n";
+const SAFETY_TEXT: &str = "content_filtering: {}\nrate_limits: {}\nhuman_approval: {}\n";
 
 fn load(modes: &str, tools: &str, safety: &str) -> Result<Policy, PolicyError> {
     let folder = tempfile::tempdir().unwrap();
@@ -30,7 +31,11 @@ fn load(modes: &str, tools: &str, safety: &str) -> Result<Policy, PolicyError> {
 
 fn load_one(file: &str, text: &str) -> Result<Policy, PolicyError> {
     let pick = |name, usual| if file == name { text } else { usual };
-    load(pick("modes.yaml", MODES_TEXT), pick("tools.yaml", TOOLS_TEXT), pick("safety.yaml", SAFETY_TEXT))
+    let safety = match file {
+        "safety.yaml" if text.contains(": ") => whole_safety(text),
+        _ => pick("safety.yaml", SAFETY_TEXT).to_owned(),
+    };
+    load(pick("modes.yaml", MODES_TEXT), pick("tools.yaml", TOOLS_TEXT), &safety)
 }
 
 /// The file does not load, and the report says this, there.
@@ -85,6 +90,27 @@ fn the_documents_snippets_load_as_they_stand() {
     assert_eq!(policy.warnings(), []);
     assert_eq!(policy.files().safety.sessions.hop_budget, Some(2));
     assert_eq!(policy.files().tools.tools.iter().count(), 1);
+}
+
+#[test]
+fn no_safeguard_is_left_out_by_leaving_out_its_section() {
+    let missing = |text: &str| match load(MODES_TEXT, TOOLS_TEXT, text) {
+        Ok(_) => Vec::new(),
+        Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+    };
+    let all = missing("{}\n");
+    assert_eq!(all.len(), 3, "{all:?}");
+    for section in ["content_filtering", "rate_limits", "human_approval"] {
+        let without: String =
+            SAFETY_TEXT.lines().filter(|line| !line.starts_with(section)).collect::<Vec<_>>().join("\n");
+        let [problem] = missing(&without).try_into().unwrap_or_else(|all| panic!("{all:?}"));
+        for words in
+            ["safety.yaml:1:1", &format!("the section `{section}` is missing"), &format!("`{section}: {{")]
+        {
+            assert!(problem.contains(words), "{problem}");
+        }
+    }
+    assert_eq!(missing(SAFETY_TEXT), Vec::<String>::new());
 }
 
 #[test]
@@ -295,7 +321,7 @@ fn transitions_follow_the_edges() {
 #[test]
 fn all_problems_are_reported_at_once() {
     let tools = "tools:\n  a: {allowed_in_modes: [X], category: y}\n  b: {allowed_paths: [z]}\n";
-    let error = load("modes: {Q: {}}\n", tools, "rate_limits: {R: {}}\n").unwrap_err();
+    let error = load("modes: {Q: {}}\n", tools, &whole_safety("rate_limits: {R: {}}\n")).unwrap_err();
     let found: Vec<_> = error.problems().iter().map(|p| (p.line, p.message.as_str())).collect();
     assert_eq!(
         found,
@@ -391,7 +417,7 @@ fn the_hash_follows_the_files() {
     assert_ne!(hash(TOOLS_TEXT, SAFETY_TEXT), hash("tools: {} # x\n", SAFETY_TEXT));
     assert_ne!(
         hash("tools: {}\n\n", SAFETY_TEXT),
-        hash(TOOLS_TEXT, "\nrate_limits: {}\n"),
+        hash(TOOLS_TEXT, &format!("\n{SAFETY_TEXT}")),
         "where a text ends counts"
     );
 }
@@ -453,7 +479,7 @@ fn a_policy_that_breaks_its_own_example_does_not_load() {
         let tools = format!(
             "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [~/.ssh]\n    examples:\n      - {{arguments: {{path: \"{path}\"}}, mode: {mode}, expect: {expect}}}\n"
         );
-        let policy = load("modes: {NORMAL: {}}\n", &tools, "rate_limits: {}\n").unwrap();
+        let policy = load(MODES_TEXT, &tools, SAFETY_TEXT).unwrap();
         let definition = crate::judge_tests::definition("read_file");
         policy.check_tools([&definition]).map(|_| ()).map_err(|error| error.problems()[0].clone())
     };
@@ -476,7 +502,7 @@ fn a_policy_that_breaks_its_own_example_does_not_load() {
     }
     let wrong =
         "tools:\n  read_file:\n    examples:\n      - {arguments: {path: 7}, mode: NORMAL, expect: deny}\n";
-    let policy = load("modes: {NORMAL: {}}\n", wrong, "rate_limits: {}\n").unwrap();
+    let policy = load("modes: {NORMAL: {}}\n", wrong, SAFETY_TEXT).unwrap();
     let error = policy.check_tools([&crate::judge_tests::definition("read_file")]).unwrap_err();
     assert!(error.to_string().contains("is no call of `read_file`"), "{error}");
     let unknown =

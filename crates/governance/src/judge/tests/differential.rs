@@ -338,7 +338,7 @@ fn policy(plan: &Plan) -> Policy {
     let documents = Documents {
         modes: read("modes.yaml", &modes),
         tools: read("tools.yaml", &tools),
-        safety: read("safety.yaml", &safety),
+        safety: read("safety.yaml", &super::machine::whole_safety(&safety)),
     };
     let around = Surroundings {
         variables: Variables::with_home("/m/home".as_ref()),

@@ -37,7 +37,7 @@ pub(crate) fn machine(tools: &str) -> Machine {
     let files = [
         ("modes.yaml", "modes: {NORMAL: {}}\n".to_owned()),
         ("tools.yaml", tools.to_owned()),
-        ("safety.yaml", "rate_limits: {}\n".to_owned()),
+        ("safety.yaml", whole_safety("")),
     ];
     let workspace = Workspace::at(&root.join("ws"), WorkspaceAccess::ReadWrite).unwrap();
     Machine {
@@ -49,6 +49,13 @@ pub(crate) fn machine(tools: &str) -> Machine {
         counts: Counts::default(),
         _folder: folder,
     }
+}
+
+/// A `safety.yaml` with the sections that a test has nothing to say about.
+pub(crate) fn whole_safety(text: &str) -> String {
+    let missing = ["content_filtering", "rate_limits", "human_approval"].into_iter();
+    let missing = missing.filter(|section| !text.lines().any(|line| line.starts_with(section)));
+    missing.fold(text.to_owned(), |text, section| format!("{text}{section}: {{}}\n"))
 }
 
 impl Machine {
@@ -66,7 +73,7 @@ impl Machine {
     }
 
     pub(crate) fn safety(self, text: &str) -> Self {
-        self.with(|m| m.files[2].1 = text.to_owned())
+        self.with(|m| m.files[2].1 = whole_safety(text))
     }
 
     pub(crate) fn mode(self, mode: Mode) -> Self {
