@@ -114,7 +114,9 @@ impl Call {
 
     /// The same call under the mode and the rules of now.
     pub(crate) fn renewed(self, world: Arc<World>, mode: Mode) -> Call {
-        Call { workspaces: world.workspaces.based_at(self.workspaces.base()), world, mode, ..self }
+        let workspaces = world.workspaces.based_at(self.workspaces.base());
+        // A decision that was on record has its end there too.
+        Call { workspaces, world, mode, intended: AtomicBool::new(false), ..self }
     }
 
     /// Waits for a part of the road, but not past the caller's deadline.

@@ -17,7 +17,7 @@ use crate::limits::{Counted, Limits};
 use crate::look_up::look_up;
 use crate::recorder;
 use crate::repair;
-use crate::run;
+use crate::run::{self, Overtaken};
 use crate::slots::{Slot, Slots};
 
 /// A call that was started, and how it ended.
@@ -73,8 +73,13 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     };
     let (permit, slot) = reserve(layer, call, permit).await?;
     let order = Arc::new(intend(layer, call, permit).await?);
-    let end = run::run(layer, call, tool, &order, slot).await;
-    Ok(Ran { order, end })
+    match run::run(layer, call, tool, &order, slot).await {
+        Ok(end) => Ok(Ran { order, end }),
+        Err(Overtaken) => {
+            recorder::overtaken(layer, call, &order);
+            Err(Halt::Again(order.value().call().arguments().clone()))
+        }
+    }
 }
 
 /// The part of the road that decides and changes nothing. Running a call and explaining one share it, so that what

@@ -17,7 +17,7 @@ use tool::{Category, Metadata, ToolDefinition};
 
 use crate::call::Call;
 
-pub(crate) use ends::{crashed, crashed_result, ended};
+pub(crate) use ends::{crashed, crashed_result, ended, overtaken};
 pub(crate) use export::export;
 pub(crate) use life::{start, stop};
 pub(crate) use modes::{mode_after, restored_mode};

@@ -25,6 +25,9 @@ const PAUSE_BEFORE_RETRY: Duration = Duration::from_millis(100);
 /// What a launcher is given to end a command and say how it ended. It takes a twentieth of that.
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
+/// The mode or the rules changed before the tool was started, and nothing was run.
+pub(crate) struct Overtaken;
+
 /// Runs the tool in a task of its own, so that a panic is a failed call. Past its deadline the task is left to itself:
 /// a thread in a system call cannot be stopped, and until it ends it keeps its place among the running.
 pub(crate) async fn run(
@@ -33,22 +36,19 @@ pub(crate) async fn run(
     tool: &Tool,
     order: &Arc<Order>,
     slot: Slot,
-) -> Ending {
+) -> Result<Ending, Overtaken> {
     let limit = call.time_left(order.value().timeout());
-    let overtaken = |kind, message: &str| {
-        // Not started, so not counted: only what ran uses up a rate.
-        layer.limits.uncount(&Counted::of(order.value()));
-        Ending::NotStarted(Failure::new(kind, message).hint("nothing was run"))
-    };
+    // Not started, so not counted: only what ran uses up a rate.
+    let give_up = || layer.limits.uncount(&Counted::of(order.value()));
     if limit.is_zero() {
-        return overtaken(FailureKind::TimedOut, "the deadline passed before the tool was started");
+        give_up();
+        let late = Failure::new(FailureKind::TimedOut, "the deadline passed before the tool was started");
+        return Ok(Ending::NotStarted(late.hint("nothing was run")));
     }
     // Putting the decision on disk takes time, and a human may have said stop meanwhile.
     if layer.has_changed_since(call) {
-        return overtaken(
-            FailureKind::Cancelled,
-            "the mode or the rules changed before the tool was started",
-        );
+        give_up();
+        return Err(Overtaken);
     }
     recorder::announce_start(call, order);
     let _timing = call.span.stage(Stage::Run);
@@ -58,9 +58,9 @@ pub(crate) async fn run(
         Some(pause) => {
             tokio::time::sleep(pause).await;
             let left = running.until.saturating_duration_since(Instant::now());
-            Ending::Ran { end: running.make(left).await, attempts: 2 }
+            Ok(Ending::Ran { end: running.make(left).await, attempts: 2 })
         }
-        None => Ending::Ran { end: first, attempts: 1 },
+        None => Ok(Ending::Ran { end: first, attempts: 1 }),
     }
 }
 

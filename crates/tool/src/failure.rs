@@ -44,6 +44,8 @@ pub enum Fault {
     Tool,
     /// The machine.
     Machine,
+    /// Nobody's: whoever runs Sinew stopped the call, by a mode or by stopping Sinew.
+    Operator,
 }
 
 impl FailureKind {
@@ -71,8 +73,8 @@ impl FailureKind {
             | FailureKind::WrongKind
             | FailureKind::TooLarge
             | FailureKind::Unreadable
-            | FailureKind::Conflict
-            | FailureKind::Cancelled => Fault::Caller,
+            | FailureKind::Conflict => Fault::Caller,
+            FailureKind::Cancelled => Fault::Operator,
             FailureKind::TimedOut | FailureKind::Transient | FailureKind::Crashed => Fault::Tool,
             FailureKind::ResourceExhausted | FailureKind::Io => Fault::Machine,
         }

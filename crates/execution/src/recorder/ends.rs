@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ledger::entry::Concluded;
 use ledger::{Effect, Entry, LedgerError, Outcome, Status};
+use registry::Order;
 use telemetry::{Event, emit, metrics};
 use tool::{Failure, FailureKind, Metadata, Output, Refusal, RefusalCode, ToolResult, canonical};
 
@@ -58,6 +59,22 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
             let failure = nudge::advised(call, subject(call, name), &definition, failure);
             failed(layer, call, name, failure, metadata)
         }
+    }
+}
+
+/// A decision that was overtaken before anything was started: on record it ends here. The call itself walks again.
+pub(crate) fn overtaken(layer: &ToolExecutionLayer, call: &Call, order: &Order) {
+    let outcome = Outcome {
+        failure: Some(FailureKind::Cancelled),
+        message: Some(
+            "the mode or the rules changed before the tool was started; it is judged again".to_owned(),
+        ),
+        facts: stages(call),
+        ..Outcome::new(Status::NotStarted, call.started.elapsed())
+    };
+    // Where that cannot be written, the next decision cannot be either, and the call is refused for it.
+    if let Err(error) = layer.ledger.conclude(order, outcome) {
+        tracing::error!(%error, "a call was not started, but that could not be recorded");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use registry::ToolRegistry;
 use serde_json::{Value, json};
 use tool::{Category, FailureKind, Mode, RefusalCode, ToolSpec};
@@ -165,6 +166,7 @@ async fn lockdown_ends_what_it_forbids_and_lets_the_rest_finish() {
     set(&layer, Mode::Lockdown).await.unwrap();
     let cancelled = write.await.unwrap();
     assert_eq!(kind(&cancelled), Some(FailureKind::Cancelled), "{cancelled:?}");
+    assert_eq!(kind(&cancelled).unwrap().fault(), tool::Fault::Operator, "the caller did nothing wrong");
     assert!(cancelled.error.unwrap().contains("LOCKDOWN was entered"), "the reply says why");
     let outcome = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
     assert_eq!((&outcome["outcome"], &outcome["failure"]), (&json!("unknown"), &json!("cancelled")));
@@ -205,6 +207,26 @@ async fn a_call_that_waits_is_judged_again_at_once() {
     assert_eq!(layer.status().calls.running, 1);
     gate.open();
     assert!(slow.await.unwrap().success);
+}
+
+#[tokio::test]
+async fn a_call_that_was_recorded_and_not_started_is_judged_again() {
+    for (mode, last) in [(Mode::Normal, &["decision", "done"][..]), (Mode::Lockdown, &["refusal"])] {
+        let bench = || Bench::new().tool("change", Category::SYSTEM_WRITE, |_| done(json!({})));
+        let (layer, folder) = bench().layer();
+        let mut asked = Box::pin(layer.execute(request("change", json!({}), None)));
+        // It waits for its decision to be on disk, and meanwhile the rules and the mode are replaced.
+        assert!(asked.as_mut().now_or_never().is_none());
+        layer.world.store(Bench::world_in(folder.path(), bench().registry).into());
+        layer.mode.set(mode);
+        let result = asked.await;
+        assert_eq!(result.success, mode == Mode::Normal, "{mode}: {result:?}");
+        let written = records(folder.path());
+        let calls = written.iter().filter(|record| record["call_id"].is_string());
+        let ends = calls.filter_map(|record| record["outcome"].as_str().or(record["kind"].as_str()));
+        let ends: Vec<&str> = ends.collect();
+        assert_eq!(ends, [&["decision", "not_started"], last].concat(), "{mode}");
+    }
 }
 
 #[tokio::test]

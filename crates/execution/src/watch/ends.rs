@@ -80,7 +80,7 @@ impl RefusedCall<'_> {
 /// What the failure of a started call counts as.
 pub(crate) fn failed(kind: FailureKind) -> impl Iterator<Item = Counted> {
     let end = match kind.fault() {
-        Fault::Caller => Counted::Ended,
+        Fault::Caller | Fault::Operator => Counted::Ended,
         Fault::Tool | Fault::Machine => Counted::Failed,
     };
     let exhausted = (kind == FailureKind::ResourceExhausted).then_some(Counted::Exhaustion);

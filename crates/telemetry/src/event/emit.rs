@@ -90,6 +90,7 @@ fn fault_word(fault: Fault) -> &'static str {
         Fault::Caller => "caller",
         Fault::Tool => "tool",
         Fault::Machine => "machine",
+        Fault::Operator => "operator",
     }
 }
 
