@@ -198,6 +198,11 @@ pub(crate) fn plain_part(pattern: &Pattern) -> PathBuf {
     follow(&pattern.literal_part().0, |_| true)
 }
 
+/// The name of a path with root's links in it followed, and no others.
+pub(crate) fn system_name(path: &Path) -> PathBuf {
+    follow(path, belongs_to_root)
+}
+
 fn belongs_to_root(link: &Path) -> bool {
     fs::symlink_metadata(link).is_ok_and(|facts| facts.uid() == 0)
 }

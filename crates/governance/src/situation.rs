@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use tool::Mode;
 
+use crate::glob;
+
 /// What the judge is told of the moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
@@ -46,8 +48,19 @@ pub struct Workspace {
 
 impl Workspace {
     /// The folder that is there now. What takes its place later is not this workspace.
+    ///
+    /// A name that leads elsewhere is refused: whoever can put a link in its way would choose the folder. Links of
+    /// root's are part of the system, and followed.
     pub fn at(folder: &Path, access: WorkspaceAccess) -> io::Result<Self> {
-        Ok(Workspace { root: resources::canonical_directory(folder)?, access })
+        let root = resources::canonical_directory(folder)?;
+        if glob::system_name(folder) != root {
+            let name = root.display();
+            return Err(io::Error::other(format!(
+                "it leads through a link to `{name}`, and whoever can turn the link would choose the folder; list a \
+                 workspace by its own name"
+            )));
+        }
+        Ok(Workspace { root, access })
     }
 
     /// A folder that need not be there, for calls that are only supposed.

@@ -41,6 +41,8 @@ pub struct WorkspaceSetting {
     pub path: PathBuf,
     /// What callers may do there.
     pub access: WorkspaceAccess,
+    /// Where it stands in the file.
+    pub line: u64,
 }
 
 /// What connections may take.
@@ -170,7 +172,7 @@ fn check_workspace(
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(refuse("contains `..`").suggest("write the folder that is meant"));
     }
-    Ok(WorkspaceSetting { path, access })
+    Ok(WorkspaceSetting { path, access, line: entry.line })
 }
 
 #[cfg(test)]

@@ -55,8 +55,9 @@ fn configured(
             server::WorkspaceAccess::ReadWrite => WorkspaceAccess::ReadWrite,
         };
         let workspace = Workspace::at(&configured.path, access).map_err(|error| {
-            let path = configured.path.display();
-            Problem::configuration(format!("the workspace `{path}` cannot be used: {error}"))
+            let (file, line) = (setting.home().settings_file(), configured.line);
+            let (file, path) = (file.display(), configured.path.display());
+            Problem::configuration(format!("{file}:{line}: the workspace `{path}` cannot be used: {error}"))
                 .hint(format!("sinew workspace remove '{path}'"))
         })?;
         list.push(workspace);

@@ -1,5 +1,6 @@
 //! What `sinew init` and `sinew workspace` do to the files of a home, and what they leave alone.
 
+use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -158,7 +159,7 @@ fn a_workspace_is_the_folder_however_it_is_written() {
         home.run(&["workspace", "add", "--read-only", &typed]).must_exit(0);
         let [only] = &listed(&home)[..] else { panic!("{written} was added twice as {typed}") };
         assert_eq!(only["access"], "read_only");
-        assert_eq!(only["path"], written.replace('~', &user.display().to_string()), "it keeps its name");
+        assert_eq!(only["path"], user.join("real").display().to_string(), "by its own name");
         home.run(&["workspace", "remove", &typed]).must_exit(0);
         assert_eq!(listed(&home), Vec::<Value>::new(), "{written} was not removed as {typed}");
     }
@@ -173,6 +174,33 @@ fn a_workspace_is_the_folder_however_it_is_written() {
 }
 
 #[test]
+fn a_link_does_not_choose_the_folder() {
+    let home = Home::initialised();
+    let (work, user) = (home.workspace(), home.user().canonicalize().unwrap());
+    let inner = work.join("a/sub");
+    std::fs::create_dir_all(&inner).unwrap();
+    home.run(&["workspace", "add", inner.to_str().unwrap()]).must_exit(0);
+    home.run(&["check"]).must_exit(0);
+    // Whoever may write in the outer workspace puts another folder in the place of the inner one.
+    let secret = user.join("secret");
+    std::fs::create_dir(&secret).unwrap();
+    std::fs::write(secret.join("key.txt"), "x").unwrap();
+    std::fs::rename(work.join("a"), work.join("b")).unwrap();
+    std::fs::create_dir(work.join("a")).unwrap();
+    symlink(&secret, &inner).unwrap();
+    let arguments = json!({"path": secret.join("key.txt")}).to_string();
+    let refused = home.run(&["call", "read_file", &arguments]).must_exit(7);
+    let told = refused.stderr();
+    for part in ["sinew.yaml:", "a/sub", "leads through a link", "secret", "sinew workspace remove"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    home.run(&["check"]).must_exit(7);
+    let named = home.run(&["workspace", "add", inner.to_str().unwrap()]).must_exit(0);
+    assert!(named.stderr().contains("by its own name"), "{named}");
+    assert_eq!(listed(&home)[1]["path"], secret.display().to_string(), "and it is shown what it is");
+}
+
+#[test]
 fn a_read_only_workspace_refuses_writes() {
     let home = Home::initialised();
     let work = home.workspace().display().to_string();
@@ -180,4 +208,16 @@ fn a_read_only_workspace_refuses_writes() {
     home.file("a.txt", "x");
     home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
     home.run(&["call", "write_file", "path=b.txt", "content=x"]).must_exit(3);
+}
+
+#[test]
+fn a_home_that_others_can_exchange_is_not_trusted() {
+    let home = Home::initialised();
+    let mode = |bits| std::fs::set_permissions(home.user(), Permissions::from_mode(bits)).unwrap();
+    for (bits, code) in [(0o770, 7), (0o757, 7), (0o755, 0), (0o1777, 0)] {
+        mode(bits);
+        let told = home.run(&["workspace", "list"]).must_exit(code);
+        assert!(code == 0 || told.stderr().contains("chmod go-w"), "{told}");
+    }
+    mode(0o700);
 }

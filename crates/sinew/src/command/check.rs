@@ -55,7 +55,8 @@ impl Report {
                 let path = workspace.path.display();
                 let message = format!("the workspace `{path}` cannot be used: {error}");
                 let fix = format!("sinew workspace remove '{path}'");
-                self.errors.push(DocumentError::unplaced(&file, &message).suggest(fix));
+                let unplaced = DocumentError::unplaced(&file, &message);
+                self.errors.push(DocumentError { line: workspace.line, ..unplaced }.suggest(fix));
             }
         }
     }

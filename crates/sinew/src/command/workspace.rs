@@ -35,9 +35,13 @@ pub(crate) fn add(setting: &Setting, dir: &Path, access: WorkspaceAccess) -> Res
     if known.is_empty() {
         apply(setting, &Change::Append(&Item { path: utf8(&path)?.to_owned(), access }))?;
     }
-    for (index, entry) in known {
-        // It stays under the name somebody gave it.
-        apply(setting, &Change::Replace(index, &Item { path: utf8(&entry.path)?.to_owned(), access }))?;
+    for (index, _) in known {
+        // A name that leads through a link would be refused at the next start.
+        apply(setting, &Change::Replace(index, &Item { path: utf8(&path)?.to_owned(), access }))?;
+    }
+    if setting.folder().join(dir) != path {
+        let (given, stored) = (dir.to_string_lossy(), path.to_string_lossy());
+        tell(format!("{} is listed by its own name, {}", visible_line(&given), visible_line(&stored)));
     }
     let may = match access {
         WorkspaceAccess::ReadOnly => "read",
