@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,10 @@ pub(crate) struct Connection<C: 'static> {
     pub(crate) budget: Budget,
     /// Fired when the daemon stops for good.
     pub(crate) stop: CancellationToken,
+    /// How long a peer may be silent that waits for nothing.
+    pub(crate) idle: Option<Duration>,
+    /// Places for those who follow, which all connections of a socket share.
+    pub(crate) followers: Arc<Semaphore>,
 }
 
 /// Why a conversation ended.
@@ -53,6 +58,8 @@ enum End {
     Unusable,
     /// It is not there any more.
     Gone,
+    /// It holds a place and wants nothing.
+    Idle,
     /// We stop.
     Stopped,
 }
@@ -64,6 +71,8 @@ struct Talk<C: 'static> {
     answers: JoinSet<()>,
     /// Ends with the conversation: nobody waits for what has no end.
     following: JoinSet<()>,
+    /// Its place among those who follow, once it does.
+    follows: Option<OwnedSemaphorePermit>,
     open: InFlight,
     noise: u32,
 }
@@ -79,7 +88,7 @@ impl<C: Send + Sync> Connection<C> {
         let (outbox, writer) = Outbox::open(write, self.limits.write_stall);
         let (answers, open) = (JoinSet::new(), InFlight::default());
         let following = JoinSet::new();
-        let mut talk = Talk { connection: self, outbox, answers, following, open, noise: 0 };
+        let mut talk = Talk { connection: self, outbox, answers, following, follows: None, open, noise: 0 };
         let end = talk.listen(&mut lines).await;
         talk.conclude(&end).await;
         // With its last sender gone the writer sends what is queued, and ends.
@@ -100,6 +109,9 @@ impl<C: Send + Sync> Talk<C> {
                 () = self.outbox.gone() => return End::Gone,
                 () = self.connection.stop.cancelled() => return End::Stopped,
                 frame = lines.next() => frame,
+                () = silence(self.connection.idle, &mut self.answers), if self.follows.is_none() => {
+                    return End::Idle;
+                }
             };
             let next = match frame {
                 Ok(Frame::Line(line)) => self.hear(line).await,
@@ -176,6 +188,11 @@ impl<C: Send + Sync> Talk<C> {
                 let error = RpcError::server("busy", "this connection follows enough: use another one");
                 self.send(Some(&id), &Err(error)).await;
             }
+            Answer::Follow(..) if !self.may_follow() => {
+                drop(ticket);
+                let message = "enough connections follow already: close one of them, or try again";
+                self.send(Some(&id), &Err(RpcError::server("busy", message))).await;
+            }
             Answer::Follow(reply, following) => {
                 drop(ticket);
                 self.send(Some(&id), &reply).await;
@@ -183,6 +200,14 @@ impl<C: Send + Sync> Talk<C> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Whether there is a place among those who follow; one is enough for all that a connection follows.
+    fn may_follow(&mut self) -> bool {
+        if self.follows.is_none() {
+            self.follows = Arc::clone(&self.connection.followers).try_acquire_owned().ok();
+        }
+        self.follows.is_some()
     }
 
     async fn wait_for_a_place(&mut self) -> ControlFlow<End> {
@@ -212,7 +237,7 @@ impl<C: Send + Sync> Talk<C> {
     async fn conclude(&mut self, end: &End) {
         match end {
             End::Gone => self.answers.abort_all(),
-            End::Finished | End::Unusable => loop {
+            End::Finished | End::Unusable | End::Idle => loop {
                 tokio::select! {
                     biased;
                     () = self.outbox.gone() => return self.answers.abort_all(),
@@ -263,6 +288,13 @@ impl<C: Send + Sync> Talk<C> {
             }
         }
     }
+}
+
+/// Returns when nothing was said for so long, by neither side. Who waits for an answer is not silent.
+async fn silence(idle: Option<Duration>, answers: &mut JoinSet<()>) {
+    let Some(idle) = idle else { return std::future::pending().await };
+    while answers.join_next().await.is_some() {}
+    tokio::time::sleep(idle).await;
 }
 
 async fn answer_later(

@@ -33,12 +33,23 @@ pub(crate) struct Hall {
     pub(crate) stop: CancellationToken,
 }
 
+/// How many a socket lets in, and what it asks of them in return.
+#[derive(Clone, Copy)]
+pub(crate) struct Door {
+    pub(crate) max_connections: usize,
+    /// How many of them may follow something without end.
+    pub(crate) max_followers: usize,
+    /// How long one that waits for nothing may be silent; for ever if not said.
+    pub(crate) idle: Option<Duration>,
+}
+
 /// Accepts connections on one socket.
 pub(crate) struct Listener<C: 'static> {
     service: Arc<Service<C>>,
     hall: Hall,
-    max_connections: usize,
+    door: Door,
     places: Arc<Semaphore>,
+    followers: Arc<Semaphore>,
     /// Whether the last who came was turned away. A crowd at the door is one line in the log, not one each.
     full: AtomicBool,
 }
@@ -58,9 +69,10 @@ impl Hall {
 }
 
 impl<C: Send + Sync> Listener<C> {
-    pub(crate) fn new(service: Service<C>, hall: Hall, max_connections: usize) -> Self {
-        let places = Arc::new(Semaphore::new(max_connections));
-        Listener { service: Arc::new(service), hall, max_connections, places, full: AtomicBool::new(false) }
+    pub(crate) fn new(service: Service<C>, hall: Hall, door: Door) -> Self {
+        let places = Arc::new(Semaphore::new(door.max_connections));
+        let followers = Arc::new(Semaphore::new(door.max_followers));
+        Listener { service: Arc::new(service), hall, door, places, followers, full: AtomicBool::new(false) }
     }
 
     /// Accepts until it is dropped.
@@ -110,6 +122,8 @@ impl<C: Send + Sync> Listener<C> {
             limits: self.hall.limits,
             budget: self.hall.budget.clone(),
             stop: self.hall.stop.clone(),
+            idle: self.door.idle,
+            followers: Arc::clone(&self.followers),
         };
         self.hall.connections.spawn(async move {
             let (read, write) = stream.into_split();
@@ -122,13 +136,14 @@ impl<C: Send + Sync> Listener<C> {
     fn turn_away(&self, stream: &UnixStream) {
         if !self.full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                limit = self.max_connections,
+                limit = self.door.max_connections,
                 socket = self.service.socket,
                 "connections_turned_away"
             );
         }
-        let message = format!("all {} connections are taken: close one, or try again", self.max_connections);
-        let error = RpcError::server("busy", message).with("max_connections", self.max_connections);
+        let most = self.door.max_connections;
+        let message = format!("all {most} connections are taken: close one, or try again");
+        let error = RpcError::server("busy", message).with("max_connections", most);
         let _ = stream.try_write(&rpc::write(None, &Err(error), self.hall.limits.max_line_bytes));
     }
 }

@@ -12,7 +12,7 @@ use crate::agent::{self, Agent};
 use crate::control::{self, Control};
 use crate::error::ServeError;
 use crate::home::Home;
-use crate::listener::{Hall, Listener};
+use crate::listener::{Door, Hall, Listener};
 use crate::lock::StateLock;
 use crate::reload::{Reloader, Source};
 use crate::settings::{Limits, Settings};
@@ -20,6 +20,13 @@ use crate::socket::BoundSocket;
 
 /// The human's connections have places of their own: agents cannot fill them.
 const CONTROL_CONNECTIONS: usize = 16;
+/// And they are kept free: whoever holds one and asks for nothing loses it, and followers get half of them, so that
+/// `sinew lockdown` finds a place.
+const CONTROL_DOOR: Door = Door {
+    max_connections: CONTROL_CONNECTIONS,
+    max_followers: CONTROL_CONNECTIONS / 2,
+    idle: Some(Duration::from_secs(30)),
+};
 /// How long the last replies may take once the calls have ended.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -82,8 +89,8 @@ pub async fn serve(
         connections: hall.connections.clone(),
         stop: stop.clone(),
     });
-    let agent = Listener::new(agent, hall.clone(), limits.max_connections);
-    let control = Listener::new(control, hall.clone(), CONTROL_CONNECTIONS);
+    let agent = Listener::new(agent, hall.clone(), agents_door(limits));
+    let control = Listener::new(control, hall.clone(), CONTROL_DOOR);
     tracing::info!(socket = %agent_path.display(), max_connections = limits.max_connections, "serving");
     tokio::select! {
         () = signals.told_to_stop(&stop) => {}
@@ -97,6 +104,12 @@ pub async fn serve(
     let exit = wind_down(&layer, &hall, &mut signals).await;
     tracing::info!(?exit, "stopped");
     Ok(exit)
+}
+
+/// An agent may be silent for as long as it thinks, and each may follow the list of tools.
+fn agents_door(limits: Limits) -> Door {
+    let max_connections = limits.max_connections;
+    Door { max_connections, max_followers: max_connections, idle: None }
 }
 
 /// Lets the calls end, then the conversations. The layer refuses what still comes in, on record.

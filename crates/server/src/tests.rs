@@ -2,15 +2,15 @@
 
 pub(crate) mod daemon;
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::daemon::{daemon, daemon_in, limits};
-use crate::listener::Hall;
+use self::daemon::{daemon, daemon_behind, daemon_in, limits};
+use crate::listener::{Door, Hall};
 use crate::settings::Limits;
 
 #[test]
@@ -361,4 +361,29 @@ fn out_of_descriptors() {
     drop(clients);
     let mut again = daemon.client();
     again.expect_alive();
+}
+
+#[test]
+fn places_are_kept_free_of_those_who_want_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = Door { max_connections: 4, max_followers: 2, idle: Some(Duration::from_millis(100)) };
+    let daemon = daemon_behind(door, Hall::new(limits()), folder.path().join("test.sock"));
+    let (mut first, mut second, mut third) = (daemon.client(), daemon.client(), daemon.client());
+    for follower in [&mut first, &mut second] {
+        follower.ask(1, "follow", &json!({}));
+        assert!(follower.hear()["result"].is_object());
+    }
+    first.ask(2, "follow", &json!({}));
+    assert!(first.hear()["result"].is_object(), "one place is enough for all that it follows");
+    third.ask(1, "follow", &json!({}));
+    assert_eq!(third.hear_error(), "busy");
+    third.ask(2, "wait", &json!({}));
+    let mut idle = daemon.client();
+    assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0, "it is shown out");
+    let mut late = daemon.client();
+    late.expect_alive();
+    daemon.open_gate(1);
+    assert_eq!(third.hear()["id"], 2, "who waits for an answer is not idle");
+    first.expect_alive();
+    second.expect_alive();
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::listener::{Hall, Listener};
+use crate::listener::{Door, Hall, Listener};
 use crate::rpc::{self, RpcError};
 use crate::service::{Answer, Call, Method, Service};
 use crate::session::Session;
@@ -39,6 +39,7 @@ const METHODS: &[Method<Desk>] = &[
     Method { name: "echo", run: echo },
     Method { name: "wait", run: wait },
     Method { name: "large", run: large },
+    Method { name: "follow", run: follow },
     Method { name: "panic_now", run: |_, _, _| panic!("on purpose") },
     Method { name: "panic_later", run: |_, _, _| Ok(Answer::later(async { panic!("on purpose") })) },
 ];
@@ -47,6 +48,10 @@ fn echo(_: &Desk, _: &mut Session, mut call: Call) -> Answered {
     let said = call.params.take("say");
     call.params.finish()?;
     Ok(Answer::Now(rpc::answer(&said)))
+}
+
+fn follow(_: &Desk, _: &mut Session, _: Call) -> Answered {
+    Ok(Answer::Follow(rpc::answer(&json!({})), Box::new(|_| Box::pin(std::future::pending()))))
 }
 
 fn wait(desk: &Desk, session: &mut Session, _: Call) -> Answered {
@@ -90,13 +95,19 @@ pub(crate) fn daemon_in(hall: Hall) -> Daemon {
 
 /// A daemon on a socket of someone else's choice.
 pub(crate) fn daemon_at(hall: Hall, path: PathBuf) -> Daemon {
+    let max_connections = hall.limits.max_connections;
+    daemon_behind(Door { max_connections, max_followers: max_connections, idle: None }, hall, path)
+}
+
+/// A daemon that lets in whom the door lets in.
+pub(crate) fn daemon_behind(door: Door, hall: Hall, path: PathBuf) -> Daemon {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let desk = Desk::default();
     let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
     let notices = crate::mcp::NOTICES;
     let service =
         Service { socket: "test.sock", methods: METHODS, notices, elsewhere, context: desk.clone() };
-    let listener = Listener::new(service, hall.clone(), hall.limits.max_connections);
+    let listener = Listener::new(service, hall.clone(), door);
     let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
     runtime.spawn(async move { listener.run(&socket).await });
     Daemon { desk, hall, path, _folder: None, _runtime: runtime }
