@@ -215,6 +215,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_leaves_the_machine_is_counted_for_an_hour() {
+        let mut windows = Windows::default();
+        let (out, home) = (ToolName::new("out").unwrap(), ToolName::new("home").unwrap());
+        let start = Instant::now();
+        for at in [start, start + MINUTE] {
+            windows.note(&Counted { tool: out.clone(), goes_out: true }, at);
+            windows.note(&Counted { tool: home.clone(), goes_out: false }, at);
+        }
+        for (after, expect) in [(MINUTE, 2), (HOUR, 1), (HOUR + MINUTE, 0)] {
+            let counts = windows.counts(&home, start + after);
+            assert_eq!(counts.outbound_last_hour, expect, "after {after:?}, whichever tool asks");
+        }
+    }
+
+    #[test]
     fn a_full_window_says_when_it_is_not() {
         let now = Instant::now() + HOUR;
         let ago = |seconds: u64| now - Duration::from_secs(seconds);
