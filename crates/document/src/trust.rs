@@ -225,7 +225,10 @@ mod tests {
         check(|_, inner, _| mode(inner, 0o775), "inner` has mode 0775: it can be changed by its group");
         check(|_, inner, _| mode(inner, 0o1777), "its group and everyone");
         check(|outer, _, _| mode(outer, 0o757), "outer` has mode 0757: it can be changed by everyone");
-        check(|outer, _, _| mode(outer, 0o770), "outer` has mode 0770: it can be changed by its group, and so");
+        check(
+            |outer, _, _| mode(outer, 0o770),
+            "outer` has mode 0770: it can be changed by its group, and so",
+        );
         check(|_, _, file| fs::remove_file(file).unwrap(), "No such file");
     }
 
