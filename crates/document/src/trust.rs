@@ -113,7 +113,10 @@ fn check_above(folder: &Path) -> Result<(), Untrusted> {
     let mut links_left = 40; // what the kernel follows before it gives up
     let mut rest: Vec<_> = folder.iter().skip(1).map(ToOwned::to_owned).collect();
     rest.reverse();
-    check_ancestor(&real, &look(&real, Path::symlink_metadata)?)?;
+    let root = look(&real, Path::symlink_metadata)?;
+    // Whoever owns `/` owns the machine. In a user namespace without root that is not uid 0 but nobody we know.
+    let system = root.uid();
+    check_writers(&real, &root)?;
     while let Some(part) = rest.pop() {
         if part == ".." {
             real.pop();
@@ -121,9 +124,11 @@ fn check_above(folder: &Path) -> Result<(), Untrusted> {
         }
         let next = real.join(&part);
         let metadata = look(&next, Path::symlink_metadata)?;
-        check_owner(&next, &metadata)?;
+        if metadata.uid() != system {
+            check_owner(&next, &metadata)?;
+        }
         if !metadata.is_symlink() {
-            check_ancestor(&next, &metadata)?;
+            check_writers(&next, &metadata)?;
             real = next;
             continue;
         }
@@ -142,8 +147,7 @@ fn check_above(folder: &Path) -> Result<(), Untrusted> {
 }
 
 /// In a sticky folder nobody can rename what is somebody else's.
-fn check_ancestor(folder: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
-    check_owner(folder, metadata)?;
+fn check_writers(folder: &Path, metadata: &Metadata) -> Result<(), Untrusted> {
     match (metadata.mode() & 0o1000, metadata.mode() & 0o022) {
         (0, 0o020) => Err(writable(folder, metadata, "its group, and so can all that is in it")),
         (0, 0o002 | 0o022) => Err(writable(folder, metadata, "everyone, and so can all that is in it")),
