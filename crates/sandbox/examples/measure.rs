@@ -24,7 +24,8 @@ fn main() -> ExitCode {
 }
 
 async fn measure() -> Result<(), String> {
-    let sandbox = tokio::task::spawn_blocking(Sandbox::of_this_process).await.map_err(|error| error.to_string())?;
+    let sandbox =
+        tokio::task::spawn_blocking(Sandbox::of_this_process).await.map_err(|error| error.to_string())?;
     println!("tier: {}", sandbox.availability().tier.as_str());
     let bubblewrap = ["--ro-bind", "/", "/", "--unshare-all", "true"];
     let has_bubblewrap = plain("bwrap", &bubblewrap).is_some();
@@ -48,7 +49,10 @@ async fn measure() -> Result<(), String> {
     for (name, mut times) in [("plain spawn", spawned), ("confined", confined), ("bwrap", wrapped)] {
         if !times.is_empty() {
             let middle = median(&mut times);
-            println!("{name:12} p50 {middle:>10.1?}  {:>5.2} x plain", middle.as_secs_f64() / base.as_secs_f64());
+            println!(
+                "{name:12} p50 {middle:>10.1?}  {:>5.2} x plain",
+                middle.as_secs_f64() / base.as_secs_f64()
+            );
         }
     }
     Ok(())

@@ -114,8 +114,10 @@ fn each_kind_of_refusal_has_its_line() {
 
 #[test]
 fn what_no_line_can_lift_is_said_with_what_to_do_instead() {
-    let home = home("tools:\n  read_file:\n    examples:\n      - {arguments: {path: k}, mode: NORMAL, expect: deny}
-    forbidden_paths: [\"**/k\"]\n  list_directory: {forbidden_paths: [$WS/sub]}\n");
+    let home = home(
+        "tools:\n  read_file:\n    examples:\n      - {arguments: {path: k}, mode: NORMAL, expect: deny}
+    forbidden_paths: [\"**/k\"]\n  list_directory: {forbidden_paths: [$WS/sub]}\n",
+    );
     fs::create_dir(home.workspace().join("sub")).unwrap();
     let before = tools(&home);
     let check = |call: &[&str], exit: i32, words: &str| {
@@ -182,7 +184,10 @@ fn refusals_are_judged_again_by_a_candidate() {
     assert_eq!(changed.len(), 1, "{found:#}");
     let told = ["tool", "was", "becomes", "calls"].map(|key| changed[0][key].clone());
     assert_eq!(told, [json!("read_file"), json!("deny"), json!("allow"), json!(1)], "{found:#}");
-    assert_eq!(["same", "not_judged", "refusals"].map(|key| found[key].as_u64()), [Some(1), Some(1), Some(3)]);
+    assert_eq!(
+        ["same", "not_judged", "refusals"].map(|key| found[key].as_u64()),
+        [Some(1), Some(1), Some(3)]
+    );
     let text = home.run(&["policy", "replay", "--against", &candidate]).must_exit(0).stdout();
     assert!(text.contains("1 calls of read_file were refused and would now be: allow"), "{text}");
 }

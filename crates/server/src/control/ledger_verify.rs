@@ -17,7 +17,9 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
     Ok(super::reading(move || {
         let report = layer.ledger_verify()?;
         let mut told = json!(report);
-        told["intact"] = json!(report.is_intact());
+        if let Some(told) = told.as_object_mut() {
+            told.insert("intact".to_owned(), json!(report.is_intact()));
+        }
         Ok(told)
     }))
 }

@@ -11,14 +11,14 @@ use crate::terminal::{BAD, GOOD, NOTE, paint, say, tell, visible, visible_line};
 pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let mut report = setting.ask_control("control/reload", json!({}))?;
-    if args.accept && report["result"] == "waiting" {
+    if args.accept && result(&report) == Some("waiting") {
         // Shown first, and accepted by its digest: what somebody changes in between is not accepted with it.
         if !args.output.json {
             show_changes(&report)?;
         }
-        let seen = report["candidate"].clone();
-        report = setting.ask_control("control/reload", json!({"accept": seen}))?;
-        if !args.output.json && report["result"] == "applied" {
+        let seen = json!({"accept": report.get("candidate")});
+        report = setting.ask_control("control/reload", seen)?;
+        if !args.output.json && result(&report) == Some("applied") {
             say("applied")?;
             return Ok(Exit::Done);
         }
@@ -31,8 +31,13 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
     Ok(exit(&report))
 }
 
+/// What became of the reload, in a word.
+fn result(report: &Value) -> Option<&str> {
+    report.get("result").and_then(Value::as_str)
+}
+
 fn exit(report: &Value) -> Exit {
-    match report["result"].as_str() {
+    match result(report) {
         Some("applied" | "unchanged") => Exit::Done,
         Some("waiting") => Exit::Approval,
         _ => Exit::BadConfiguration,
@@ -41,7 +46,7 @@ fn exit(report: &Value) -> Exit {
 
 fn show(report: &Value) -> Result<(), Problem> {
     show_changes(report)?;
-    match report["result"].as_str() {
+    match result(report) {
         Some("unchanged") => say("nothing has changed"),
         Some("applied") => say("applied"),
         Some("waiting") => {
@@ -68,7 +73,8 @@ pub(crate) fn show_changes(report: &Value) -> Result<(), Problem> {
             Some("loosens") => paint(BAD, "loosens "),
             _ => paint(NOTE, "neutral "),
         };
-        let place = match (change["rule"]["file"].as_str(), change["rule"]["line"].as_u64()) {
+        let file = change.pointer("/rule/file").and_then(Value::as_str);
+        let place = match (file, change.pointer("/rule/line").and_then(Value::as_u64)) {
             (Some(file), Some(line)) => format!(" ({} line {line})", visible_line(file)),
             _ => String::new(),
         };

@@ -32,12 +32,12 @@ pub(super) fn run(args: &HookArgs, limit: Duration) -> Result<Answer, String> {
     let asked = Asked::read(Event::from_stdin()?)?;
     let setting = Setting::at(home(args)?, asked.cwd.clone());
     let left = || limit.saturating_sub(began.elapsed());
-    judge(&setting, asked, left).map(Answer::from).map_err(|problem| in_a_line(&problem))
+    judge(&setting, &asked, left).map(Answer::from).map_err(|problem| in_a_line(&problem))
 }
 
 /// The daemon's verdict, else that of this process. Reading the configuration takes longest, so nothing is held
 /// meanwhile; what the record says is read beside other readers; and only a denial, which goes on record, is alone.
-fn judge(setting: &Setting, asked: Asked, left: impl Fn() -> Duration) -> Result<HostVerdict, Problem> {
+fn judge(setting: &Setting, asked: &Asked, left: impl Fn() -> Duration) -> Result<HostVerdict, Problem> {
     let params = || asked.params(left());
     if let Some(reply) = setting.ask_agent_if_served(METHOD, params)? {
         return read(reply);
