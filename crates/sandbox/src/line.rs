@@ -42,7 +42,7 @@ impl Writer {
 /// The pairs of a message.
 pub(crate) fn pairs(bytes: &[u8]) -> io::Result<Vec<(String, OsString)>> {
     let mut words = bytes.split(|byte| *byte == 0);
-    if words.next_back() != Some(&[][..]) {
+    if bytes.is_empty() || words.next_back() != Some(&[][..]) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is cut off"));
     }
     let mut pairs = Vec::new();
