@@ -86,7 +86,11 @@ impl Shared {
         let mut writer = lock(&self.writer);
         let already = LedgerError::AlreadyConcluded(call.call_id);
         if let (Some(end), Entry::Outcome(concluded)) = (writer.owed_end(call), &entry) {
-            return end.replace(concluded.outcome.clone()).map_or(Ok(Receipt::Owed), |_| Err(already));
+            if end.is_some() {
+                return Err(already);
+            }
+            *end = Some(concluded.outcome.clone());
+            return Ok(Receipt::Owed);
         }
         if !writer.tracker.is_open(call.call_id) || writer.owes(call) {
             return Err(already);
@@ -178,9 +182,10 @@ impl Writer {
         self.owed.iter().any(|owed| owed.call.call_id == call.call_id)
     }
 
-    /// Where the end of an owed read goes.
+    /// Where the end of an owed read goes. A call that was overtaken before it began is decided again: the newest
+    /// decision is the one that is still without an end.
     fn owed_end(&mut self, call: &Call) -> Option<&mut Option<Outcome>> {
-        self.owed.iter_mut().find_map(|owed| match &mut owed.debt {
+        self.owed.iter_mut().rev().find_map(|owed| match &mut owed.debt {
             Debt::Read { end, .. } if owed.call.call_id == call.call_id => Some(end),
             Debt::Read { .. } | Debt::End(_) => None,
         })

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use serde_json::json;
 use tool::RiskLevel;
 
 use super::{all, assert_intact, faulty::Faulty};
@@ -74,6 +75,22 @@ async fn a_read_is_let_through_and_recorded_later() {
     drop((ended, running));
     drop(ledger);
     assert_intact(folder.path());
+}
+
+/// A call that was decided, overtaken before it began, and decided again has two decisions and two ends.
+#[tokio::test]
+async fn a_read_that_is_decided_again_ends_by_its_newest_decision() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
+    let decision = samples::decision("read_file", Effect::Reads);
+    let overtaken = ledger.intend(decision.clone(), ()).await.unwrap();
+    ledger.conclude(&overtaken, samples::outcome(Status::NotStarted)).unwrap();
+    let again = ledger.intend(decision, ()).await.unwrap();
+    assert_eq!(ledger.conclude(&again, samples::outcome(Status::Done)).unwrap(), Receipt::Owed);
+    mend(&disk, &ledger).await;
+    let records = ledger.reader().call(again.call_id()).unwrap();
+    let told: Vec<_> = records.iter().map(|record| record.json()["outcome"].clone()).collect();
+    assert_eq!(told, [json!(null), json!("not_started"), json!(null), json!("done")]);
 }
 
 #[tokio::test]
