@@ -140,6 +140,8 @@ fn running_out_of_descriptors_degrades() {
     daemon.home().file("a.txt", "x");
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     wait_for(&mut control, "NORMAL");
+    // A connection that is not accepted yet could not be any more.
+    agent.request("sinew/status", &json!({}));
     let pid = Pid::from_raw(daemon.pid().as_raw());
     let maximum = getrlimit(Resource::Nofile).maximum;
     let limit = |most: u64| Rlimit { current: Some(most), maximum };
