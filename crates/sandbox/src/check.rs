@@ -138,6 +138,7 @@ pub(crate) fn command(words: &[&str]) -> Result<Confined, SandboxError> {
         least: SandboxTier::Reduced,
         output_bytes: 1024,
         deadline: Instant::now() + PATIENCE,
+        variables: Vec::new(),
         before: Inventory::default(),
     })
 }

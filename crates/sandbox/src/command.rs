@@ -4,6 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// What a program may do in the folders its permit grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// What the permit says.
+    AsPermitted,
+    /// Only look, whatever the permit says: a program that has nothing to change there need not be able to.
+    ReadOnly,
+}
+
 /// One program with its arguments.
 #[derive(Clone, Debug)]
 pub struct Command {
@@ -17,4 +26,8 @@ pub struct Command {
     pub deadline: Instant,
     /// How much of each of its two outputs is kept.
     pub output_bytes: usize,
+    /// What it may do in the folders it was granted.
+    pub grant: Grant,
+    /// Variables that are added to the few each program has, or replace one of them: of the tool, never of its caller.
+    pub variables: Vec<(String, OsString)>,
 }

@@ -1,6 +1,6 @@
 //! A command that may be run: its program found, its folders looked through, its walls decided.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use governance::{Isolation, Permit, WorkspaceAccess};
 use tool::SandboxTier;
 
 use crate::check;
-use crate::command::Command;
+use crate::command::{Command, Grant};
 use crate::environment;
 use crate::error::SandboxError;
 use crate::inventory::{self, Inventory};
@@ -29,6 +29,7 @@ pub struct Confined {
     pub(crate) least: SandboxTier,
     pub(crate) output_bytes: usize,
     pub(crate) deadline: Instant,
+    pub(crate) variables: Vec<(String, OsString)>,
     /// Protected names that were there before.
     pub(crate) before: Inventory,
 }
@@ -40,9 +41,12 @@ impl Confined {
             let granted = permit.folders().iter().filter(move |folder| folder.access() == access);
             granted.map(|folder| folder.root().to_owned()).collect::<Vec<PathBuf>>()
         };
-        let (writable, readable) = (of(WorkspaceAccess::ReadWrite), of(WorkspaceAccess::ReadOnly));
+        let (mut writable, mut readable) = (of(WorkspaceAccess::ReadWrite), of(WorkspaceAccess::ReadOnly));
         refuse_nul(command)?;
         let program = program::find(&command.program, &writable)?;
+        if command.grant == Grant::ReadOnly {
+            readable.append(&mut writable);
+        }
         let folder = working_folder(command, permit)?;
         let mut before = Inventory::default();
         for granted in writable.iter().chain(&readable) {
@@ -77,8 +81,15 @@ impl Confined {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
         };
-        let (output_bytes, deadline) = (command.output_bytes, command.deadline);
-        Ok(Confined { spec, executable: program.executable, least, output_bytes, deadline, before })
+        Ok(Confined {
+            spec,
+            executable: program.executable,
+            least,
+            output_bytes: command.output_bytes,
+            deadline: command.deadline,
+            variables: command.variables.clone(),
+            before,
+        })
     }
 
     /// A program that does nothing and is granted nothing: what the walls alone cost.
@@ -89,7 +100,8 @@ impl Confined {
     /// The message for a launcher of this tier, with the time that is left now.
     pub(crate) fn message(&self, tier: SandboxTier) -> Vec<u8> {
         let limits = Limits { time: self.time_left(), ..self.spec.limits };
-        Spec { tier, limits, variables: environment::build(tier), ..self.spec.clone() }.framed()
+        Spec { tier, limits, variables: environment::with(tier, &self.variables), ..self.spec.clone() }
+            .framed()
     }
 
     pub(crate) fn time_left(&self) -> Duration {
@@ -113,8 +125,12 @@ fn refuse_nul(command: &Command) -> Result<(), SandboxError> {
     if has_nul(&command.program) {
         return Err(SandboxError::Nul("the program"));
     }
-    match command.arguments.iter().any(|word| has_nul(word)) {
-        true => Err(SandboxError::Nul("an argument")),
+    if command.arguments.iter().any(|word| has_nul(word)) {
+        return Err(SandboxError::Nul("an argument"));
+    }
+    let variable = |(name, value): &(String, OsString)| has_nul(name.as_ref()) || has_nul(value);
+    match command.variables.iter().any(variable) {
+        true => Err(SandboxError::Nul("a variable")),
         false => Ok(()),
     }
 }

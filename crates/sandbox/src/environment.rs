@@ -2,6 +2,7 @@
 //! no secret, and no variable that a loader or an interpreter acts on, can get in by being forgotten on a list.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 use tool::SandboxTier;
 
@@ -15,7 +16,7 @@ pub(crate) const SEARCH_PATH: &[&str] = if cfg!(target_os = "macos") {
 /// Where a program keeps what it need not keep: private to the call on Linux, emptied with it.
 pub(crate) const SCRATCH: &str = "/tmp";
 
-/// All variables, each as `NAME=value`.
+/// The variables every program has, each as `NAME=value`.
 pub(crate) fn build(tier: SandboxTier) -> Vec<OsString> {
     [
         format!("PATH={}", SEARCH_PATH.join(":")),
@@ -33,6 +34,21 @@ pub(crate) fn build(tier: SandboxTier) -> Vec<OsString> {
     .to_vec()
 }
 
+/// The same with those a tool adds or replaces.
+pub(crate) fn with(tier: SandboxTier, own: &[(String, OsString)]) -> Vec<OsString> {
+    let replaced = |word: &OsString| {
+        let name = word.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
+        own.iter().any(|(known, _)| known.as_bytes() == name)
+    };
+    let mut all: Vec<OsString> = build(tier).into_iter().filter(|word| !replaced(word)).collect();
+    all.extend(own.iter().map(|(name, value)| {
+        let mut word = OsString::from(format!("{name}="));
+        word.push(value);
+        word
+    }));
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +63,12 @@ mod tests {
             ["PATH", "HOME", "TMPDIR", "LANG", "TERM", "NO_COLOR", "GIT_TERMINAL_PROMPT", "SINEW_SANDBOX"];
         assert_eq!(names, expect);
         assert!(built.contains(&OsString::from("SINEW_SANDBOX=full")));
+        let own = [("HOME".to_owned(), "/w".into()), ("EXTRA".to_owned(), "1=2".into())];
+        let with = with(SandboxTier::Full, &own);
+        assert_eq!(with.len(), built.len() + 1, "one is replaced, one is added");
+        for word in ["HOME=/w", "EXTRA=1=2"] {
+            assert!(with.contains(&OsString::from(word)), "{word}");
+        }
         assert!(SEARCH_PATH.iter().all(|folder| folder.starts_with('/')), "no relative folder is searched");
     }
 }

@@ -28,7 +28,7 @@ mod status;
 
 pub use capture::Captured;
 pub use check::Finding;
-pub use command::Command;
+pub use command::{Command, Grant};
 pub use confined::Confined;
 pub use error::SandboxError;
 pub use launcher::{Entered, enter};

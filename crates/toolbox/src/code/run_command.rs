@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use governance::{Permit, WorkspaceAccess};
 use registry::{Order, Running, ToolExecutor};
-use sandbox::{Captured, Command, Confined, End, Report, Sandbox, SandboxError};
+use sandbox::{Captured, Command, Confined, End, Grant, Report, Sandbox, SandboxError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -131,6 +131,8 @@ fn prepare(permit: &Permit, deadline: Instant) -> Result<Confined, Failure> {
         folder: permit.path("cwd").map(|folder| folder.canonical().to_owned()),
         deadline,
         output_bytes: usize::try_from(budget.min(MOST_OUTPUT)).unwrap_or(0),
+        grant: Grant::AsPermitted,
+        variables: Vec::new(),
     };
     Confined::prepare(permit, &command).map_err(|error| not_run(&error))
 }
