@@ -9,6 +9,7 @@
 //! caller named.
 
 mod at_hand;
+mod difference;
 mod error;
 mod links;
 mod list;
@@ -27,6 +28,7 @@ mod races;
 mod testing;
 
 pub use at_hand::open_at_hand;
+pub use difference::{Difference, difference};
 pub use error::{AccessError, OpenError};
 pub use links::{LinkSearch, OtherNames};
 pub use list::{Entry, EntryKind, Listing};
