@@ -9,7 +9,7 @@ use governance::{Counts, Denial, Situation, Workspaces};
 use ledger::Ledger;
 use serde_json::Value;
 use telemetry::{CallSpan, Stage, Subject, redact};
-use tool::{CallId, Caller, Mode, Refusal, RefusalCode, TraceContext, canonical};
+use tool::{CallId, Caller, Mode, Progress, Refusal, RefusalCode, TraceContext, canonical};
 
 use crate::World;
 
@@ -28,6 +28,8 @@ pub struct Request {
     pub deadline: Option<Duration>,
     /// Where relative paths start. It widens nothing.
     pub cwd: Option<PathBuf>,
+    /// Who hears how far the call has come.
+    pub progress: Progress,
     /// When the request arrived.
     pub started: Instant,
 }
@@ -46,6 +48,7 @@ pub(crate) struct Call {
     pub(crate) world: Arc<World>,
     pub(crate) mode: Mode,
     pub(crate) workspaces: Workspaces,
+    pub(crate) progress: Progress,
     pub(crate) span: CallSpan,
     /// What the host said of it, where it is a host's and only judged.
     pub(crate) host: Option<Value>,
@@ -94,6 +97,7 @@ impl Call {
             intended: AtomicBool::new(false),
             tool_name: request.tool_name,
             caller: request.caller,
+            progress: request.progress,
             trace: request.trace,
             started: request.started,
             deadline: request.deadline.and_then(|wait| request.started.checked_add(wait)),

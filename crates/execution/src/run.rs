@@ -88,7 +88,8 @@ impl Attempt<'_> {
     }
 
     async fn make(&self, limit: Duration) -> Result<Output, Failure> {
-        let (running, place) = (self.tool.executor().run(Arc::clone(self.order)), Arc::clone(&self.slot));
+        let running = self.tool.executor().run_telling(Arc::clone(self.order), self.call.progress.clone());
+        let place = Arc::clone(&self.slot);
         let work = AssertUnwindSafe(async move {
             let (_place, _counted) = (place, Level::ToolsRunning.hold());
             running.await

@@ -21,8 +21,8 @@ use ledger::{Ledger, Options};
 use registry::{Order, Running, ToolExecutor, ToolRegistry};
 use serde_json::{Value, json};
 use tool::{
-    Caller, Category, Door, FailureKind, Mode, Output, RefusalCode, RiskLevel, ToolResult, ToolSpec,
-    TraceContext,
+    Caller, Category, Door, FailureKind, Mode, Output, Progress, RefusalCode, RiskLevel, ToolResult,
+    ToolSpec, TraceContext,
 };
 
 use crate::{Parts, Request, ToolExecutionLayer, World};
@@ -140,6 +140,7 @@ fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request 
         trace: TraceContext::root(),
         deadline,
         cwd: None,
+        progress: Progress::default(),
         started: Instant::now(),
     }
 }

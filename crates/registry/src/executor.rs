@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use governance::Permit;
 use ledger::Intent;
-use tool::{Failure, Output};
+use tool::{Failure, Output, Progress};
 
 /// Leave to run: a permit whose decision is already in the ledger.
 ///
@@ -22,4 +22,9 @@ pub trait ToolExecutor: Send + Sync + 'static {
     /// Does the work. The order is shared because a thread stuck in a system call outlives its deadline, and must
     /// keep its handles while it does.
     fn run(&self, order: Arc<Order>) -> Running;
+
+    /// The same for a tool that has something to say meanwhile. Most have not.
+    fn run_telling(&self, order: Arc<Order>, _progress: Progress) -> Running {
+        self.run(order)
+    }
 }

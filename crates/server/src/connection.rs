@@ -79,13 +79,14 @@ struct Talk<C: 'static> {
 
 impl<C: Send + Sync> Connection<C> {
     /// Talks until either side has had enough.
-    pub(crate) async fn run<R, W>(self, read: R, write: W)
+    pub(crate) async fn run<R, W>(mut self, read: R, write: W)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
         let (outbox, writer) = Outbox::open(write, self.limits.write_stall);
+        self.session.outbox = Some(outbox.clone());
         let (answers, open) = (JoinSet::new(), InFlight::default());
         let following = JoinSet::new();
         let mut talk = Talk { connection: self, outbox, answers, following, follows: None, open, noise: 0 };

@@ -8,6 +8,7 @@ pub(crate) mod initialize;
 pub(crate) mod list;
 pub(crate) mod ping;
 
+mod progress;
 mod result;
 
 use crate::rpc::{Id, Params, RpcError};

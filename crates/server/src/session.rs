@@ -3,6 +3,8 @@
 use tool::{Caller, Door};
 
 use crate::mcp::Handshake;
+use crate::notify::Notifier;
+use crate::outbox::Outbox;
 
 /// One connection's identity and its MCP state.
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     /// Set by `initialize`.
     pub(crate) handshake: Option<Handshake>,
+    /// The way back to the client, once the conversation has begun.
+    pub(crate) outbox: Option<Outbox>,
 }
 
 /// Who is at the other end, as the kernel says.
@@ -23,7 +27,12 @@ pub(crate) struct Peer {
 
 impl Session {
     pub(crate) fn new(connection: u64, peer: Peer) -> Self {
-        Session { connection, peer, handshake: None }
+        Session { connection, peer, handshake: None, outbox: None }
+    }
+
+    /// A way to say something before or after an answer.
+    pub(crate) fn notifier(&self) -> Option<Notifier> {
+        self.outbox.clone().map(Notifier::new)
     }
 
     /// The party on whose behalf a call through this door runs.

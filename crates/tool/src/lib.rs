@@ -18,6 +18,7 @@ mod parameter;
 mod path_argument;
 mod path_places;
 mod problem;
+mod progress;
 mod refusal;
 mod result;
 mod risk;
@@ -44,6 +45,7 @@ pub use outward_argument::{Outward, OutwardArgument};
 pub use parameter::{ParameterType, ToolParameter};
 pub use path_argument::{PathAccess, PathArgument};
 pub use problem::Problem;
+pub use progress::{Progress, ProgressNote};
 pub use refusal::{Refusal, RefusalCode, Repair, RuleRef};
 pub use result::{
     FailureReport, Metadata, Output, SandboxReport, SandboxTier, ToolResult, Truncation, Usage,

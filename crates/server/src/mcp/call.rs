@@ -6,9 +6,9 @@ use std::time::Instant;
 use execution::Request;
 use serde_json::{Map, Value, json};
 use telemetry::metrics::{self, Operation};
-use tool::{Door, ToolName, ToolResult, TraceContext};
+use tool::{Door, Progress, ToolName, ToolResult, TraceContext};
 
-use super::{after_handshake, result};
+use super::{after_handshake, progress, result};
 use crate::agent::Agent;
 use crate::methods::execute::tool_name;
 use crate::rpc::RpcError;
@@ -29,11 +29,18 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         trace: trace(&meta),
         deadline: None,
         cwd: None,
+        progress: Progress::default(),
         started: call.began,
     };
     let layer = Arc::clone(&agent.layer);
+    let listener = meta.get("progressToken").cloned().zip(session.notifier());
     Ok(Answer::later(async move {
-        let ended = layer.execute(request).await;
+        let ended = match listener {
+            None => layer.execute(request).await,
+            Some(listener) => {
+                progress::told(request, listener, |told| async move { layer.execute(told).await }).await
+            }
+        };
         measure(&ended, call.began);
         result::reply(ended)
     }))

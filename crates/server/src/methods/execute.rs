@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use execution::Request;
 use serde_json::{Map, Value};
-use tool::{Door, TraceContext};
+use tool::{Door, Progress, TraceContext};
 
 use crate::agent::Agent;
 use crate::rpc::{self, Params, RpcError};
@@ -39,6 +39,7 @@ pub(crate) fn request(session: &Session, params: &mut Params, began: Instant) ->
         trace: trace(params)?,
         deadline: deadline(params)?,
         cwd: params.want("cwd")?,
+        progress: Progress::default(),
         started: began,
     };
     NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;

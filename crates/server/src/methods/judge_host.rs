@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use execution::{HostCall, Origin, Request, UnknownHost};
-use tool::{Caller, Door, TraceContext};
+use tool::{Caller, Door, Progress, TraceContext};
 
 use super::execute::{deadline, tool_name};
 use crate::agent::Agent;
@@ -24,6 +24,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         trace: TraceContext::root(),
         deadline: deadline(&mut params)?,
         cwd: params.want("cwd")?,
+        progress: Progress::default(),
         started: call.began,
     };
     let origin = origin(&mut params)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use execution::{Request, ToolFilter};
 use serde_json::{Value, json};
 use server::StateLock;
-use tool::{Arguments, Caller, Door, ToolDefinition, ToolResult, TraceContext};
+use tool::{Arguments, Caller, Door, Progress, ToolDefinition, ToolResult, TraceContext};
 
 use crate::arguments::Spoken;
 use crate::cli::CallArgs;
@@ -94,6 +94,7 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
         trace: TraceContext::root(),
         deadline: None,
         cwd: Some(setting.folder().to_owned()),
+        progress: Progress::default(),
         started: Instant::now(),
     }
 }

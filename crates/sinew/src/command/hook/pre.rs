@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use execution::{HostCall, HostJudge, HostVerdict, Origin, Request, UnknownHost};
 use serde_json::{Value, json};
-use tool::{Arguments, Caller, Door, TraceContext};
+use tool::{Arguments, Caller, Door, Progress, TraceContext};
 
 use super::answer::Answer;
 use super::event::Event;
@@ -106,6 +106,7 @@ impl Asked {
             trace: TraceContext::root(),
             deadline: Some(left),
             cwd: Some(self.cwd.clone()),
+            progress: Progress::default(),
             started: Instant::now(),
         };
         HostCall { host: CLAUDE_CODE.to_owned(), request, origin: self.origin.clone() }

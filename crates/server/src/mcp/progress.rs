@@ -1,0 +1,107 @@
+//! How far a call has come, as MCP's progress notifications: for clients that gave a token, and before the result only.
+
+use execution::Request;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tool::{Progress, ProgressNote, ToolResult};
+
+use crate::notify::Notifier;
+
+const METHOD: &str = "notifications/progress";
+/// What may wait to be sent. A client that reads slowly misses some of it; it can tell by the numbers.
+const WAITING: usize = 64;
+
+/// Runs a call and tells the client meanwhile how far it has come.
+pub(crate) async fn told<F>(
+    mut request: Request,
+    (token, notifier): (Value, Notifier),
+    execute: impl FnOnce(Request) -> F,
+) -> ToolResult
+where
+    F: Future<Output = ToolResult>,
+{
+    let (sender, mut notes) = mpsc::channel(WAITING);
+    request.progress = Progress::heard_by(move |note| drop(sender.try_send(note)));
+    let mut running = Box::pin(execute(request));
+    let mut step = 0_u64;
+    let mut say = async |note| {
+        step += 1;
+        notifier.tell(METHOD, &worded(&token, step, note)).await;
+    };
+    let ended = loop {
+        tokio::select! {
+            biased;
+            Some(note) = notes.recv() => say(note).await,
+            ended = &mut running => break ended,
+        }
+    };
+    while let Ok(note) = notes.try_recv() {
+        say(note).await;
+    }
+    ended
+}
+
+/// MCP asks for a number that grows with every notification; the share of the work goes beside it.
+fn worded(token: &Value, step: u64, note: ProgressNote) -> Value {
+    let mut meta = Map::new();
+    let share = note.share.map(|(done, total)| json!({"done": done, "total": total}));
+    meta.extend(share.map(|share| ("sinew/share".to_owned(), share)));
+    meta.extend(note.data.map(|data| ("sinew/data".to_owned(), data)));
+    json!({"progressToken": token, "progress": step, "message": note.message, "_meta": meta})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    use tool::{CallId, Caller, Door, Failure, FailureKind, Metadata, Mode, TraceContext};
+
+    use super::*;
+    use crate::outbox::Outbox;
+
+    fn request() -> Request {
+        Request {
+            tool_name: "t".to_owned(),
+            arguments: json!({}),
+            caller: Caller { uid: 1, pid: None, door: Door::Mcp, connection: 1, client: None, session: None },
+            trace: TraceContext::root(),
+            deadline: None,
+            cwd: None,
+            progress: Progress::default(),
+            started: Instant::now(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_call_says_comes_before_its_end_with_growing_numbers() {
+        let (server, client) = tokio::io::duplex(1024);
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
+        let ended = told(request(), (json!("tok"), Notifier::new(outbox)), |request| async move {
+            let note = ProgressNote {
+                share: Some((1, 2)),
+                data: Some(json!({"seq": 0})),
+                ..ProgressNote::saying("half")
+            };
+            request.progress.tell(note);
+            request.progress.tell(ProgressNote::saying("done"));
+            let metadata = Metadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "p");
+            ToolResult::failed("t", Failure::new(FailureKind::Cancelled, "x"), metadata, 0.0)
+        })
+        .await;
+        assert!(!ended.success);
+        let mut lines = BufReader::new(client).lines();
+        for (step, message) in [(1, "half"), (2, "done")] {
+            let said: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+            assert_eq!((&said["method"], &said["params"]["progressToken"]), (&json!(METHOD), &json!("tok")));
+            assert_eq!(
+                (&said["params"]["progress"], &said["params"]["message"]),
+                (&json!(step), &json!(message))
+            );
+            if step == 1 {
+                let meta = json!({"sinew/share": {"done": 1, "total": 2}, "sinew/data": {"seq": 0}});
+                assert_eq!(said["params"]["_meta"], meta);
+            }
+        }
+    }
+}
