@@ -20,6 +20,22 @@ pub fn sinew() -> Command {
     command
 }
 
+/// Makes this process one of an unprivileged user. A test binary that root alone can reach is started again from a
+/// copy that everybody can, because it may have to start itself.
+pub fn give_up_root_for_good() {
+    use std::os::unix::process::CommandExt;
+    if !geteuid().is_root() {
+        return;
+    }
+    let binary = std::env::current_exe().expect("this test binary has a path");
+    if !open_to_all(&binary) {
+        let words = std::env::args_os().skip(1);
+        let error = Command::new(copy_for_all(&binary)).args(words).exec();
+        panic!("start again from a copy: {error}");
+    }
+    give_up_root();
+}
+
 /// Locates the binary while we may still look anywhere, then gives up root.
 fn prepare() -> PathBuf {
     let binary = locate();

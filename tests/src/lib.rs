@@ -10,7 +10,7 @@ mod client;
 mod daemon;
 mod home;
 
-pub use binary::sinew;
+pub use binary::{give_up_root_for_good, sinew};
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, Run};

@@ -10,8 +10,10 @@ use sandbox::{Confined, End, Entered, Sandbox};
 const ROUNDS: usize = 200;
 
 fn main() -> ExitCode {
-    if let Entered::Launcher(code) = sandbox::enter() {
-        return code;
+    match sandbox::enter() {
+        Entered::Launcher(code) => return code,
+        Entered::Worker(_) => return ExitCode::FAILURE,
+        Entered::Program => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(measure())) {

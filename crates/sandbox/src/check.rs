@@ -3,21 +3,18 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use governance::Network;
 use tool::SandboxTier;
 
 use crate::confined::Confined;
 use crate::error::SandboxError;
-use crate::inventory::Inventory;
 use crate::launcher;
 use crate::pool::Launcher;
 use crate::program;
 use crate::report::End;
 use crate::run;
 use crate::sandbox::Availability;
-use crate::spec::{Limits, Spec};
 
 /// Long enough for a loaded machine; only a failure waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -108,37 +105,6 @@ async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
 /// A program that is granted nothing.
 pub(crate) fn command(words: &[&str]) -> Result<Confined, SandboxError> {
     let program = program::find(words.first().copied().unwrap_or_default().as_ref(), &[])?;
-    let limits = Limits {
-        time: Duration::ZERO,
-        grace: Duration::ZERO,
-        memory_bytes: 64 * 1024 * 1024,
-        processes: 8,
-        cpu_seconds: 0,
-        file_bytes: 0,
-        open_files: 64,
-    };
-    let spec = Spec {
-        tier: SandboxTier::Full,
-        network: Network::Off,
-        program: program.executable.path.clone(),
-        device: program.device,
-        inode: program.inode,
-        words: words.iter().map(Into::into).collect(),
-        variables: Vec::new(),
-        folder: "/".into(),
-        writable: Vec::new(),
-        readable: Vec::new(),
-        hidden: Vec::new(),
-        kept: Vec::new(),
-        limits,
-    };
-    Ok(Confined {
-        spec,
-        executable: program.executable,
-        least: SandboxTier::Reduced,
-        output_bytes: 1024,
-        deadline: Instant::now() + PATIENCE,
-        variables: Vec::new(),
-        before: Inventory::default(),
-    })
+    let words = words.iter().map(Into::into).collect();
+    Ok(Confined::granted_nothing(program, words, 64 * 1024 * 1024, 8, PATIENCE))
 }

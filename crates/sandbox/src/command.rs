@@ -20,6 +20,8 @@ pub struct Command {
     pub program: OsString,
     /// Its arguments, handed on as they are.
     pub arguments: Vec<OsString>,
+    /// What it reads on its standard input; absent means `/dev/null`.
+    pub input: Option<Vec<u8>>,
     /// Where it runs; absent means the first folder it was granted.
     pub folder: Option<PathBuf>,
     /// When it is ended.

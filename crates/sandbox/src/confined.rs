@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use governance::{Isolation, Permit, WorkspaceAccess};
+use governance::{Isolation, Network, Permit, WorkspaceAccess};
 use tool::SandboxTier;
 
 use crate::check;
@@ -13,7 +13,7 @@ use crate::command::{Command, Grant};
 use crate::environment;
 use crate::error::SandboxError;
 use crate::inventory::{self, Inventory};
-use crate::program::{self, Executable};
+use crate::program::{self, Executable, Program};
 use crate::spec::{Limits, Spec};
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -30,6 +30,7 @@ pub struct Confined {
     pub(crate) output_bytes: usize,
     pub(crate) deadline: Instant,
     pub(crate) variables: Vec<(String, OsString)>,
+    pub(crate) input: Option<Vec<u8>>,
     /// Protected names that were there before.
     pub(crate) before: Inventory,
 }
@@ -88,6 +89,7 @@ impl Confined {
             output_bytes: command.output_bytes,
             deadline: command.deadline,
             variables: command.variables.clone(),
+            input: command.input.clone(),
             before,
         })
     }
@@ -95,6 +97,50 @@ impl Confined {
     /// A program that does nothing and is granted nothing: what the walls alone cost.
     pub fn nothing() -> Result<Confined, SandboxError> {
         check::command(&["true"])
+    }
+
+    /// A program that may read the system and nothing else, without network.
+    pub(crate) fn granted_nothing(
+        program: Program,
+        words: Vec<OsString>,
+        memory_bytes: u64,
+        processes: u64,
+        time: Duration,
+    ) -> Confined {
+        let limits = Limits {
+            time: Duration::ZERO,
+            grace: Duration::ZERO,
+            memory_bytes,
+            processes,
+            cpu_seconds: 0,
+            file_bytes: 0,
+            open_files: 64,
+        };
+        let spec = Spec {
+            tier: SandboxTier::Full,
+            network: Network::Off,
+            program: program.executable.path.clone(),
+            device: program.device,
+            inode: program.inode,
+            words,
+            variables: Vec::new(),
+            folder: "/".into(),
+            writable: Vec::new(),
+            readable: Vec::new(),
+            hidden: Vec::new(),
+            kept: Vec::new(),
+            limits,
+        };
+        Confined {
+            spec,
+            executable: program.executable,
+            least: SandboxTier::Reduced,
+            output_bytes: 1024,
+            deadline: Instant::now() + time,
+            variables: Vec::new(),
+            input: None,
+            before: Inventory::default(),
+        }
     }
 
     /// The message for a launcher of this tier, with the time that is left now.

@@ -18,6 +18,8 @@ use crate::status::{Problem, Status, Step};
 
 /// The name a launcher is started under.
 pub(crate) const NAME: &str = "sinew-launcher";
+/// The name a worker is started under.
+pub(crate) const WORKER: &str = "sinew-worker";
 /// Standard input, output and error of the program to start.
 pub(crate) const DESCRIPTORS: usize = 3;
 
@@ -25,6 +27,8 @@ pub(crate) const DESCRIPTORS: usize = 3;
 pub enum Entered {
     /// A launcher, which has done its work and leaves with this code.
     Launcher(ExitCode),
+    /// A worker behind walls, with the name of its task. Its orders come on standard input.
+    Worker(String),
     /// The program itself. From here on it may start launchers.
     Program,
 }
@@ -35,7 +39,11 @@ static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 /// started again, not become a launcher, so [`Sandbox`](crate::Sandbox) starts none.
 pub fn enter() -> Entered {
     let mut words = std::env::args_os();
-    if words.next().is_some_and(|name| name == NAME) {
+    let name = words.next().unwrap_or_default();
+    if name == WORKER {
+        return Entered::Worker(words.next().unwrap_or_default().to_string_lossy().into_owned());
+    }
+    if name == NAME {
         let tier = words.next().map(|word| spec::tier(&word));
         let served = match tier {
             Some(Ok(tier)) => serve(tier),

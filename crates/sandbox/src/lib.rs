@@ -25,6 +25,7 @@ mod run;
 mod sandbox;
 mod spec;
 mod status;
+mod worker;
 
 pub use capture::Captured;
 pub use check::Finding;
@@ -36,3 +37,4 @@ pub use program::Executable;
 pub use protected::Quarantined;
 pub use report::{End, Report, Spent};
 pub use sandbox::{Availability, Sandbox};
+pub use worker::{Task, Worker};

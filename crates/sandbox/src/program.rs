@@ -54,6 +54,16 @@ pub(crate) fn find(name: &OsStr, writable: &[PathBuf]) -> Result<Program, Sandbo
     Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
 }
 
+/// The program that runs now. If another has taken its name since, it is not started: the pinned file is another.
+pub(crate) fn itself() -> Result<Program, SandboxError> {
+    let problem = |cause| SandboxError::NotStarted { program: "sinew".to_owned(), cause };
+    let path = std::env::current_exe().map_err(problem)?;
+    let running = if cfg!(target_os = "linux") { Path::new("/proc/self/exe") } else { path.as_path() };
+    let facts = running.metadata().map_err(problem)?;
+    let sha256 = digest(running, &facts).map_err(problem)?;
+    Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
+}
+
 /// The canonical path of a file that anybody may execute.
 fn runnable(path: &Path) -> Option<(PathBuf, Metadata)> {
     let path = path.canonicalize().ok()?;

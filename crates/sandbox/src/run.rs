@@ -4,6 +4,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -39,12 +40,12 @@ pub(crate) async fn run(
 ) -> Result<Finished, SandboxError> {
     let (stdout, stdout_end) = output().map_err(SandboxError::Launcher)?;
     let (stderr, stderr_end) = output().map_err(SandboxError::Launcher)?;
-    let nothing = std::fs::File::open("/dev/null").map_err(SandboxError::Launcher)?;
+    let (mut feed, stdin_end) = Feed::new(confined.input.as_deref()).map_err(SandboxError::Launcher)?;
     let message = confined.message(tier);
-    give_order(&mut launcher, &message, [nothing.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()])
+    give_order(&mut launcher, &message, [stdin_end.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()])
         .await
         .map_err(SandboxError::Launcher)?;
-    drop((nothing, stdout_end, stderr_end));
+    drop((stdin_end, stdout_end, stderr_end));
     let longest = confined.time_left() + confined.spec.limits.grace + PATIENCE;
     let (mut out, mut err) =
         (Stream::new(stdout, confined.output_bytes), Stream::new(stderr, confined.output_bytes));
@@ -58,6 +59,7 @@ pub(crate) async fn run(
                 heard = &mut listening => break heard,
                 () = out.gather(), if out.is_open() => {}
                 () = err.gather(), if err.is_open() => {}
+                () = feed.give(), if feed.is_open() => {}
                 () = &mut deadline => break Err(SandboxError::Lost),
             }
         }
@@ -70,14 +72,58 @@ pub(crate) async fn run(
     Ok(Finished { end, spent, stdout: out.finish(), stderr: err.finish() })
 }
 
+/// What a program is given to read. One that does not read it is not waited for.
+struct Feed<'a> {
+    pipe: Option<pipe::Sender>,
+    left: &'a [u8],
+}
+
+impl<'a> Feed<'a> {
+    fn new(input: Option<&'a [u8]>) -> io::Result<(Self, OwnedFd)> {
+        let Some(left) = input else {
+            return Ok((Feed { pipe: None, left: &[] }, OwnedFd::from(std::fs::File::open("/dev/null")?)));
+        };
+        let (pipe, theirs) = self::input()?;
+        Ok((Feed { pipe: Some(pipe), left }, theirs))
+    }
+
+    fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Gives as much as there is room for, waiting for some; closes after the last of it.
+    async fn give(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        let written = match pipe.writable().await {
+            Ok(()) => pipe.try_write(self.left),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(written) => self.left = self.left.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // It does not read, which is its own business.
+            Err(_) => self.left = &[],
+        }
+        if self.left.is_empty() {
+            self.pipe = None;
+        }
+    }
+}
+
+/// A pipe whose near end goes to the program.
+pub(crate) fn input() -> io::Result<(pipe::Sender, OwnedFd)> {
+    let (theirs, ours) = io::pipe()?;
+    Ok((pipe::Sender::from_owned_fd(OwnedFd::from(ours))?, OwnedFd::from(theirs)))
+}
+
 /// A pipe whose far end goes to the program.
-fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
+pub(crate) fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     let (ours, theirs) = io::pipe()?;
     Ok((pipe::Receiver::from_owned_fd(OwnedFd::from(ours))?, OwnedFd::from(theirs)))
 }
 
 /// The descriptors travel with the length of the message; the message follows.
-async fn give_order(
+pub(crate) async fn give_order(
     launcher: &mut Launcher,
     message: &[u8],
     descriptors: [BorrowedFd<'_>; DESCRIPTORS],
@@ -106,19 +152,32 @@ async fn give_order(
 
 async fn until_the_end(launcher: &mut Launcher, confined: &Confined) -> Result<(End, Spent), SandboxError> {
     loop {
-        match launcher.hear().await {
-            Ok(Status::Started) => {}
-            Ok(Status::Ended(end, spent)) => return Ok((end, spent)),
-            Ok(Status::Failed(problem)) if problem.step == Step::Program => {
-                let program = confined.executable.path.display().to_string();
-                return Err(SandboxError::NotStarted { program, cause: problem.cause() });
-            }
-            Ok(Status::Failed(problem)) => {
-                let (step, cause) = (problem.step.as_str().to_owned(), problem.cause());
-                return Err(SandboxError::NotBuilt { step, what: problem.what, cause });
-            }
-            Ok(Status::Ready) | Err(_) => return Err(SandboxError::Lost),
+        match hear(launcher, &confined.executable.path).await? {
+            Heard::Started => {}
+            Heard::Ended(end, spent) => return Ok((end, spent)),
         }
+    }
+}
+
+/// What a launcher says of a program.
+pub(crate) enum Heard {
+    Started,
+    Ended(End, Spent),
+}
+
+/// The next word of a launcher about the program it was given. What went wrong before it ran is an error.
+pub(crate) async fn hear(launcher: &mut Launcher, program: &Path) -> Result<Heard, SandboxError> {
+    match launcher.hear().await {
+        Ok(Status::Started) => Ok(Heard::Started),
+        Ok(Status::Ended(end, spent)) => Ok(Heard::Ended(end, spent)),
+        Ok(Status::Failed(problem)) if problem.step == Step::Program => {
+            Err(SandboxError::NotStarted { program: program.display().to_string(), cause: problem.cause() })
+        }
+        Ok(Status::Failed(problem)) => {
+            let (step, cause) = (problem.step.as_str().to_owned(), problem.cause());
+            Err(SandboxError::NotBuilt { step, what: problem.what, cause })
+        }
+        Ok(Status::Ready) | Err(_) => Err(SandboxError::Lost),
     }
 }
 

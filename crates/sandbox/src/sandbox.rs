@@ -14,6 +14,7 @@ use crate::pool::Pool;
 use crate::protected::{self, Quarantined};
 use crate::report::Report;
 use crate::run;
+use crate::worker::{Task, Worker};
 
 /// Runs confined programs. Cheap to clone; clones share their launchers.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ impl Sandbox {
         SHARED.get_or_init(Sandbox::untried)
     }
 
-    fn untried() -> Sandbox {
+    pub(crate) fn untried() -> Sandbox {
         Sandbox {
             availability: Arc::default(),
             full: Arc::new(Pool::new(SandboxTier::Full)),
@@ -64,17 +65,7 @@ impl Sandbox {
 
     /// Runs a command in the best walls there are, and in none at all if those are not good enough.
     pub async fn run(&self, confined: Confined) -> Result<Report, SandboxError> {
-        let (tier, pool) = match (self.availability().tier, confined.least) {
-            (SandboxTier::Full, _) => (SandboxTier::Full, &self.full),
-            (SandboxTier::Reduced, SandboxTier::Reduced) => (SandboxTier::Reduced, &self.reduced),
-            (SandboxTier::Reduced | SandboxTier::None, _) => {
-                return Err(SandboxError::NotBuilt {
-                    step: "tier".to_owned(),
-                    what: confined.least.as_str().to_owned(),
-                    cause: std::io::Error::other(self.availability().missing.join("; ")),
-                });
-            }
-        };
+        let (tier, pool) = self.best(confined.least)?;
         let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
         let finished = run::run(&confined, tier, launcher).await;
         pool.refill();
@@ -89,6 +80,29 @@ impl Sandbox {
             executable,
             quarantined,
         })
+    }
+
+    /// Starts this program again as a worker, granted nothing: no file but the system's, no network.
+    pub async fn start(&self, task: &Task) -> Result<Worker, SandboxError> {
+        let confined = task.confined()?;
+        let (tier, pool) = self.best(confined.least)?;
+        let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
+        let worker = Worker::start(&confined, tier, launcher).await;
+        pool.refill();
+        worker
+    }
+
+    /// The best walls there are, if they are as good as these.
+    fn best(&self, least: SandboxTier) -> Result<(SandboxTier, &Arc<Pool>), SandboxError> {
+        match (self.availability().tier, least) {
+            (SandboxTier::Full, _) => Ok((SandboxTier::Full, &self.full)),
+            (SandboxTier::Reduced, SandboxTier::Reduced) => Ok((SandboxTier::Reduced, &self.reduced)),
+            (SandboxTier::Reduced | SandboxTier::None, _) => Err(SandboxError::NotBuilt {
+                step: "tier".to_owned(),
+                what: least.as_str().to_owned(),
+                cause: std::io::Error::other(self.availability().missing.join("; ")),
+            }),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod setting;
 mod settings_text;
 mod terminal;
 mod waterfall;
+mod worker;
 mod wrap;
 
 use std::process::ExitCode;
@@ -25,8 +26,10 @@ use crate::terminal::{BAD, GOOD, paint, tell, visible};
 
 fn main() -> ExitCode {
     // Before anything else: a launcher has one thread, and reads no command line.
-    if let Entered::Launcher(code) = sandbox::enter() {
-        return code;
+    match sandbox::enter() {
+        Entered::Launcher(code) => return code,
+        Entered::Worker(task) => return worker::serve(&task),
+        Entered::Program => {}
     }
     match command::run(Cli::parse().command) {
         Ok(exit) => exit.into(),

@@ -128,6 +128,7 @@ fn prepare(permit: &Permit, deadline: Instant) -> Result<Confined, Failure> {
     let command = Command {
         program: program.into(),
         arguments: words.map(Into::into).collect(),
+        input: None,
         folder: permit.path("cwd").map(|folder| folder.canonical().to_owned()),
         deadline,
         output_bytes: usize::try_from(budget.min(MOST_OUTPUT)).unwrap_or(0),

@@ -57,6 +57,8 @@ fn build(spec: &Spec) -> Result<OwnedFd, Problem> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|cause| step(Step::Limits, "parent death signal", cause.into()))?;
     rustix::process::setsid().map_err(|cause| step(Step::Limits, "session", cause.into()))?;
+    // Before the mounts, whose scratch space could cover it; but what is in a granted folder is taken as it is shown.
+    let outside = (!is_granted(spec)).then(|| open_program(spec)).transpose()?;
     let scratch = match spec.tier {
         SandboxTier::Full => {
             if spec.network == Network::Loopback {
@@ -67,16 +69,20 @@ fn build(spec: &Spec) -> Result<OwnedFd, Problem> {
         }
         SandboxTier::Reduced | SandboxTier::None => Scratch::None,
     };
-    let program = open_program(spec)?;
+    let program = outside.map_or_else(|| open_program(spec), Ok)?;
     rustix::process::chdir(&spec.folder)
         .map_err(|cause| step(Step::Folder, &spec.folder.display().to_string(), cause.into()))?;
     block_signals().map_err(|cause| step(Step::Limits, "signals", cause))?;
     drop_capabilities().map_err(|cause| step(Step::Capabilities, "capabilities", cause))?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|cause| step(Step::Capabilities, "no_new_privs", cause.into()))?;
-    landlocked::restrict(spec, scratch)?;
+    landlocked::restrict(spec, &program, scratch)?;
     filter::install(spec.network)?;
     Ok(program)
+}
+
+fn is_granted(spec: &Spec) -> bool {
+    spec.writable.iter().chain(&spec.readable).any(|folder| spec.program.starts_with(folder))
 }
 
 /// Opens the program that was found and judged, or nothing.

@@ -1,6 +1,7 @@
 //! Landlock: which files may be opened, and for what. It covers reading, which mounts do not, and holds where they
 //! cannot be made. It does not cover a file's mode, owner and times: only a read-only mount does.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use governance::Network;
@@ -45,7 +46,7 @@ pub(crate) enum Scratch {
 }
 
 /// Restricts this process and its descendants, for good. All that this kernel can do is required, and less is an error.
-pub(crate) fn restrict(spec: &Spec, scratch: Scratch) -> Result<(), Problem> {
+pub(crate) fn restrict(spec: &Spec, program: &OwnedFd, scratch: Scratch) -> Result<(), Problem> {
     let abi = ABI::from(raw::landlock_version());
     if abi == ABI::Unsupported {
         return Err(failed("create", libc::EOPNOTSUPP));
@@ -65,7 +66,9 @@ pub(crate) fn restrict(spec: &Spec, scratch: Scratch) -> Result<(), Problem> {
         }
     }
     // Named even if it lies outside the system's folders: it was judged, and is pinned by its inode.
-    rules = allow(rules, abi, &spec.program, read)?;
+    rules = rules
+        .add_rule(PathBeneath::new(program, read & AccessFs::from_file(abi)))
+        .map_err(|error| said("program", &error))?;
     for (list, access) in [(&spec.readable, read), (&spec.writable, all)] {
         for path in list.iter().map(PathBuf::as_path) {
             rules = allow(rules, abi, path, access)?;

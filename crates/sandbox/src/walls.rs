@@ -1,0 +1,59 @@
+//! A test program: the sources of this crate once more, built so that a launcher can be told to leave single walls
+//! out. That word is compiled into this program alone; the product has nothing to be told.
+//!
+//! The tests themselves are in `tests/walls/`.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    reason = "what the product exports is not used here"
+)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+mod backend;
+mod capture;
+mod check;
+mod command;
+mod confined;
+mod environment;
+mod error;
+mod inventory;
+mod launcher;
+mod line;
+mod pool;
+mod program;
+mod protected;
+mod report;
+mod run;
+mod sandbox;
+mod spec;
+mod status;
+mod worker;
+
+#[path = "../tests/walls/workers.rs"]
+mod workers;
+
+use std::process::ExitCode;
+
+// As the crate exports them.
+pub use launcher::{Entered, enter};
+pub use sandbox::Sandbox;
+
+fn main() -> ExitCode {
+    match enter() {
+        Entered::Launcher(code) => return code,
+        Entered::Worker(task) => return workers::serve(&task),
+        Entered::Program => {}
+    }
+    tests::give_up_root_for_good();
+    let trials = [workers::trials()];
+    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials.into_iter().flatten().collect())
+        .exit_code()
+}
+
+/// A runtime on this thread alone.
+fn wait_for<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+}
