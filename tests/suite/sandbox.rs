@@ -2,6 +2,7 @@
 
 mod attempts;
 mod bounds;
+mod cancel;
 mod ordinary;
 mod tiers;
 

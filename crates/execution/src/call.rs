@@ -9,9 +9,11 @@ use governance::{Counts, Denial, Situation, Workspaces};
 use ledger::Ledger;
 use serde_json::Value;
 use telemetry::{CallSpan, Stage, Subject, redact};
+use tokio_util::sync::CancellationToken;
 use tool::{CallId, Caller, Mode, Progress, Refusal, RefusalCode, TraceContext, canonical};
 
 use crate::World;
+use crate::calls::{Stop, StoppedBy, Track};
 
 /// One call, as a door understood it. Nothing in it has been checked.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Request {
     pub progress: Progress,
     /// When the request arrived.
     pub started: Instant,
+    /// Fired when the caller takes the call back.
+    pub withdrawn: CancellationToken,
 }
 
 /// One call on the road: its identity and the world it is judged in.
@@ -50,6 +54,8 @@ pub(crate) struct Call {
     pub(crate) workspaces: Workspaces,
     pub(crate) progress: Progress,
     pub(crate) span: CallSpan,
+    /// Where it stands, and whether it must end.
+    pub(crate) track: Arc<Track>,
     /// What the host said of it, where it is a host's and only judged.
     pub(crate) host: Option<Value>,
     /// What the judge saw of a call that is not run.
@@ -89,8 +95,11 @@ impl Call {
         (id, span): (CallId, CallSpan),
     ) -> (Call, Value) {
         let workspaces = world.workspaces.based_at(request.cwd.as_deref());
+        let stop = Stop::with(&request.withdrawn);
+        let tool = recordable(&request.tool_name);
         let call = Call {
             id,
+            track: Track::new(id, tool, request.caller.clone(), request.started, stop),
             span,
             host: None,
             saw: OnceLock::new(),
@@ -123,14 +132,29 @@ impl Call {
         Call { workspaces, world, mode, intended: AtomicBool::new(false), ..self }
     }
 
-    /// Waits for a part of the road, but not past the caller's deadline.
+    /// Waits for a part of the road, but not past the caller's deadline, nor once the call must end.
     pub(crate) async fn in_time<T>(&self, part: impl Future<Output = T>) -> Result<T, Box<Refusal>> {
-        let Some(deadline) = self.deadline else { return Ok(part.await) };
-        tokio::time::timeout_at(deadline.into(), part).await.map_err(|_| {
+        let part = self.unless_stopped(part);
+        let Some(deadline) = self.deadline else { return part.await };
+        tokio::time::timeout_at(deadline.into(), part).await.unwrap_or_else(|_| {
             let reason = "the deadline passed before the tool was started";
             let refusal = Refusal::new(&self.tool_name, RefusalCode::Busy, reason).detail("deadline_passed");
-            Box::new(refusal.hint("nothing was run; allow more time"))
+            Err(Box::new(refusal.hint("nothing was run; allow more time")))
         })
+    }
+
+    /// Waits for a part of the road unless somebody ends the call. Nothing of it may have run yet.
+    pub(crate) async fn unless_stopped<T>(&self, part: impl Future<Output = T>) -> Result<T, Box<Refusal>> {
+        tokio::select! {
+            biased;
+            done = part => Ok(done),
+            by = self.track.stop().given() => Err(by.refusal(&self.tool_name, self.mode)),
+        }
+    }
+
+    /// Who ended it, if anybody did.
+    pub(crate) fn stopped(&self) -> Option<StoppedBy> {
+        self.track.stop().by()
     }
 
     /// Keeps what the judge saw, for the record of the refusal; the caller is told no more than before.

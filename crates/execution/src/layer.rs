@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::call::{Call, Request};
+use crate::calls::Calls;
 use crate::content;
 use crate::limits::Limits;
 use crate::mode::ModeCell;
@@ -25,7 +26,7 @@ use crate::recorder;
 use crate::reload::Reloads;
 use crate::slots::Slots;
 use crate::status::{LedgerStatus, ProposalStatus, Status, Tally};
-use crate::transition::{OwedChanges, Running};
+use crate::transition::OwedChanges;
 use crate::watch::ModeWatch;
 use crate::world::{ToolFilter, World};
 
@@ -47,7 +48,8 @@ pub struct ToolExecutionLayer {
     pub(crate) world: ArcSwap<World>,
     pub(crate) mode: ModeCell,
     pub(crate) watch: ModeWatch,
-    pub(crate) running: Running,
+    /// Those that have not ended, for whoever looks or ends one.
+    pub(crate) calls: Calls,
     pub(crate) refusals: Pace,
     pub(crate) owed_changes: OwedChanges,
     /// Counts changes of the mode or of the rules: who waits is judged again.
@@ -57,7 +59,7 @@ pub struct ToolExecutionLayer {
     pub(crate) reloads: Reloads,
     pub(crate) openings: Slots,
     pub(crate) mode_turn: tokio::sync::Mutex<()>,
-    calls: TaskTracker,
+    tasks: TaskTracker,
     draining: AtomicBool,
     started: Instant,
 }
@@ -74,7 +76,7 @@ impl ToolExecutionLayer {
             ledger,
             limits,
             watch,
-            running: Running::default(),
+            calls: Calls::default(),
             refusals: Pace::default(),
             owed_changes: OwedChanges::default(),
             changes: tokio::sync::watch::Sender::new(0),
@@ -85,7 +87,7 @@ impl ToolExecutionLayer {
             mode: ModeCell::new(mode),
             openings: Slots::new(MOST_OPENING),
             mode_turn: tokio::sync::Mutex::new(()),
-            calls: TaskTracker::new(),
+            tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
             started: Instant::now(),
         }))
@@ -96,18 +98,22 @@ impl ToolExecutionLayer {
     pub async fn execute(self: &Arc<Self>, request: Request) -> ToolResult {
         let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
         let crashed = recorder::crashed_result(&call);
-        let (layer, tracked) = (Arc::clone(self), self.calls.token());
-        let trace = call.trace.clone();
+        let (layer, tracked) = (Arc::clone(self), self.tasks.token());
+        let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));
+        let listed = self.calls.until_the_end_of(&track);
         let work = AssertUnwindSafe(async move {
             let (call, result) = layer.conduct(call, arguments).await;
             recorder::export(call, &result);
-            drop(tracked);
+            drop((listed, tracked));
             result
         });
         let mut work = Box::pin(telemetry::within_call(&trace, work.catch_unwind()));
         let conducted = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
             Poll::Ready(conducted) => Ok(conducted),
-            Poll::Pending => tokio::spawn(work).await,
+            Poll::Pending => {
+                self.calls.show(&track);
+                tokio::spawn(work).await
+            }
         };
         conducted.ok().and_then(Result::ok).unwrap_or(crashed)
     }
@@ -204,9 +210,9 @@ impl ToolExecutionLayer {
     /// Admits no more calls and waits for the running ones. Returns how many were still running at the deadline.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.draining.store(true, Ordering::Release);
-        self.calls.close();
-        let _ = tokio::time::timeout(deadline, self.calls.wait()).await;
-        self.calls.len()
+        self.tasks.close();
+        let _ = tokio::time::timeout(deadline, self.tasks.wait()).await;
+        self.tasks.len()
     }
 }
 

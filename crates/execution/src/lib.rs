@@ -6,6 +6,7 @@
 
 mod book;
 mod call;
+mod calls;
 mod content;
 mod explain;
 mod host;
@@ -30,6 +31,7 @@ mod watch;
 mod world;
 
 pub use call::Request;
+pub use calls::{CallStanding, Cancelled, Standing};
 pub use content::redactor;
 pub use explain::{Explanation, Finding};
 pub use governance::{Difference, Effect};

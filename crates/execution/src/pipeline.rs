@@ -11,6 +11,7 @@ use telemetry::Stage;
 use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 
 use crate::call::Call;
+use crate::calls::Standing;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
 use crate::limits::{Counted, Limits};
@@ -162,7 +163,10 @@ async fn open(
 async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<(Permit, Slot), Halt> {
     let slot = match layer.limits.place_at_once(call) {
         Some(slot) => Some(slot),
-        None => call.in_time(place_unless_changed(layer, call)).await??,
+        None => {
+            layer.calls.enter(&call.track, Standing::Queued);
+            call.in_time(place_unless_changed(layer, call)).await??
+        }
     };
     match slot {
         Some(slot) if !layer.has_changed_since(call) => {

@@ -13,6 +13,7 @@ use telemetry::metrics::Level;
 use tool::{Failure, FailureKind, Output, canonical};
 
 use crate::call::Call;
+use crate::calls::StoppedBy;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
 use crate::limits::Counted;
@@ -24,6 +25,9 @@ use crate::slots::Slot;
 const PAUSE_BEFORE_RETRY: Duration = Duration::from_millis(100);
 /// What a launcher is given to end a command and say how it ended. It takes a twentieth of that.
 const TIME_TO_END: Duration = Duration::from_secs(2);
+
+/// What a task that is ended is given to let go of what it holds.
+const TIME_TO_DIE: Duration = Duration::from_millis(100);
 
 /// The mode or the rules changed before the tool was started, and nothing was run.
 pub(crate) struct Overtaken;
@@ -46,6 +50,10 @@ pub(crate) async fn run(
         return Ok(Ending::NotStarted(late.hint("nothing was run")));
     }
     // Putting the decision on disk takes time, and a human may have said stop meanwhile.
+    if let Some(by) = call.stopped() {
+        give_up();
+        return Ok(Ending::NotStarted(by.not_started(&call.tool_name, call.mode)));
+    }
     if layer.has_changed_since(call) {
         give_up();
         return Err(Overtaken);
@@ -56,7 +64,9 @@ pub(crate) async fn run(
     let first = running.make(limit).await;
     match running.time_for_another(&first) {
         Some(pause) => {
-            tokio::time::sleep(pause).await;
+            if call.unless_stopped(tokio::time::sleep(pause)).await.is_err() {
+                return Ok(Ending::Ran { end: first, attempts: 1 });
+            }
             let left = running.until.saturating_duration_since(Instant::now());
             Ok(Ending::Ran { end: running.make(left).await, attempts: 2 })
         }
@@ -82,8 +92,11 @@ impl Attempt<'_> {
         let passing = end.as_ref().is_err_and(|failure| failure.kind == FailureKind::Transient);
         let repeatable = self.order.value().call().definition().annotations().idempotent_hint;
         let left = self.until.saturating_duration_since(Instant::now());
-        let allowed =
-            passing && repeatable && left > PAUSE_BEFORE_RETRY && !self.layer.has_changed_since(self.call);
+        let allowed = passing
+            && repeatable
+            && left > PAUSE_BEFORE_RETRY
+            && self.call.stopped().is_none()
+            && !self.layer.has_changed_since(self.call);
         allowed.then_some(PAUSE_BEFORE_RETRY)
     }
 
@@ -109,12 +122,12 @@ impl Attempt<'_> {
                 Err(Failure::new(FailureKind::TimedOut, message)
                     .hint("its effect may still happen: look before trying again"))
             }
-            End::Forbidden => Err(self.forbidden()),
+            End::Stopped(by) => Err(by.failure(&self.call.tool_name, self.layer.mode())),
         }
     }
 
     async fn wait_for(&self, mut task: tokio::task::JoinHandle<Ended>, limit: Duration) -> End {
-        let ticket = self.layer.running.begin(self.call.id, self.order.value().call().definition());
+        self.layer.calls.run(&self.call.track, self.order.value().call().definition());
         if self.layer.has_changed_since(self.call) {
             // The mode changed before this call was on the list of those it looks through.
             self.layer.cancel_forbidden();
@@ -122,9 +135,11 @@ impl Attempt<'_> {
         tokio::select! {
             biased;
             end = &mut task => End::Came(end),
-            () = ticket.cancelled() => {
+            by = self.call.track.stop().given() => {
                 task.abort();
-                End::Forbidden
+                // Whoever hears of the end must find it over; a process in walls takes a moment to be.
+                let _ = tokio::time::timeout(TIME_TO_DIE, &mut task).await;
+                End::Stopped(by)
             }
             () = tokio::time::sleep(self.patience(limit)) => {
                 // A process in walls ends with whoever waits for it; a thread would only lose its place.
@@ -143,13 +158,6 @@ impl Attempt<'_> {
         let ends_itself = permit.call().definition().requires_sandbox() && limit == permit.timeout();
         if ends_itself { limit + TIME_TO_END } else { limit }
     }
-
-    fn forbidden(&self) -> Failure {
-        let (tool, mode) = (&self.call.tool_name, self.layer.mode());
-        let message = format!("{tool} was cancelled: {mode} was entered while it ran, and does not allow it");
-        Failure::new(FailureKind::Cancelled, message)
-            .hint("its effect may have happened, or part of it: look before trying again")
-    }
 }
 
 /// What the task of a tool gives: its answer, or its panic.
@@ -159,8 +167,8 @@ type Ended = Result<Result<Output, Failure>, Box<dyn std::any::Any + Send>>;
 enum End {
     Came(Result<Ended, tokio::task::JoinError>),
     TimedOut,
-    /// The mode forbids it now.
-    Forbidden,
+    /// Somebody ended it.
+    Stopped(StoppedBy),
 }
 
 /// An answer larger than policy allows is not cut blindly: only the tool knows where that makes sense.

@@ -1,5 +1,6 @@
 //! The layer with tools that misbehave: what no well-behaved tool can show.
 
+mod calls;
 mod explain;
 mod guardrail;
 mod host;
@@ -20,6 +21,7 @@ use governance::{
 use ledger::{Ledger, Options};
 use registry::{Order, Running, ToolExecutor, ToolRegistry};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use tool::{
     Caller, Category, Door, FailureKind, Mode, Output, Progress, RefusalCode, RiskLevel, ToolResult,
     ToolSpec, TraceContext,
@@ -142,6 +144,7 @@ fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request 
         cwd: None,
         progress: Progress::default(),
         started: Instant::now(),
+        withdrawn: CancellationToken::new(),
     }
 }
 

@@ -3,8 +3,6 @@
 //! A mode that is looser holds once it is on disk, so a crash cannot leave a stricter one. A stricter mode holds at
 //! once: what the record owes is written when it can be.
 
-mod running;
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use governance::files::RunningCalls;
@@ -17,8 +15,6 @@ use tool::{Caller, Mode};
 
 use crate::layer::ToolExecutionLayer;
 use crate::mode::{ModeError, ModeSet};
-
-pub(crate) use running::Running;
 
 /// A change that somebody or something wants.
 #[derive(Clone, Debug)]
@@ -140,7 +136,7 @@ impl ToolExecutionLayer {
         let (world, mode) = (self.world.load(), self.mode.get());
         match world.policy.running_calls(mode) {
             RunningCalls::Finish => {}
-            RunningCalls::Cancel => self.running.cancel(|definition| !world.policy.offers(definition, mode)),
+            RunningCalls::Cancel => self.calls.forbid(|definition| !world.policy.offers(definition, mode)),
         }
     }
 

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,7 +22,7 @@ use crate::frame::{Frame, Line, LineReader, Unusable};
 use crate::in_flight::{InFlight, Ticket};
 use crate::notify::Notifier;
 use crate::outbox::Outbox;
-use crate::rpc::{self, Id, Message, Reply, RpcError};
+use crate::rpc::{self, Id, Message, Params, Reply, RpcError};
 use crate::service::{Answer, Call, Effect, Service};
 use crate::session::Session;
 use crate::settings::Limits;
@@ -148,26 +148,32 @@ impl<C: Send + Sync> Talk<C> {
         self.noise = 0;
         match message {
             Message::Notification { method, params } => {
-                if let Effect::Forget(id) = self.connection.service.notice(&method, params) {
-                    self.open.forget(&id);
+                if let Effect::Withdraw(id) = self.connection.service.notice(&method, params) {
+                    self.open.withdraw(&id);
                 }
                 ControlFlow::Continue(())
             }
             Message::Request { id, method, params } => {
-                let call = Call { params, began: line.began };
-                self.ask(id, &method, call, line.share).await
+                self.ask(id, &method, (params, line.began), line.share).await
             }
         }
     }
 
     /// Starts one answer; `held` is kept until it is there.
-    async fn ask(&mut self, id: Id, method: &str, call: Call, held: impl Send + 'static) -> ControlFlow<End> {
+    async fn ask(
+        &mut self,
+        id: Id,
+        method: &str,
+        (params, began): (Params, Instant),
+        held: impl Send + 'static,
+    ) -> ControlFlow<End> {
         let Some(ticket) = self.open.open(&id) else {
             // With the same id the two answers could not be told apart.
             let error = RpcError::invalid_request("this id belongs to a request that is still open");
             self.send(None, &Err(error.with("id", &id))).await;
             return ControlFlow::Continue(());
         };
+        let call = Call { params, began, withdrawn: ticket.withdrawn().clone() };
         let answer = self.connection.service.request(&mut self.connection.session, method, call);
         match answer {
             Answer::Now(reply) => {
@@ -308,8 +314,8 @@ async fn answer_later(
     let reply = AssertUnwindSafe(reply).catch_unwind();
     let reply = tokio::select! {
         biased;
-        // The call goes on and is recorded; only its answer is not wanted any more.
-        () = ticket.forgotten() => return,
+        // A call is told to end, and its end is recorded; nothing more is said of it here.
+        () = ticket.withdrawn().cancelled() => return,
         reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
     };
     let line = rpc::write(Some(ticket.id()), &reply, limit);

@@ -1,5 +1,7 @@
 //! What `control.sock` offers: the human's side. No agent gets this socket, and none of this is on the other one.
 
+mod calls_cancel;
+mod calls_list;
 mod events;
 mod ledger_export;
 mod ledger_filter;
@@ -42,6 +44,8 @@ pub(crate) struct Control {
 const METHODS: &[Method<Control>] = &[
     mode_get::METHOD,
     mode_set::METHOD,
+    calls_list::METHOD,
+    calls_cancel::METHOD,
     reload::METHOD,
     ledger_query::METHOD,
     ledger_tail::METHOD,

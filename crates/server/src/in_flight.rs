@@ -17,7 +17,7 @@ pub(crate) struct InFlight(Arc<Mutex<HashMap<Id, CancellationToken>>>);
 pub(crate) struct Ticket {
     id: Id,
     list: InFlight,
-    forgotten: CancellationToken,
+    withdrawn: CancellationToken,
 }
 
 impl InFlight {
@@ -27,16 +27,16 @@ impl InFlight {
         if open.contains_key(id) {
             return None;
         }
-        let forgotten = CancellationToken::new();
-        open.insert(id.clone(), forgotten.clone());
-        Some(Ticket { id: id.clone(), list: self.clone(), forgotten })
+        let withdrawn = CancellationToken::new();
+        open.insert(id.clone(), withdrawn.clone());
+        Some(Ticket { id: id.clone(), list: self.clone(), withdrawn })
     }
 
-    /// The client no longer wants this answer. An id that is not open is nothing to complain about: the answer
+    /// The client takes a request back. An id that is not open is nothing to complain about: the answer
     /// may have crossed the notification.
-    pub(crate) fn forget(&self, id: &Id) {
-        if let Some(forgotten) = self.lock().get(id) {
-            forgotten.cancel();
+    pub(crate) fn withdraw(&self, id: &Id) {
+        if let Some(withdrawn) = self.lock().get(id) {
+            withdrawn.cancel();
         }
     }
 
@@ -56,9 +56,9 @@ impl Ticket {
         &self.id
     }
 
-    /// Returns when the client no longer wants the answer.
-    pub(crate) async fn forgotten(&self) {
-        self.forgotten.cancelled().await;
+    /// Fired when the client takes the request back.
+    pub(crate) fn withdrawn(&self) -> &CancellationToken {
+        &self.withdrawn
     }
 }
 

@@ -32,10 +32,10 @@ pub(crate) const NOTICES: &[Notice] = &[
     Notice { name: "notifications/cancelled", run: cancelled },
 ];
 
-/// The client will not wait any longer. The call itself goes on to its recorded end.
+/// The client takes a request back: a call that runs or waits is ended, and recorded as cancelled.
 fn cancelled(mut params: Params) -> Effect {
     match params.take("requestId").map(Id::read) {
-        Some(Ok(id)) => Effect::Forget(id),
+        Some(Ok(id)) => Effect::Withdraw(id),
         _ => Effect::Nothing,
     }
 }

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::time::Instant;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::notify::Following;
 use crate::rpc::{Id, Params, Reply, RpcError};
 use crate::session::Session;
@@ -31,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) params: Params,
     /// When the first byte of the request came.
     pub(crate) began: Instant,
+    /// Fired when the client takes the request back.
+    pub(crate) withdrawn: CancellationToken,
 }
 
 /// How a method answers.
@@ -53,8 +57,8 @@ pub(crate) struct Notice {
 pub(crate) enum Effect {
     /// Nothing.
     Nothing,
-    /// The client no longer wants this answer.
-    Forget(Id),
+    /// The client takes this request back.
+    Withdraw(Id),
 }
 
 impl Answer {

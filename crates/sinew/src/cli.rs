@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
-use tool::{Category, Mode};
+use tool::{CallId, Category, Mode};
 
 pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
 pub(crate) use policy::{AllowArgs, PolicyCommand};
@@ -43,6 +43,10 @@ pub(crate) enum Command {
     Tools(ToolsCommand),
     /// Show whether the daemon runs and how it is. Never starts it.
     Status(JsonArgs),
+    /// Show the calls that have not ended: deciding, waiting for a human or a place, running.
+    Ps(JsonArgs),
+    /// End calls wherever they stand, with every process they started.
+    Cancel(CancelArgs),
     /// How far the machine trusts its agent right now.
     #[command(subcommand)]
     Mode(ModeCommand),
@@ -182,6 +186,15 @@ pub(crate) struct ChangeArgs {
     /// Why, for the record.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: JsonArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct CancelArgs {
+    /// The calls, as `sinew ps` names them.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<CallId>,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }

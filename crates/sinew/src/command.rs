@@ -13,6 +13,7 @@ mod ledger;
 mod logs;
 mod mode;
 mod policy;
+mod ps;
 mod reload;
 mod schema;
 mod serve;
@@ -33,6 +34,8 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Tools(command) => tools::run(command),
         Command::Status(output) => status::run(output),
         Command::Mode(command) => mode::run(command),
+        Command::Ps(output) => ps::run(output),
+        Command::Cancel(args) => ps::cancel(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Lockdown(change) => mode::lockdown(change),
         Command::Hook(command) => hook::run(command),

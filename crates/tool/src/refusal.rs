@@ -33,6 +33,7 @@ pub enum RefusalCode {
     ResourceExhausted,
     ShuttingDown,
     Conflict,
+    Cancelled,
     ControlPlane,
 }
 
@@ -62,6 +63,7 @@ impl RefusalCode {
             RefusalCode::ResourceExhausted => "resource_exhausted",
             RefusalCode::ShuttingDown => "shutting_down",
             RefusalCode::Conflict => "conflict",
+            RefusalCode::Cancelled => "cancelled",
             RefusalCode::ControlPlane => "control_plane",
         }
     }
@@ -91,6 +93,7 @@ impl RefusalCode {
             | RefusalCode::HopBudgetExhausted
             | RefusalCode::CostCapExceeded
             | RefusalCode::SandboxUnavailable
+            | RefusalCode::Cancelled
             | RefusalCode::ControlPlane => false,
         }
     }

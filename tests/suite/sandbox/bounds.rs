@@ -23,7 +23,7 @@ fn survivors(word: &str) -> Vec<String> {
 }
 
 /// Waits until no process with this word is left.
-fn must_vanish(word: &str, within: Duration) {
+pub(super) fn must_vanish(word: &str, within: Duration) {
     let deadline = Instant::now() + within;
     loop {
         let left = survivors(word);

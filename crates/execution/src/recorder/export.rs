@@ -48,6 +48,7 @@ fn policy_word(result: &ToolResult) -> Option<&'static str> {
         | RefusalCode::LedgerUnavailable
         | RefusalCode::ResourceExhausted
         | RefusalCode::ShuttingDown
-        | RefusalCode::Conflict => None,
+        | RefusalCode::Conflict
+        | RefusalCode::Cancelled => None,
     }
 }

@@ -58,7 +58,8 @@ impl RefusedCall<'_> {
             | RefusalCode::LedgerUnavailable
             | RefusalCode::ResourceExhausted
             | RefusalCode::ShuttingDown
-            | RefusalCode::Conflict => false,
+            | RefusalCode::Conflict
+            | RefusalCode::Cancelled => false,
         }
     }
 

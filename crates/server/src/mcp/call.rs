@@ -31,6 +31,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         cwd: None,
         progress: Progress::default(),
         started: call.began,
+        withdrawn: call.withdrawn,
     };
     let layer = Arc::clone(&agent.layer);
     let listener = meta.get("progressToken").cloned().zip(session.notifier());

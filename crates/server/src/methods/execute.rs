@@ -1,7 +1,7 @@
 //! `sinew/execute`: one tool call. Everything about the call itself is decided, and recorded, by the layer.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use execution::Request;
 use serde_json::{Map, Value};
@@ -22,28 +22,29 @@ const LONGEST_NAME: usize = 256;
 const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    let mut params = call.params;
-    let request = request(session, &mut params, call.began)?;
+    let (request, params) = request(session, call)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
     Ok(Answer::later(async move { rpc::answer(&layer.execute(request).await) }))
 }
 
-/// The call that a message describes.
-pub(crate) fn request(session: &Session, params: &mut Params, began: Instant) -> Result<Request, RpcError> {
+/// The call that a message describes, and what else the message says.
+pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params), RpcError> {
+    let mut params = call.params;
     let request = Request {
-        tool_name: tool_name(params, "tool_name")?,
+        tool_name: tool_name(&mut params, "tool_name")?,
         // Whatever they are: arguments of the wrong type get a recorded refusal that shows the right ones.
         arguments: params.take("arguments").ok_or_else(|| RpcError::missing("arguments", "an object"))?,
         caller: session.caller(Door::Socket),
-        trace: trace(params)?,
-        deadline: deadline(params)?,
+        trace: trace(&mut params)?,
+        deadline: deadline(&mut params)?,
         cwd: params.want("cwd")?,
         progress: Progress::default(),
-        started: began,
+        started: call.began,
+        withdrawn: call.withdrawn,
     };
     NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;
-    Ok(request)
+    Ok((request, params))
 }
 
 /// The name of a tool, which need not exist.

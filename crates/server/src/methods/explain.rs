@@ -11,8 +11,7 @@ use crate::session::Session;
 pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/explain", run };
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    let mut params = call.params;
-    let request = execute::request(session, &mut params, call.began)?;
+    let (request, mut params) = execute::request(session, call)?;
     let mode = params.want("mode")?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);

@@ -26,6 +26,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         cwd: params.want("cwd")?,
         progress: Progress::default(),
         started: call.began,
+        withdrawn: call.withdrawn,
     };
     let origin = origin(&mut params)?;
     params.finish()?;

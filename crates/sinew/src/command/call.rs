@@ -96,5 +96,6 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
         cwd: Some(setting.folder().to_owned()),
         progress: Progress::default(),
         started: Instant::now(),
+        withdrawn: Default::default(),
     }
 }

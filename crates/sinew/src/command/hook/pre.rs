@@ -108,6 +108,7 @@ impl Asked {
             cwd: Some(self.cwd.clone()),
             progress: Progress::default(),
             started: Instant::now(),
+            withdrawn: Default::default(),
         };
         HostCall { host: CLAUDE_CODE.to_owned(), request, origin: self.origin.clone() }
     }

@@ -1,0 +1,101 @@
+//! Calls that have not ended: where they stand, and how each is ended by whoever may.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tool::{Category, FailureKind, Mode, RefusalCode, ToolResult};
+
+use super::{Bench, Gate, caller, done, kind, records, request, waits_for};
+use crate::{Cancelled, Standing, ToolExecutionLayer};
+
+fn start(layer: &Arc<ToolExecutionLayer>, tool: &'static str) -> tokio::task::JoinHandle<ToolResult> {
+    let layer = Arc::clone(layer);
+    tokio::spawn(async move { layer.execute(request(tool, json!({}), None)).await })
+}
+
+async fn until(layer: &ToolExecutionLayer, standing: &Standing, count: usize) {
+    while layer.calls().iter().filter(|call| call.standing == *standing).count() < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_running_call_is_ended_and_its_record_says_by_whom() {
+    let gate = Gate::default();
+    let (layer, folder) = Bench::new().tool("slow", Category::SYSTEM_WRITE, waits_for(&gate)).layer();
+    let running = start(&layer, "slow");
+    until(&layer, &Standing::Running, 1).await;
+    let [seen] = layer.calls().try_into().unwrap();
+    assert_eq!((seen.tool.as_str(), &seen.caller, seen.cancelled), ("slow", &caller(), false));
+    assert_eq!(layer.cancel(seen.call_id).await, Cancelled::Ended);
+    let result = running.await.unwrap();
+    assert_eq!(kind(&result), Some(FailureKind::Cancelled), "{result:?}");
+    assert_eq!(result.error.as_deref(), Some("slow was cancelled by the operator"));
+    assert_eq!(result.metadata.call_id, seen.call_id);
+    let end = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
+    assert_eq!(
+        (&end["outcome"], &end["failure"], &end["message"]),
+        (&json!("unknown"), &json!("cancelled"), &json!("slow was cancelled by the operator"))
+    );
+    assert!(layer.calls().is_empty(), "it is on no list any more");
+    assert_eq!(layer.cancel(seen.call_id).await, Cancelled::NotFound, "and cannot be ended twice");
+    gate.open();
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_place_is_ended_without_running() {
+    let (gate, ran) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&ran);
+    let bench = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).tool(
+        "count",
+        Category::READ_ONLY,
+        move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            done(json!({}))
+        },
+    );
+    let (layer, folder) = bench.layer();
+    // RECOVERY has 8 places, and one connection gets 6 of them.
+    for mode in [Mode::Lockdown, Mode::Recovery] {
+        layer.set_mode(mode, "test", &caller()).await.unwrap();
+    }
+    let running: Vec<_> = (0..6).map(|_| start(&layer, "slow")).collect();
+    until(&layer, &Standing::Running, 6).await;
+    let waiting = start(&layer, "count");
+    until(&layer, &Standing::Queued, 1).await;
+    let queued = layer.calls().into_iter().find(|call| call.standing == Standing::Queued).unwrap();
+    assert_eq!(layer.cancel(queued.call_id).await, Cancelled::Ended);
+    let refusal = waiting.await.unwrap().metadata.refusal.unwrap();
+    assert_eq!((refusal.code, refusal.retryable), (RefusalCode::Cancelled, false));
+    assert_eq!(refusal.reason, "The call was cancelled by the operator");
+    gate.open();
+    for task in running {
+        assert!(task.await.unwrap().success, "the others are left alone");
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    let last = records(folder.path());
+    assert!(last.iter().any(|record| record["code"] == "cancelled"), "{last:?}");
+}
+
+#[tokio::test]
+async fn a_caller_that_takes_its_call_back_ends_it() {
+    let gate = Gate::default();
+    let (layer, folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
+    let (withdrawn, theirs) = (CancellationToken::new(), Arc::clone(&layer));
+    let asked = crate::Request { withdrawn: withdrawn.clone(), ..request("slow", json!({}), None) };
+    let running = tokio::spawn(async move { theirs.execute(asked).await });
+    until(&layer, &Standing::Running, 1).await;
+    withdrawn.cancel();
+    let result = running.await.unwrap();
+    assert_eq!(result.error.as_deref(), Some("slow was cancelled by its caller"));
+    assert_eq!(kind(&result), Some(FailureKind::Cancelled));
+    // One that was taken back before it began is not begun.
+    let late = crate::Request { withdrawn, ..request("slow", json!({}), None) };
+    let late = layer.execute(late).await;
+    assert!(!late.success && late.error.is_some_and(|error| error.contains("cancelled by its caller")));
+    let started = records(folder.path()).iter().filter(|record| record["kind"] == "outcome").count();
+    assert_eq!(started, 2, "both have their end on record");
+    gate.open();
+}

@@ -1,0 +1,121 @@
+//! `sinew ps` and `sinew cancel`: the calls that have not ended, and the way to end one. The daemon knows them; this
+//! only asks it.
+
+use serde_json::{Value, json};
+
+use crate::cli::{CancelArgs, JsonArgs};
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::setting::Setting;
+use crate::terminal::{NOTE, paint, say, tell, visible_line};
+
+pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
+    let reply = Setting::find()?.ask_control("control/calls.list", json!({}))?;
+    if output.json {
+        say(render::versioned(reply))?;
+        return Ok(Exit::Done);
+    }
+    let calls = reply.get("calls").and_then(Value::as_array).cloned().unwrap_or_default();
+    if calls.is_empty() {
+        tell("no call is under way");
+        return Ok(Exit::Done);
+    }
+    let mut table = render::plain_table();
+    table.set_header(["CALL", "STATE", "AGE", "TOOL", "CALLER", "SESSION"]);
+    for call in &calls {
+        let age = call.get("age_ms").and_then(Value::as_u64).unwrap_or_default();
+        let caller = call.get("caller").unwrap_or(&Value::Null);
+        table.add_row([
+            text(call, "call_id"),
+            state(call),
+            age_of(age),
+            text(call, "tool"),
+            name_of(caller),
+            text(caller, "session"),
+        ]);
+    }
+    say(table)?;
+    Ok(Exit::Done)
+}
+
+/// Every one is tried, whatever became of the others.
+pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let mut exit = Exit::Done;
+    let mut ended = Vec::new();
+    for id in &args.ids {
+        let reply = match setting.ask_control("control/calls.cancel", json!({"call_id": id})) {
+            Ok(reply) => reply,
+            Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
+            Err(problem) => {
+                crate::complain(&problem);
+                exit = problem.exit;
+                continue;
+            }
+        };
+        let over = reply.get("ended") == Some(&json!(true));
+        if !args.output.json {
+            match over {
+                true => say(format!("{id} ended"))?,
+                false => {
+                    tell(paint(NOTE, format!("{id} was told to end, and has not yet: `sinew ps` shows it")))
+                }
+            }
+        }
+        ended.push(reply);
+    }
+    if args.output.json {
+        say(json!({"schema_version": 1, "calls": ended}))?;
+    }
+    Ok(exit)
+}
+
+/// Where a call stands, in a word or two.
+fn state(call: &Value) -> String {
+    let state = text(call, "state");
+    match (call.get("cancelled") == Some(&json!(true)), text(call, "approval_id")) {
+        (true, _) => format!("{state}, ending"),
+        (false, approval) if approval.is_empty() => state,
+        (false, approval) => format!("{state} ({approval})"),
+    }
+}
+
+fn name_of(caller: &Value) -> String {
+    match caller.get("client").and_then(Value::as_str) {
+        Some(client) => visible_line(client),
+        None => caller.get("uid").and_then(Value::as_u64).map(|uid| format!("uid {uid}")).unwrap_or_default(),
+    }
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).map(visible_line).unwrap_or_default()
+}
+
+/// In the unit a person would use.
+fn age_of(milliseconds: u64) -> String {
+    match milliseconds / 1000 {
+        0 => format!("{milliseconds} ms"),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_the_unit_a_person_would_use() {
+        for (milliseconds, expect) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1000, "1 s"),
+            (119_999, "119 s"),
+            (120_000, "2 min"),
+            (7_200_000, "2 h"),
+        ] {
+            assert_eq!(age_of(milliseconds), expect);
+        }
+    }
+}
