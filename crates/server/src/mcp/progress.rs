@@ -70,6 +70,7 @@ mod tests {
             cwd: None,
             progress: Progress::default(),
             started: Instant::now(),
+            withdrawn: Default::default(),
         }
     }
 
