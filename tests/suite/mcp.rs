@@ -1,4 +1,6 @@
-//! The Model Context Protocol on the agent socket, handshake eras.
+//! The Model Context Protocol on the agent socket; here with a handshake.
+
+mod stateless;
 
 use serde_json::{Value, json};
 use tests::{Client, Daemon};

@@ -25,6 +25,8 @@ const METHODS: &[Method<Agent>] = &[
     methods::tools::METHOD,
     methods::status::METHOD,
     mcp::initialize::METHOD,
+    mcp::discover::METHOD,
+    mcp::listen::METHOD,
     mcp::ping::METHOD,
     mcp::list::METHOD,
     mcp::call::METHOD,

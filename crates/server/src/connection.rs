@@ -105,6 +105,7 @@ impl<C: Send + Sync> Talk<C> {
     async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> End {
         loop {
             while self.answers.try_join_next().is_some() {}
+            while self.following.try_join_next().is_some() {}
             let frame = tokio::select! {
                 biased;
                 () = self.outbox.gone() => return End::Gone,
@@ -173,7 +174,7 @@ impl<C: Send + Sync> Talk<C> {
             self.send(None, &Err(error.with("id", &id))).await;
             return ControlFlow::Continue(());
         };
-        let call = Call { params, began, withdrawn: ticket.withdrawn().clone() };
+        let call = Call { id: id.clone(), params, began, withdrawn: ticket.withdrawn().clone() };
         let answer = self.connection.service.request(&mut self.connection.session, method, call);
         match answer {
             Answer::Now(reply) => {
@@ -190,12 +191,12 @@ impl<C: Send + Sync> Talk<C> {
                     return self.wait_for_a_place().await;
                 }
             }
-            Answer::Follow(..) if self.following.len() >= MOST_FOLLOWING => {
+            Answer::Follow(..) | Answer::Listen(_) if self.following.len() >= MOST_FOLLOWING => {
                 drop(ticket);
                 let error = RpcError::server("busy", "this connection follows enough: use another one");
                 self.send(Some(&id), &Err(error)).await;
             }
-            Answer::Follow(..) if !self.may_follow() => {
+            Answer::Follow(..) | Answer::Listen(_) if !self.may_follow() => {
                 drop(ticket);
                 let message = "enough connections follow already: close one of them, or try again";
                 self.send(Some(&id), &Err(RpcError::server("busy", message))).await;
@@ -204,6 +205,16 @@ impl<C: Send + Sync> Talk<C> {
                 drop(ticket);
                 self.send(Some(&id), &reply).await;
                 self.following.spawn(following(Notifier::new(self.outbox.clone())));
+            }
+            Answer::Listen(following) => {
+                let telling = following(Notifier::new(self.outbox.clone()));
+                self.following.spawn(async move {
+                    tokio::select! {
+                        biased;
+                        () = ticket.withdrawn().cancelled() => {}
+                        () = telling => {}
+                    }
+                });
             }
         }
         ControlFlow::Continue(())
@@ -261,6 +272,8 @@ impl<C: Send + Sync> Talk<C> {
         // A call that has just ended still has to say so.
         let last_words = async { while self.answers.join_next().await.is_some() {} };
         let _ = timeout(LAST_WORDS, last_words).await;
+        // Whoever listened hears the end of the connection.
+        self.following.shutdown().await;
         let open = self.open.ids();
         self.answers.abort_all();
         for id in open {

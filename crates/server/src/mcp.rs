@@ -1,22 +1,36 @@
-//! The Model Context Protocol, for the eras that begin with a handshake. One file per method.
+//! The Model Context Protocol, in both its eras: with a handshake, and with requests that stand alone. One file per
+//! method; `era.rs` tells the eras apart.
 //!
 //! MCP grows new parameters with every revision, so unknown ones are passed over here, unlike in Sinew's own
 //! methods; only what begins with `sinew/` is ours, and strict.
 
 pub(crate) mod call;
+pub(crate) mod discover;
 pub(crate) mod initialize;
 pub(crate) mod list;
+pub(crate) mod listen;
 pub(crate) mod ping;
 
+mod era;
 mod progress;
 mod result;
 
-use crate::rpc::{Id, Params, RpcError};
-use crate::service::{Effect, Notice};
-use crate::session::Session;
+use serde_json::{Value, json};
 
-/// The revisions that are spoken, oldest first.
+use crate::rpc::{Id, Params};
+use crate::service::{Effect, Notice};
+
+/// The revisions that begin with a handshake, oldest first.
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+/// The revision in which every request stands alone.
+const STATELESS: &str = "2026-07-28";
+
+const INSTRUCTIONS: &str = "Every call is checked, judged by the policy of this machine and recorded. A call that was not \
+    run comes back as an error that says why and, where there is one, how to put it right: read it before trying again. \
+    What policy forbids stays forbidden however it is asked.";
+
+/// What a client is told whenever there are other tools than before.
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
 /// What was agreed at the beginning of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +54,20 @@ fn cancelled(mut params: Params) -> Effect {
     }
 }
 
-/// Refuses what may only follow the handshake.
-fn after_handshake(session: &Session) -> Result<(), RpcError> {
-    match &session.handshake {
-        Some(_) => Ok(()),
-        None => {
-            let message = format!("send `initialize` first (protocol versions {})", REVISIONS.join(", "));
-            Err(RpcError::invalid_request(&message).with("code", "not_initialized"))
-        }
-    }
+/// What this server can do.
+fn capabilities() -> Value {
+    json!({"tools": {"listChanged": true}})
+}
+
+/// What this server calls itself.
+fn server_info() -> Value {
+    json!({"name": "sinew", "title": "Sinew", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// At most 64 characters that can be shown anywhere: no control, no direction marks.
+fn displayable(name: &str) -> Option<String> {
+    let harmless = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || *c == ' ';
+    let name: String = name.chars().filter(harmless).take(64).collect();
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
 }

@@ -30,6 +30,7 @@ pub(crate) struct Method<C> {
 
 /// What a method is given.
 pub(crate) struct Call {
+    pub(crate) id: Id,
     pub(crate) params: Params,
     /// When the first byte of the request came.
     pub(crate) began: Instant,
@@ -45,6 +46,8 @@ pub(crate) enum Answer {
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
     /// At once, and then again and again, until the client closes its side.
     Follow(Reply, Following),
+    /// Never, as long as both sides are there: what is said meanwhile is what was asked for.
+    Listen(Following),
 }
 
 /// A notification that means something.

@@ -6,9 +6,10 @@ use std::time::Instant;
 use execution::Request;
 use serde_json::{Map, Value, json};
 use telemetry::metrics::{self, Operation};
-use tool::{Door, Progress, ToolName, ToolResult, TraceContext};
+use tool::{Progress, ToolName, ToolResult, TraceContext};
 
-use super::{after_handshake, progress, result};
+use super::era::Era;
+use super::{progress, result};
 use crate::agent::Agent;
 use crate::methods::execute::tool_name;
 use crate::rpc::RpcError;
@@ -18,14 +19,13 @@ use crate::session::Session;
 pub(crate) const METHOD: Method<Agent> = Method { name: "tools/call", run };
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    after_handshake(session)?;
     let mut params = call.params;
-    let meta: Map<String, Value> = params.want("_meta")?.unwrap_or_default();
+    let (era, meta) = Era::of(session, &mut params)?;
     refuse_unknown_wishes(&meta)?;
     let request = Request {
         tool_name: tool_name(&mut params, "name")?,
         arguments: params.take("arguments").unwrap_or_else(|| json!({})),
-        caller: session.caller(Door::Mcp),
+        caller: era.caller(session),
         trace: trace(&meta),
         deadline: None,
         cwd: None,
@@ -43,7 +43,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
             }
         };
         measure(&ended, call.began);
-        result::reply(ended)
+        result::reply(ended, era.seal())
     }))
 }
 

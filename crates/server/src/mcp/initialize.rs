@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::{Handshake, REVISIONS};
+use super::{Handshake, INSTRUCTIONS, LIST_CHANGED, REVISIONS, capabilities, displayable, server_info};
 use crate::agent::Agent;
 use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError};
@@ -12,13 +12,6 @@ use crate::session::Session;
 
 pub(crate) const METHOD: Method<Agent> = Method { name: "initialize", run };
 
-const INSTRUCTIONS: &str = "Every call is checked, judged by the policy of this machine and recorded. A call that was not \
-    run comes back as an error that says why and, where there is one, how to put it right: read it before trying again. \
-    What policy forbids stays forbidden however it is asked.";
-
-/// What a client is told whenever there are other tools than before.
-const LIST_CHANGED: &str = "notifications/tools/list_changed";
-
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     if session.handshake.is_some() {
         return Err(RpcError::invalid_request("this connection is already initialized"));
@@ -26,8 +19,8 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     let handshake = agree(call.params)?;
     let reply = json!({
         "protocolVersion": handshake.revision,
-        "capabilities": {"tools": {"listChanged": true}},
-        "serverInfo": {"name": "sinew", "title": "Sinew", "version": env!("CARGO_PKG_VERSION")},
+        "capabilities": capabilities(),
+        "serverInfo": server_info(),
         "instructions": INSTRUCTIONS,
     });
     tracing::debug!(connection = session.connection, revision = handshake.revision, "mcp_initialized");
@@ -50,14 +43,6 @@ fn agree(mut params: Params) -> Result<Handshake, RpcError> {
     let revision = REVISIONS.into_iter().find(|known| *known == wanted).unwrap_or(newest);
     let name = client.as_ref().and_then(|client| client.get("name")?.as_str());
     Ok(Handshake { client: name.and_then(displayable), revision })
-}
-
-/// At most 64 characters that can be shown anywhere: no control, no direction marks.
-fn displayable(name: &str) -> Option<String> {
-    let harmless = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || *c == ' ';
-    let name: String = name.chars().filter(harmless).take(64).collect();
-    let name = name.trim();
-    (!name.is_empty()).then(|| name.to_owned())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tool::{Format, ToolDefinition};
 
-use super::after_handshake;
+use super::era::{Era, Keeping};
 use crate::agent::Agent;
 use crate::rpc::{self, RpcError};
 use crate::service::{Answer, Call, Method};
@@ -18,10 +18,11 @@ pub(crate) const METHOD: Method<Agent> = Method { name: "tools/list", run };
 const PAGE: usize = 100;
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
-    after_handshake(session)?;
     let mut params = call.params;
+    let (era, _) = Era::of(session, &mut params)?;
     let cursor: Option<String> = params.want("cursor")?;
-    let page = page(&agent.layer.tools(&ToolFilter::default()), cursor.as_deref())?;
+    let mut page = page(&agent.layer.tools(&ToolFilter::default()), cursor.as_deref())?;
+    page.keeping = era.keeping();
     Ok(Answer::Now(rpc::answer(&page)))
 }
 
@@ -32,6 +33,8 @@ struct Page {
     tools: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
+    #[serde(flatten)]
+    keeping: Option<Keeping>,
 }
 
 /// The page that begins after the cursor's tool.
@@ -48,6 +51,7 @@ fn page(tools: &[Arc<ToolDefinition>], cursor: Option<&str>) -> Result<Page, Rpc
     Ok(Page {
         tools: shown.iter().map(|definition| Format::Mcp.export(definition)).collect(),
         next_cursor: last.map(|definition| cursor_of(definition)),
+        keeping: None,
     })
 }
 

@@ -4,15 +4,16 @@ use serde::Serialize;
 use serde_json::Value;
 use tool::{FailureReport, Metadata, Refusal, RefusalCode, ToolResult};
 
+use super::era::Seal;
 use crate::rpc::{self, Reply, RpcError};
 
 /// The reply to `tools/call`.
-pub(crate) fn reply(result: ToolResult) -> Reply {
+pub(crate) fn reply(result: ToolResult, seal: Option<Seal>) -> Reply {
     match &result.metadata.refusal {
         Some(refusal) if refusal.code == RefusalCode::UnknownTool => {
             Err(RpcError::unknown_tool(&refusal_text(refusal), refusal))
         }
-        _ => rpc::answer(&tell(result)),
+        _ => rpc::answer(&CallResult { seal, ..tell(result) }),
     }
 }
 
@@ -20,6 +21,8 @@ pub(crate) fn reply(result: ToolResult) -> Reply {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CallResult {
+    #[serde(flatten)]
+    seal: Option<Seal>,
     content: Vec<Block>,
     is_error: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,6 +55,7 @@ fn tell(result: ToolResult) -> CallResult {
     let ToolResult { success, output, mut metadata, latency_ms, .. } = result;
     let (refusal, failure) = (metadata.refusal.take(), metadata.failure.take());
     CallResult {
+        seal: None,
         content,
         is_error: !success,
         // A partial output need not match the schema that structured content must match, and nothing but an object
@@ -124,7 +128,7 @@ mod tests {
     }
 
     fn told(result: ToolResult) -> Value {
-        serde_json::from_str(reply(result).unwrap().get()).unwrap()
+        serde_json::from_str(reply(result, None).unwrap().get()).unwrap()
     }
 
     #[test]
@@ -205,7 +209,7 @@ mod tests {
     #[test]
     fn an_unknown_tool_is_a_protocol_error_with_the_refusal() {
         let refusal = Refusal::new("raed", RefusalCode::UnknownTool, "Tool raed not found").hint("read");
-        let error = reply(ToolResult::refused(refusal, metadata(), 0.0)).unwrap_err();
+        let error = reply(ToolResult::refused(refusal, metadata(), 0.0), None).unwrap_err();
         assert_eq!((error.code, &error.data["code"]), (-32602, &json!("unknown_tool")));
         assert!(error.message.contains("Tool raed not found\nHint: read"), "{}", error.message);
     }

@@ -12,6 +12,7 @@ const UNKNOWN_METHOD: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 const SERVER: i64 = -32000;
+const UNSUPPORTED_REVISION: i64 = -32022;
 /// More of a client's word than this is not shown.
 const LONGEST_SHOWN: usize = 64;
 
@@ -59,6 +60,18 @@ impl RpcError {
 
     pub(crate) fn invalid_request(message: &str) -> Self {
         Self::new(INVALID_REQUEST, "bad_request", message)
+    }
+
+    /// A revision of MCP that is not spoken here.
+    pub(crate) fn unsupported_revision(requested: &str, supported: &[&str]) -> Self {
+        let message = format!(
+            "protocol version `{}` is not spoken here: use {}",
+            shorten(requested),
+            supported.join(" or ")
+        );
+        Self::new(UNSUPPORTED_REVISION, "unsupported_protocol_version", message)
+            .with("supported", supported)
+            .with("requested", shorten(requested))
     }
 
     pub(crate) fn batch() -> Self {

@@ -1,0 +1,41 @@
+//! `server/discover`: what the stateless era asks instead of a handshake.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::era::{self, Era, Keeping};
+use super::{INSTRUCTIONS, STATELESS, capabilities};
+use crate::agent::Agent;
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "server/discover", run };
+
+/// What there is to know of this server.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Discovered {
+    supported_versions: [&'static str; 1],
+    capabilities: Value,
+    instructions: &'static str,
+    #[serde(flatten)]
+    keeping: Keeping,
+    #[serde(rename = "_meta")]
+    meta: Value,
+}
+
+fn run(_: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
+    let (era, _) = Era::of(session, &mut call.params)?;
+    let Some(keeping) = era.keeping() else {
+        return Err(RpcError::unknown_method(METHOD.name, []));
+    };
+    let discovered = Discovered {
+        supported_versions: [STATELESS],
+        capabilities: capabilities(),
+        instructions: INSTRUCTIONS,
+        keeping,
+        meta: era::signature(),
+    };
+    Ok(Answer::Now(rpc::answer(&discovered)))
+}

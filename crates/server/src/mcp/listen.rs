@@ -1,0 +1,67 @@
+//! `subscriptions/listen`: what changed, told for as long as the client wants to hear it. Its answer is its end, so
+//! there is none while both sides are there.
+
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+use super::LIST_CHANGED;
+use super::era::Era;
+use crate::agent::Agent;
+use crate::notify::Notifier;
+use crate::rpc::RpcError;
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Agent> = Method { name: "subscriptions/listen", run };
+
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
+    let (era, _) = Era::of(session, &mut call.params)?;
+    if era == Era::Handshake {
+        return Err(RpcError::unknown_method(METHOD.name, []));
+    }
+    let wanted: Map<String, Value> = call.params.need("notifications")?;
+    let tools = wanted.get("toolsListChanged").and_then(Value::as_bool).unwrap_or(false);
+    let changes = tools.then(|| agent.layer.tool_changes());
+    let meta = json!({SUBSCRIPTION: call.id});
+    Ok(Answer::Listen(Box::new(|notifier| Box::pin(tell(meta, changes, notifier)))))
+}
+
+/// What was asked for and can be had is acknowledged; what cannot be had is left out, which says so.
+async fn tell(meta: Value, changes: Option<watch::Receiver<u64>>, notifier: Notifier) {
+    let honoured = if changes.is_some() { json!({"toolsListChanged": true}) } else { json!({}) };
+    notifier.tell(ACKNOWLEDGED, &json!({"notifications": honoured, "_meta": meta})).await;
+    let Some(mut changes) = changes else { return std::future::pending().await };
+    while changes.changed().await.is_ok() {
+        notifier.tell(LIST_CHANGED, &json!({"_meta": meta})).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
+    use super::*;
+    use crate::outbox::Outbox;
+
+    #[tokio::test]
+    async fn a_change_is_told_with_the_name_of_the_subscription() {
+        let (server, client) = tokio::io::duplex(1024);
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
+        let sender = watch::Sender::new(0_u64);
+        let meta = json!({SUBSCRIPTION: 7});
+        let telling = tokio::spawn(tell(meta.clone(), Some(sender.subscribe()), Notifier::new(outbox)));
+        let mut lines = BufReader::new(client).lines();
+        for (expect, change) in [(ACKNOWLEDGED, 1), (LIST_CHANGED, 2)] {
+            let told: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+            assert_eq!((&told["method"], &told["params"]["_meta"]), (&json!(expect), &meta));
+            sender.send_replace(change);
+        }
+        drop(sender);
+        telling.await.unwrap();
+    }
+}

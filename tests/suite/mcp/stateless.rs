@@ -1,0 +1,95 @@
+//! The era without a handshake: every request stands alone, and changes are told to whoever listens.
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon};
+
+fn envelope() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "alone", "version": "1"},
+    })
+}
+
+fn ask(client: &mut Client, method: &str, mut params: Value) -> Value {
+    params["_meta"] = envelope();
+    client.request(method, &params)
+}
+
+#[test]
+fn a_client_finds_out_what_there_is_and_calls_it_without_a_handshake() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "hello");
+    let mut client = daemon.agent();
+    let found = ask(&mut client, "server/discover", json!({}));
+    let found = &found["result"];
+    assert_eq!(found["supportedVersions"], json!(["2026-07-28"]), "{found}");
+    assert_eq!(found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "sinew");
+    assert_eq!((&found["resultType"], &found["cacheScope"]), (&json!("complete"), &json!("private")));
+    let listed = ask(&mut client, "tools/list", json!({}));
+    let listed = &listed["result"];
+    assert!(listed["ttlMs"].is_u64() && listed["cacheScope"] == "private", "{listed}");
+    assert_eq!(listed["resultType"], "complete");
+    let called = ask(&mut client, "tools/call", json!({"name": "read_file", "arguments": {"path": "a.txt"}}));
+    let called = &called["result"];
+    assert_eq!((&called["resultType"], &called["isError"]), (&json!("complete"), &json!(false)), "{called}");
+    assert_eq!(called["structuredContent"]["content"], "hello");
+    let records = daemon.home().records();
+    let decision = records.iter().rfind(|record| record["kind"] == "decision").unwrap();
+    assert_eq!(decision["caller"]["client"], "alone", "each request names its sender: {decision}");
+}
+
+#[test]
+fn a_revision_that_is_not_spoken_is_refused_with_those_that_are() {
+    let daemon = Daemon::start();
+    let mut client = daemon.agent();
+    let mut meta = envelope();
+    meta["io.modelcontextprotocol/protocolVersion"] = json!("2031-01-01");
+    for method in ["server/discover", "tools/list", "tools/call", "subscriptions/listen"] {
+        let response = client.request(method, &json!({"_meta": meta, "notifications": {}}));
+        assert_eq!(response["error"]["code"], -32022, "{response}");
+        assert_eq!(response["error"]["data"]["supported"], json!(["2026-07-28"]));
+        assert_eq!(response["error"]["data"]["requested"], "2031-01-01");
+    }
+    meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+    meta.as_object_mut().unwrap().remove("io.modelcontextprotocol/clientCapabilities");
+    let response = client.request("tools/list", &json!({"_meta": meta}));
+    assert_eq!(response["error"]["code"], -32602, "{response}");
+}
+
+#[test]
+fn what_a_handshake_client_gets_has_none_of_the_new_words() {
+    let daemon = Daemon::start();
+    let mut client = daemon.agent();
+    client.request("initialize", &json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    let listed = client.request("tools/list", &json!({}));
+    assert!(listed["result"].get("resultType").is_none() && listed["result"].get("ttlMs").is_none());
+    for method in ["server/discover", "subscriptions/listen"] {
+        let response = client.request(method, &json!({"notifications": {}}));
+        assert_eq!(response["error"]["code"], -32601, "{response}");
+    }
+}
+
+#[test]
+fn whoever_listens_is_told_what_it_will_hear_until_it_has_had_enough() {
+    let daemon = Daemon::start();
+    let mut client = daemon.agent();
+    let params =
+        json!({"_meta": envelope(), "notifications": {"toolsListChanged": true, "promptsListChanged": true}});
+    let message = json!({"jsonrpc": "2.0", "id": "ear", "method": "subscriptions/listen", "params": params});
+    let acknowledged = client.exchange(&message.to_string());
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
+    assert_eq!(acknowledged["params"]["notifications"], json!({"toolsListChanged": true}), "what can be had");
+    let subscription = "io.modelcontextprotocol/subscriptionId";
+    assert_eq!(acknowledged["params"]["_meta"][subscription], "ear");
+    let again = client.exchange(&message.to_string());
+    assert_eq!(again["error"]["data"]["id"], "ear", "the id is taken as long as somebody listens: {again}");
+
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "ear"}});
+    client.send(format!("{cancel}\n").as_bytes());
+    // Answers keep their order with what is told, so that silence can be seen.
+    assert!(ask(&mut client, "server/discover", json!({}))["result"].is_object());
+    let anew = client.exchange(&message.to_string());
+    assert_eq!(anew["method"], "notifications/subscriptions/acknowledged", "the id is free again: {anew}");
+}
