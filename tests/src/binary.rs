@@ -20,6 +20,13 @@ pub fn sinew() -> Command {
     command
 }
 
+/// The same for a test whose peers only this user can start: nothing is given up.
+pub fn sinew_as_we_are() -> Command {
+    let mut command = Command::new(locate());
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
+    command
+}
+
 /// Makes this process one of an unprivileged user. A test binary that root alone can reach is started again from a
 /// copy that everybody can, because it may have to start itself.
 pub fn give_up_root_for_good() {

@@ -10,7 +10,7 @@ mod client;
 mod daemon;
 mod home;
 
-pub use binary::{give_up_root_for_good, sinew};
+pub use binary::{give_up_root_for_good, sinew, sinew_as_we_are};
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, Run};

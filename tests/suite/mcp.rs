@@ -1,5 +1,7 @@
 //! The Model Context Protocol on the agent socket; here with a handshake.
 
+mod bridge;
+mod sdk;
 mod stateless;
 
 use serde_json::{Value, json};

@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod docs;
 mod macos;
+mod node;
 mod process;
 mod project;
 mod python;

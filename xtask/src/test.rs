@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
-use crate::{project, python, tidy::rust_source};
+use crate::{node, project, python, tidy::rust_source};
 
 /// Where the tests that drive the real program find it.
 const BINARY: &str = "SINEW_BIN";
@@ -108,8 +108,11 @@ fn execute(
 ) -> Result<Ended> {
     let mut tests = root.cargo(&runner.command_line(extra));
     tests.env(BINARY, binary);
-    if let Some(python) = python::with_jsonschema(root) {
+    if let Some(python) = python::with_packages(root) {
         tests.env(python::VARIABLE, python);
+    }
+    if let Some(folder) = node::with_packages(root) {
+        tests.env(node::VARIABLE, folder);
     }
     process::watch(&mut tests, |line| *counts += counts_in(line))
 }

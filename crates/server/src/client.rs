@@ -100,6 +100,12 @@ impl ClientError {
 impl Client {
     /// Connects. A daemon that is just starting is waited for, up to `patience`.
     pub async fn connect(home: &Home, socket: Socket, patience: Duration) -> Result<Self, ClientError> {
+        let (read, write) = Self::dial(home, socket, patience).await?.into_split();
+        Ok(Client { lines: LineReader::new(read, budget::TOTAL, Budget::new()), write, asked: 0 })
+    }
+
+    /// The same for one who speaks the protocol itself: the bare connection, with this user's daemon at its end.
+    pub async fn dial(home: &Home, socket: Socket, patience: Duration) -> Result<UnixStream, ClientError> {
         let path = match socket {
             Socket::Agent => home.agent_socket(),
             Socket::Control => home.control_socket(),
@@ -107,7 +113,7 @@ impl Client {
         let started = Instant::now();
         loop {
             match UnixStream::connect(&path).await {
-                Ok(stream) => return Self::over(stream, path),
+                Ok(stream) => return ours(stream, path),
                 Err(cause) if may_yet_come(&cause) && started.elapsed() < patience => {
                     tokio::time::sleep(BETWEEN_ATTEMPTS.min(patience)).await;
                 }
@@ -117,15 +123,6 @@ impl Client {
                 }
             }
         }
-    }
-
-    fn over(stream: UnixStream, socket: PathBuf) -> Result<Self, ClientError> {
-        let served_by = stream.peer_cred().map_err(|error| ClientError::Closed(Some(error)))?;
-        if served_by.uid() != own_uid() {
-            return Err(ClientError::Foreign { socket, uid: served_by.uid() });
-        }
-        let (read, write) = stream.into_split();
-        Ok(Client { lines: LineReader::new(read, budget::TOTAL, Budget::new()), write, asked: 0 })
     }
 
     /// Asks, and waits for the answer as long as it takes.
@@ -149,6 +146,14 @@ impl Client {
                 return read_answer(answer);
             }
         }
+    }
+}
+
+fn ours(stream: UnixStream, socket: PathBuf) -> Result<UnixStream, ClientError> {
+    let served_by = stream.peer_cred().map_err(|error| ClientError::Closed(Some(error)))?;
+    match served_by.uid() {
+        uid if uid == own_uid() => Ok(stream),
+        uid => Err(ClientError::Foreign { socket, uid }),
     }
 }
 

@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// The daemon's own log.
     Logs(LogsArgs),
+    /// Speak MCP on standard input and output, for hosts that start a command; the daemon does the work.
+    Mcp(McpArgs),
     /// Judge the tools of another agent program, which runs this before and after it uses them.
     #[command(subcommand)]
     Hook(HookCommand),
@@ -91,6 +93,13 @@ pub(crate) struct ServeArgs {
     /// Run although this is root. Tools then have root's powers: meant for tests and containers.
     #[arg(long)]
     pub(crate) allow_root: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct McpArgs {
+    /// Do not start a daemon: refuse where none runs, and wait for one that goes away to come back.
+    #[arg(long)]
+    pub(crate) no_start: bool,
 }
 
 #[derive(Args)]

@@ -11,6 +11,7 @@ mod hook;
 mod init;
 mod ledger;
 mod logs;
+mod mcp;
 mod mode;
 mod policy;
 mod ps;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Cancel(args) => ps::cancel(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Lockdown(change) => mode::lockdown(change),
+        Command::Mcp(args) => mcp::run(&args),
         Command::Hook(command) => hook::run(command),
         Command::Init(args) => init::run(&args),
         Command::Check(output) => check::run(output),

@@ -1,6 +1,7 @@
 //! The `sinew` binary: the daemon, and every command a person types.
 
 mod arguments;
+mod bridge;
 mod cli;
 mod command;
 mod compose;
@@ -10,6 +11,7 @@ mod moment;
 mod render;
 mod setting;
 mod settings_text;
+mod start;
 mod terminal;
 mod waterfall;
 mod worker;

@@ -112,6 +112,11 @@ impl Setting {
         self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
     }
 
+    /// Whether a process holds the state, be it ready to answer or not.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(StateLock::holder(&self.home), Holder::Process { .. })
+    }
+
     /// The tools, from the daemon if one runs, else from the configuration.
     pub(crate) fn definitions(&self, filter: &ToolFilter) -> Result<Vec<ToolDefinition>, Problem> {
         if !self.is_reachable()? {

@@ -230,12 +230,49 @@ fn schema_of<T: JsonSchema>() -> Value {
         object.remove("title");
         object.entry("properties").or_insert_with(|| json!({}));
     }
+    drop_rust_formats(&mut schema);
     schema
+}
+
+/// `uint64` and its like are no formats of JSON Schema, and clients warn about each; `minimum` says what they mean.
+fn drop_rust_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            let is_number = object.get("type").is_some_and(|kind| {
+                let names = kind.as_array().map_or(std::slice::from_ref(kind), Vec::as_slice);
+                names.iter().any(|name| name == "integer" || name == "number")
+            });
+            if is_number {
+                object.remove("format");
+            }
+            object.values_mut().for_each(drop_rust_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_rust_formats),
+        _ => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schema_speaks_of_no_type_of_rust() {
+        #[derive(JsonSchema)]
+        struct Sample {
+            #[expect(dead_code, reason = "only its type matters")]
+            count: Option<u64>,
+            #[expect(dead_code, reason = "only its type matters")]
+            #[schemars(extend("format" = "path"))]
+            format: String,
+        }
+        let schema = schema_of::<Sample>();
+        let count = json!({"type": ["integer", "null"], "minimum": 0});
+        assert_eq!(
+            schema["properties"],
+            json!({"count": count, "format": {"type": "string", "format": "path"}})
+        );
+    }
 
     #[test]
     fn a_version_has_three_numbers_and_no_empty_part() {
