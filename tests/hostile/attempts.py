@@ -32,10 +32,17 @@ NUMBERS = {
     "fsopen": (430, 430),
 }
 ATTEMPTS = {}
+PROBES = {}
 
 
 def attempt(function):
     ATTEMPTS[function.__name__] = function
+    return function
+
+
+def probe(function):
+    """Looks at one wall. Says nothing of a run without walls, where a machine may have limits of its own."""
+    PROBES[function.__name__] = function
     return function
 
 
@@ -304,6 +311,18 @@ def read_memory_of_process(at):
 
 
 @attempt
+def list_descriptors_of_parent(at):
+    os.listdir("/proc/%d/fd" % os.getppid())
+
+
+@attempt
+def attach_memory(at):
+    LIBC.shmat.restype = ctypes.c_void_p
+    if LIBC.shmat(int(at["memory"]), None, 0) == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "shmat")
+
+
+@attempt
 def take_descriptor_of_process(at):
     handle = call("pidfd_open", os.getpid(), 0)
     call("pidfd_getfd", handle, 1, 0)
@@ -391,6 +410,19 @@ def use_keyring(at):
 
 
 @attempt
+def call_in_another_architecture(at):
+    # Its numbers are past every list of ours. A kernel that does not have them says so: it was asked.
+    if MACHINE == "x86_64":
+        child = os.fork()
+        if child == 0:
+            LIBC.syscall(ctypes.c_long(0x40000000 | 39))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            raise OSError(errno.EPERM, "ended by signal %d" % os.WTERMSIG(status))
+
+
+@attempt
 def type_into_terminal(at):
     # On a pipe the kernel says that it is no terminal: it was asked.
     reader, _ = os.pipe()
@@ -423,6 +455,50 @@ def send_udp(at):
 @attempt
 def open_inet6(at):
     socket.socket(socket.AF_INET6).close()
+
+
+@attempt
+def open_pair_of_inet(at):
+    # The kernel has no such pairs and says so: it was asked.
+    try:
+        socket.socketpair(socket.AF_INET)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+
+
+@attempt
+def open_vsock(at):
+    try:
+        socket.socket(40, socket.SOCK_STREAM).close()
+    except OSError as error:
+        if error.errno not in (errno.EAFNOSUPPORT, errno.ENODEV):
+            raise
+
+
+@attempt
+def send_ping(at):
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP).close()
+    except OSError as error:
+        # Which groups may is a setting of the machine, and it was asked.
+        if error.errno != errno.EACCES:
+            raise
+
+
+@attempt
+def open_multipath_tcp(at):
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).close()
+    except OSError as error:
+        if error.errno != errno.EPROTONOSUPPORT:
+            raise
+
+
+@attempt
+def look_up_name(at):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as resolver:
+        resolver.connect(("127.0.0.1", 53))
 
 
 @attempt
@@ -464,6 +540,12 @@ def gain_privileges(at):
 
 
 @attempt
+def run_with_owners_powers(at):
+    if os.statvfs("/usr").f_flag & os.ST_NOSUID:
+        raise OSError(errno.EPERM, "nosuid")
+
+
+@attempt
 def run_without_filter(at):
     for line in open("/proc/self/status"):
         if line.startswith("Seccomp:") and line.split()[1] == "2":
@@ -501,12 +583,107 @@ def stay_in_session(at):
         raise OSError(errno.EPERM, "it leads a session of its own")
 
 
+# Single limits.
+
+
+@probe
+def have_devices_in_workspace(at):
+    if os.statvfs(at["workspace"]).f_flag & 4:
+        raise OSError(errno.EPERM, "nodev")
+
+
+@probe
+def leave_core_file(at):
+    import resource
+
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        raise OSError(errno.EPERM, "no core files")
+
+
+@probe
+def open_many_files(at):
+    held = [open("/dev/null") for _ in range(100)]
+    held.clear()
+
+
+@probe
+def reserve_memory(at):
+    import mmap
+
+    mmap.mmap(-1, 2 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+
+
+@probe
+def lock_memory(at):
+    import mmap
+
+    held = mmap.mmap(-1, 1 << 20)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(held))
+    if LIBC.mlock(ctypes.c_void_p(address), ctypes.c_size_t(1 << 20)) != 0:
+        raise OSError(ctypes.get_errno(), "mlock")
+
+
+@probe
+def burn_processor(at):
+    import time
+
+    while time.process_time() < 2.5:
+        pass
+
+
+@probe
+def write_large_file(at):
+    with open(at["workspace"] + "/large", "wb") as large:
+        for _ in range(32):
+            large.write(bytes(1 << 20))
+
+
+@probe
+def fork_many(at):
+    children = []
+    try:
+        for _ in range(12):
+            child = os.fork()
+            if child == 0:
+                import time
+
+                time.sleep(60)
+            children.append(child)
+    finally:
+        for child in children:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+
+
+@probe
+def fill_scratch(at):
+    for number in range(24):
+        with open("/tmp/fill-%d" % number, "wb") as fill:
+            fill.write(bytes(8 << 20))
+
+
+@probe
+def fill_memory_in_children(at):
+    import time
+
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            held = b"x" * (60 << 20)
+            time.sleep(2)
+            os._exit(len(held) & 1)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
 def main():
     if sys.argv[1:] == ["--list"]:
         print("\n".join(ATTEMPTS))
         return
     try:
-        ATTEMPTS[sys.argv[1]](json.loads(sys.argv[2]))
+        (ATTEMPTS | PROBES)[sys.argv[1]](json.loads(sys.argv[2]))
         print("escaped")
     except OSError as error:
         print("contained:", errno.errorcode.get(error.errno, error.errno), error)

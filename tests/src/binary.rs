@@ -61,6 +61,8 @@ fn give_up_root() {
     setgroups(&[group]).expect("drop groups");
     setresgid(group, group, group).expect("drop group");
     setresuid(user, user, user).expect("drop user");
+    // As in a process that was never root: others of the user can look at it.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable).expect("dumpable");
 }
 
 #[cfg(not(target_os = "linux"))]

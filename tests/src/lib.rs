@@ -9,6 +9,8 @@ mod binary;
 mod client;
 mod daemon;
 mod home;
+#[cfg(target_os = "linux")]
+pub mod hostile;
 
 pub use binary::{give_up_root_for_good, sinew, sinew_as_we_are};
 pub use client::Client;

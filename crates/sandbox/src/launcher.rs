@@ -12,6 +12,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use tool::SandboxTier;
 
 use crate::backend;
+use crate::guard::{self, Guard};
 use crate::line;
 use crate::spec::{self, Spec};
 use crate::status::{Problem, Status, Step};
@@ -87,7 +88,9 @@ impl Control {
     /// Takes the socket away from standard input, where the program would find it, and closes everything that came
     /// along by mistake.
     fn take() -> io::Result<Control> {
-        backend::close_strays()?;
+        if guard::stands(Guard::Strays) {
+            backend::close_strays()?;
+        }
         let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let nothing = File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&nothing)?;

@@ -14,6 +14,7 @@ mod command;
 mod confined;
 mod environment;
 mod error;
+mod guard;
 mod inventory;
 mod launcher;
 mod line;

@@ -42,6 +42,8 @@ impl Launcher {
         ours.set_nonblocking(true)?;
         let mut command = Command::new(own_program()?);
         command.arg0(NAME).arg(tier.as_str()).env_clear().process_group(0);
+        #[cfg(test)]
+        command.arg(crate::guard::word());
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn()?;
         drop(command);

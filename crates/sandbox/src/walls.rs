@@ -19,6 +19,7 @@ mod command;
 mod confined;
 mod environment;
 mod error;
+mod guard;
 mod inventory;
 mod launcher;
 mod line;
@@ -32,6 +33,12 @@ mod spec;
 mod status;
 mod worker;
 
+#[path = "../tests/walls/controls.rs"]
+mod controls;
+#[path = "../tests/walls/ends.rs"]
+mod ends;
+#[path = "../tests/walls/timeouts.rs"]
+mod timeouts;
 #[path = "../tests/walls/workers.rs"]
 mod workers;
 
@@ -48,12 +55,13 @@ fn main() -> ExitCode {
         Entered::Program => {}
     }
     tests::give_up_root_for_good();
-    let trials = [workers::trials()];
+    let trials = [controls::trials(), ends::trials(), timeouts::trials(), workers::trials()];
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials.into_iter().flatten().collect())
         .exit_code()
 }
 
 /// A runtime on this thread alone.
 fn wait_for<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, work)
 }

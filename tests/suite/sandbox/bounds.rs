@@ -38,23 +38,16 @@ pub(super) fn must_vanish(word: &str, within: Duration) {
 #[test]
 fn time_is_up_for_everything_a_command_started() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 1\n"));
-    for (name, code) in [
-        ("sleeps", "import time; print('so far', flush=True); time.sleep(60)"),
-        ("spins", "print('so far', flush=True)\nwhile True: pass"),
-        (
-            "ignores",
-            "import signal, time; signal.signal(15, signal.SIG_IGN)\nprint('so far', flush=True); time.sleep(60)",
-        ),
-        ("stops", "import os, signal; print('so far', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"),
-        ("closes", "import os, time; print('so far', flush=True); os.close(1); os.close(2); time.sleep(60)"),
-        (
-            "leaves",
-            "import os, time\nprint('so far', flush=True)\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0: time.sleep(60)\n os._exit(0)\ntime.sleep(60)",
-        ),
+    for (name, script) in [
+        ("sleeps", "echo so far; exec sleep WORD"),
+        ("ignores", "trap '' TERM; echo so far; exec sleep WORD"),
+        ("stops", "echo so far; kill -STOP $$; exec sleep WORD"),
+        ("closes", "echo so far; exec >&- 2>&-; exec sleep WORD"),
+        ("leaves", "echo so far; (setsid sleep WORD &); trap '' TERM; exec sleep WORD"),
     ] {
-        let word = format!("sinew-{name}-{}", std::process::id());
+        let word = format!("61.{}", std::process::id());
         let began = Instant::now();
-        let result = python(&daemon, &format!("'{word}'\n{code}"));
+        let result = run(&daemon, &["sh", "-c", &script.replace("WORD", &word)]);
         let took = began.elapsed();
         assert_eq!(result["error"], "Command timed out", "{name}: {result}");
         assert_eq!(result["metadata"]["failure"]["kind"], "timed_out", "{name}");

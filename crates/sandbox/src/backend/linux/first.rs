@@ -11,12 +11,14 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::fs::{Mode, OFlags};
+use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use tool::SandboxTier;
 
 use super::landlocked::{self, Scratch};
 use super::raw::{self, Forked};
 use super::{filter, mounts, namespaces, start};
+use crate::guard::{self, Guard};
 use crate::launcher::DESCRIPTORS;
 use crate::spec::Spec;
 use crate::status::{Problem, Status, Step};
@@ -54,14 +56,20 @@ pub(crate) fn leave(code: i32) -> ! {
 /// Builds the walls; the program, opened behind them.
 fn build(spec: &Spec) -> Result<OwnedFd, Problem> {
     let step = |step, what: &str, cause: io::Error| Problem::new(step, what, &cause);
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|cause| step(Step::Limits, "parent death signal", cause.into()))?;
+    if guard::stands(Guard::ParentDeath) {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .map_err(|cause| step(Step::Limits, "parent death signal", cause.into()))?;
+    }
+    if guard::stands(Guard::Undumpable) {
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(|cause| step(Step::Limits, "dumpable", cause.into()))?;
+    }
     rustix::process::setsid().map_err(|cause| step(Step::Limits, "session", cause.into()))?;
     // Before the mounts, whose scratch space could cover it; but what is in a granted folder is taken as it is shown.
     let outside = (!is_granted(spec)).then(|| open_program(spec)).transpose()?;
     let scratch = match spec.tier {
         SandboxTier::Full => {
-            if spec.network == Network::Loopback {
+            if spec.network == Network::Loopback && guard::stands(Guard::NetworkNamespace) {
                 namespaces::make_network()?;
             }
             mounts::build(spec)?;
@@ -73,10 +81,16 @@ fn build(spec: &Spec) -> Result<OwnedFd, Problem> {
     rustix::process::chdir(&spec.folder)
         .map_err(|cause| step(Step::Folder, &spec.folder.display().to_string(), cause.into()))?;
     block_signals().map_err(|cause| step(Step::Limits, "signals", cause))?;
-    drop_capabilities().map_err(|cause| step(Step::Capabilities, "capabilities", cause))?;
-    rustix::thread::set_no_new_privs(true)
-        .map_err(|cause| step(Step::Capabilities, "no_new_privs", cause.into()))?;
-    landlocked::restrict(spec, &program, scratch)?;
+    if guard::stands(Guard::Capabilities) {
+        drop_capabilities().map_err(|cause| step(Step::Capabilities, "capabilities", cause))?;
+    }
+    if guard::stands(Guard::NoNewPrivileges) {
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|cause| step(Step::Capabilities, "no_new_privs", cause.into()))?;
+    }
+    if guard::stands(Guard::Landlock) {
+        landlocked::restrict(spec, &program, scratch)?;
+    }
     filter::install(spec.network)?;
     Ok(program)
 }
@@ -92,7 +106,8 @@ fn open_program(spec: &Spec) -> Result<OwnedFd, Problem> {
         rustix::fs::open(&spec.program, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|cause| problem(cause.into()))?;
     let facts = rustix::fs::fstat(&opened).map_err(|cause| problem(cause.into()))?;
-    match (facts.st_dev, facts.st_ino) == (spec.device, spec.inode) {
+    let is_same = (facts.st_dev, facts.st_ino) == (spec.device, spec.inode);
+    match is_same || !guard::stands(Guard::Pin) {
         true => Ok(opened),
         false => Err(problem(io::Error::from_raw_os_error(libc::ESTALE))),
     }

@@ -12,6 +12,7 @@ use landlock::{
 
 use super::raw;
 use crate::environment::SCRATCH;
+use crate::guard::{self, Guard};
 use crate::spec::Spec;
 use crate::status::{Problem, Step};
 
@@ -74,6 +75,8 @@ pub(crate) fn restrict(spec: &Spec, program: &OwnedFd, scratch: Scratch) -> Resu
             rules = allow(rules, abi, path, access)?;
         }
     }
+    // It would set it by itself; here it is a step of its own, and without that step this one fails.
+    let rules = rules.no_new_privs(false);
     let status = rules.restrict_self().map_err(|error| said("restrict", &error))?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
@@ -87,10 +90,10 @@ fn ruleset(abi: ABI, network: Network) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(abi))?;
-    if abi >= ABI::V4 && network == Network::Off {
+    if abi >= ABI::V4 && network == Network::Off && guard::stands(Guard::LandlockPorts) {
         rules = rules.handle_access(AccessNet::from_all(abi))?;
     }
-    if abi >= ABI::V6 {
+    if abi >= ABI::V6 && guard::stands(Guard::LandlockScopes) {
         rules = rules.scope(Scope::from_all(abi))?;
     }
     rules.create()

@@ -14,6 +14,7 @@ use rustix::mount::{
 
 use super::raw::{self, Reach};
 use crate::environment::SCRATCH;
+use crate::guard::{self, Guard};
 use crate::spec::Spec;
 use crate::status::{Problem, Step};
 
@@ -31,17 +32,22 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     at("/", mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))?;
     let granted = take_granted(spec)?;
     let root = open("/")?;
-    at("/", raw::set_mount_flags(&root, Reach::AllBelow, READ_ONLY | NO_SETUID))?;
+    let flags = guard::held(Guard::ReadOnlyRoot, READ_ONLY) | guard::held(Guard::NoSetuid, NO_SETUID);
+    at("/", raw::set_mount_flags(&root, Reach::AllBelow, flags))?;
     let masks = Masks::make()?;
-    scratch(spec.limits.memory_bytes)?;
-    processes()?;
+    if guard::stands(Guard::Scratch) {
+        scratch(spec.limits.memory_bytes)?;
+    }
+    if guard::stands(Guard::ProcessList) {
+        processes()?;
+    }
     for (path, tree) in granted {
         put(&tree, &path)?;
     }
-    for path in &spec.kept {
+    for path in guard::held(Guard::Kept, spec.kept.as_slice()) {
         keep(path)?;
     }
-    for path in &spec.hidden {
+    for path in guard::held(Guard::Hidden, spec.hidden.as_slice()) {
         masks.cover(path)?;
     }
     Ok(())
@@ -50,13 +56,14 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
 /// The granted folders, taken while they are still writable; outer ones first, so that inner ones end on top.
 fn take_granted(spec: &Spec) -> Result<Vec<(PathBuf, OwnedFd)>, Problem> {
     let writable = spec.writable.iter().map(|path| (path, 0));
-    let readable = spec.readable.iter().map(|path| (path, READ_ONLY));
+    let readable = spec.readable.iter().map(|path| (path, guard::held(Guard::ReadOnlyGrant, READ_ONLY)));
+    let always = guard::held(Guard::NoSetuid, NO_SETUID) | guard::held(Guard::NoDevices, NO_DEVICES);
     let mut wanted: Vec<_> = writable.chain(readable).collect();
     wanted.sort_by_key(|(path, _)| path.components().count());
     let mut taken = Vec::new();
     for (path, flags) in wanted {
         let tree = copy_of(&open(path)?, path)?;
-        at(path, raw::set_mount_flags(&tree, Reach::AllBelow, flags | NO_SETUID | NO_DEVICES))?;
+        at(path, raw::set_mount_flags(&tree, Reach::AllBelow, flags | always))?;
         taken.push((path.clone(), tree));
     }
     Ok(taken)
@@ -65,11 +72,12 @@ fn take_granted(spec: &Spec) -> Result<Vec<(PathBuf, OwnedFd)>, Problem> {
 /// Opens a name that passes no link: one could have been put there since the name was judged.
 fn open(path: impl AsRef<Path>) -> Result<OwnedFd, Problem> {
     let path = path.as_ref();
-    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    at(
-        path,
-        openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS),
-    )
+    let (mut flags, mut resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::empty());
+    if guard::stands(Guard::NoLinks) {
+        flags |= OFlags::NOFOLLOW;
+        resolve |= ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    }
+    at(path, openat2(CWD, path, flags, Mode::empty(), resolve))
 }
 
 /// A mount of its own of what a descriptor leads to.
@@ -110,7 +118,8 @@ fn keep(path: &Path) -> Result<(), Problem> {
 
 /// Space of its own for files that nobody keeps, as large as the memory it may use, because it is memory.
 fn scratch(bytes: u64) -> Result<(), Problem> {
-    let options = format!("size={bytes},nr_inodes=100000,mode=1777");
+    let size = guard::held(Guard::ScratchSize, format!("size={bytes},nr_inodes=100000,"));
+    let options = format!("{size}mode=1777");
     memory_at(SCRATCH, &options)?;
     if Path::new(SHARED_MEMORY).is_dir() {
         memory_at(SHARED_MEMORY, &options)?;

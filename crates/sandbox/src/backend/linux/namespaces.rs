@@ -8,12 +8,15 @@ use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
 use super::raw;
+use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
 /// Leaves the machine's namespaces. The user stays who they are, so that files look as they do outside.
 pub(crate) fn make() -> Result<(), Problem> {
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
-    let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
+    let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
+    flags.set(UnshareFlags::NEWPID, guard::stands(Guard::ProcessNamespace));
+    flags.set(UnshareFlags::NEWIPC, guard::stands(Guard::MessageNamespace));
     raw::unshare(flags).map_err(|cause| Problem::new(Step::Namespaces, "unshare", &cause))?;
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("{user} {user} 1"))?;

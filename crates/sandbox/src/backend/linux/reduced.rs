@@ -8,6 +8,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
 use super::watch::memory_of;
+use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
 /// Rounds of looking and killing: a program that starts processes faster than they are found is caught by its own
@@ -16,12 +17,18 @@ const ROUNDS: usize = 1000;
 
 /// Has every orphan below this process become its child.
 pub(crate) fn adopt_orphans() -> Result<(), Problem> {
+    if !guard::stands(Guard::Adoption) {
+        return Ok(());
+    }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|cause| Problem::new(Step::Namespaces, "subreaper", &cause.into()))
 }
 
 /// Ends everything below this process. The direct child is left to be waited for.
 pub(crate) fn kill_descendants() {
+    if !guard::stands(Guard::KillDescendants) {
+        return;
+    }
     for _ in 0..ROUNDS {
         let alive = descendants();
         if alive.is_empty() {

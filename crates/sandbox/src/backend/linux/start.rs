@@ -11,6 +11,7 @@ use tool::SandboxTier;
 
 use super::first::is_script;
 use super::raw;
+use crate::guard::{self, Guard};
 use crate::launcher::DESCRIPTORS;
 use crate::spec::{Limits, Spec};
 use crate::status::{Problem, Step};
@@ -59,35 +60,43 @@ fn become_it(spec: &Spec, program: &OwnedFd, words: &[CString], variables: &[CSt
 
 fn take_stdio([input, output, errors]: &[OwnedFd; DESCRIPTORS]) -> io::Result<()> {
     // A session of its own has no terminal.
-    rustix::process::setsid()?;
+    if guard::stands(Guard::Session) {
+        rustix::process::setsid()?;
+    }
     rustix::stdio::dup2_stdin(input)?;
     rustix::stdio::dup2_stdout(output)?;
     rustix::stdio::dup2_stderr(errors)?;
-    raw::close_on_exec_from(3)
+    match guard::stands(Guard::Descriptors) {
+        true => raw::close_on_exec_from(3),
+        false => Ok(()),
+    }
 }
 
 fn limit(limits: &Limits, tier: SandboxTier) -> io::Result<()> {
-    let set = |resource, soft: u64, hard: u64| {
+    let set = |guard, resource, soft: u64, hard: u64| {
+        if !guard::stands(guard) {
+            return Ok(());
+        }
         let allowed = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let limit = Rlimit { current: Some(soft.min(allowed)), maximum: Some(hard.min(allowed)) };
         setrlimit(resource, limit)
     };
-    set(Resource::Core, 0, 0)?;
-    set(Resource::Nofile, limits.open_files, limits.open_files)?;
+    set(Guard::CoreLimit, Resource::Core, 0, 0)?;
+    set(Guard::FilesLimit, Resource::Nofile, limits.open_files, limits.open_files)?;
     let memory = limits.memory_bytes.saturating_add(HEADROOM);
-    set(Resource::Data, memory, memory)?;
-    set(Resource::Memlock, 64 * 1024, 64 * 1024)?;
+    set(Guard::DataLimit, Resource::Data, memory, memory)?;
+    set(Guard::LockLimit, Resource::Memlock, 64 * 1024, 64 * 1024)?;
     if limits.cpu_seconds > 0 {
-        set(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds + 1)?;
+        set(Guard::CpuLimit, Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds + 1)?;
     }
     if limits.file_bytes > 0 {
-        set(Resource::Fsize, limits.file_bytes, limits.file_bytes)?;
+        set(Guard::SizeLimit, Resource::Fsize, limits.file_bytes, limits.file_bytes)?;
     }
     match tier {
         // In a user namespace the kernel counts what is in it; outside, all that the user runs.
         SandboxTier::Full => {
             let processes = limits.processes.saturating_add(OUR_OWN);
-            Ok(set(Resource::Nproc, processes, processes)?)
+            Ok(set(Guard::ProcessLimit, Resource::Nproc, processes, processes)?)
         }
         SandboxTier::Reduced | SandboxTier::None => Ok(()),
     }

@@ -50,6 +50,7 @@ pub(crate) const REFUSED: &[(libc::c_long, Answer)] = &[
     (libc::SYS_open_by_handle_at, Answer::NotPermitted),
     // The machine itself.
     (libc::SYS_kexec_load, Answer::NotPermitted),
+    (libc::SYS_kexec_file_load, Answer::NotPermitted),
     (libc::SYS_init_module, Answer::NotPermitted),
     (libc::SYS_finit_module, Answer::NotPermitted),
     (libc::SYS_delete_module, Answer::NotPermitted),

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
 use super::reduced;
+use crate::guard::{self, Guard};
 use crate::launcher::Control;
 use crate::line;
 use crate::report::{End, Spent};
@@ -64,7 +65,7 @@ pub(crate) fn until_the_end(
         if said {
             watch.hear(&mut setup, control);
         }
-        if deserted && control.is_deserted() {
+        if deserted && control.is_deserted() && guard::stands(Guard::Desertion) {
             watch.end_for(End::Cancelled);
         }
         if gone || watch.is_overdue() {
@@ -181,7 +182,7 @@ impl<'a> Watch<'a> {
             SandboxTier::Full => (memory_here() + scratch_here(), 0),
             SandboxTier::Reduced | SandboxTier::None => reduced::used_by_descendants(),
         };
-        if used > self.spec.limits.memory_bytes {
+        if used > self.spec.limits.memory_bytes && guard::stands(Guard::MemoryWatch) {
             self.end_for(End::OutOfMemory);
         } else if processes > self.spec.limits.processes + 1 {
             self.end_for(End::TooManyProcesses);

@@ -1,0 +1,140 @@
+//! The walls by name. Each place that builds one asks here whether it stands, and in the product it always does: the
+//! answer is a constant. A test program built from the same sources can leave single walls out, to show that each of
+//! them, and not another, is what stops an attempt.
+
+/// One wall, in the order in which they are built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Descriptors that came along by mistake are closed.
+    Strays,
+    /// Message queues and shared memory of its own.
+    MessageNamespace,
+    /// Processes of its own.
+    ProcessNamespace,
+    /// Orphans come to the launcher, where there is no namespace for them.
+    Adoption,
+    /// The first process ends with the launcher.
+    ParentDeath,
+    /// Nothing looks into the first process, whose descriptors lead to the launcher.
+    Undumpable,
+    /// The file that was found is the one that is started.
+    Pin,
+    /// A network of its own, where it has a loopback.
+    NetworkNamespace,
+    /// A granted folder that became a link since is not followed.
+    NoLinks,
+    /// Everything is read-only.
+    ReadOnlyRoot,
+    /// No program has its owner's powers.
+    NoSetuid,
+    /// Granted folders have no devices.
+    NoDevices,
+    /// Folders granted for reading are read-only.
+    ReadOnlyGrant,
+    /// Scratch space of its own.
+    Scratch,
+    /// Which is no larger than its memory.
+    ScratchSize,
+    /// A list of processes of its own.
+    ProcessList,
+    /// Protected names stay as they are.
+    Kept,
+    /// Forbidden names are covered.
+    Hidden,
+    /// No power is left.
+    Capabilities,
+    /// None can be gained.
+    NoNewPrivileges,
+    /// Rules for files.
+    Landlock,
+    /// Rules for ports.
+    LandlockPorts,
+    /// Signals and nameless sockets stay within.
+    LandlockScopes,
+    /// Calls of other architectures.
+    Architecture,
+    /// Calls that are refused whatever their arguments are.
+    Calls,
+    /// New namespaces by `clone`.
+    CloneFlags,
+    /// Typing into a terminal.
+    Typing,
+    /// Pairs of sockets of other families.
+    Pairs,
+    /// Sockets.
+    Sockets,
+    /// A session of its own.
+    Session,
+    /// Descriptors beyond the three close with the exec.
+    Descriptors,
+    /// No core files.
+    CoreLimit,
+    /// Open files.
+    FilesLimit,
+    /// Memory that can be reserved.
+    DataLimit,
+    /// Memory that cannot be paged out.
+    LockLimit,
+    /// Processor time.
+    CpuLimit,
+    /// The size of a file.
+    SizeLimit,
+    /// Processes.
+    ProcessLimit,
+    /// The memory of all processes together.
+    MemoryWatch,
+    /// The run ends when the daemon goes.
+    Desertion,
+    /// Every descendant is ended, where no namespace does it.
+    KillDescendants,
+}
+
+/// Whether a wall stands.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn stands(_: Guard) -> bool {
+    true
+}
+
+/// A value for as long as a wall stands, else nothing.
+pub(crate) fn held<T: Default>(guard: Guard, value: T) -> T {
+    if stands(guard) { value } else { T::default() }
+}
+
+#[cfg(test)]
+pub(crate) use left_out::{stands, word};
+
+#[cfg(test)]
+pub(crate) mod left_out {
+    use std::cell::RefCell;
+
+    use super::Guard;
+    use crate::launcher::NAME;
+
+    thread_local! {
+        static LEFT_OUT: RefCell<Vec<Guard>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Has the launchers that this thread starts from now on leave these out.
+    #[allow(dead_code, reason = "the tests of the library leave nothing out; the test program does")]
+    pub(crate) fn leave_out(guards: &[Guard]) {
+        LEFT_OUT.set(guards.to_vec());
+    }
+
+    /// What a launcher is told: the walls to leave out, by name.
+    pub(crate) fn word() -> String {
+        LEFT_OUT.with_borrow(|guards| {
+            guards.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>().join(",")
+        })
+    }
+
+    /// Whether a wall stands: in a launcher, unless it was told to leave it out.
+    pub(crate) fn stands(guard: Guard) -> bool {
+        let mut words = std::env::args();
+        if words.next().as_deref() != Some(NAME) {
+            return true;
+        }
+        let name = format!("{guard:?}");
+        !words.nth(1).unwrap_or_default().split(',').any(|left_out| left_out == name)
+    }
+}

@@ -1,0 +1,266 @@
+//! For each wall, an attempt that it stops, and that works when exactly this wall is left out. Where a second wall stops
+//! it as well, both are left out together, and the attempt is shown to fail with either.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use governance::Network;
+use libtest_mimic::{Failed, Trial};
+use tests::hostile::{self, Outside, PYTHON};
+use tool::SandboxTier;
+
+use crate::confined::Confined;
+use crate::error::SandboxError;
+use crate::guard::Guard;
+use crate::guard::left_out::leave_out;
+use crate::inventory;
+use crate::pool::Launcher;
+use crate::program;
+use crate::report::End;
+use crate::run::{self, Finished};
+use crate::spec::{Limits, Spec};
+use crate::wait_for;
+
+use Guard::*;
+use Network::{Loopback, Off};
+use SandboxTier::{Full, Reduced};
+
+/// What is seen once the walls of a row are left out.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// The attempt works.
+    Escape,
+    /// Nothing runs at all: a later step cannot be done without this one.
+    NoRun,
+}
+
+/// A tier, a network, the walls to leave out, attempts that only they stop, and what is seen then.
+struct Row(SandboxTier, Network, &'static [Guard], &'static [&'static str], Seen);
+
+const ROWS: &[Row] = &[
+    Row(Full, Off, &[Strays, Descriptors], &["inherit_descriptors"], Seen::Escape),
+    Row(Full, Off, &[MessageNamespace], &["attach_memory"], Seen::Escape),
+    Row(Full, Off, &[ProcessNamespace], &["see_process"], Seen::NoRun),
+    Row(
+        Full,
+        Off,
+        &[ProcessNamespace, ProcessList, LandlockScopes, MemoryWatch],
+        &["kill_process"],
+        Seen::Escape,
+    ),
+    Row(Full, Off, &[Undumpable], &["list_descriptors_of_parent"], Seen::Escape),
+    Row(Full, Loopback, &[NetworkNamespace], &["connect_tcp"], Seen::Escape),
+    Row(Full, Off, &[ReadOnlyRoot], &["chmod_in_home", "set_times_in_home"], Seen::Escape),
+    Row(Full, Off, &[ReadOnlyRoot, Landlock], &["write_home"], Seen::Escape),
+    Row(Full, Off, &[NoSetuid], &["run_with_owners_powers"], Seen::Escape),
+    Row(Full, Off, &[NoDevices], &["have_devices_in_workspace"], Seen::Escape),
+    Row(
+        Full,
+        Off,
+        &[ReadOnlyGrant],
+        &["chmod_in_read_only_folder", "set_times_in_read_only_folder", "set_attribute_in_read_only_folder"],
+        Seen::Escape,
+    ),
+    Row(Full, Off, &[ReadOnlyGrant, Landlock], &["write_to_read_only_folder"], Seen::Escape),
+    Row(Full, Off, &[Scratch], &["read_shared_memory", "read_other_scratch"], Seen::Escape),
+    Row(Full, Off, &[ScratchSize, MemoryWatch], &["fill_scratch"], Seen::Escape),
+    // With the machine's list, the watcher counts the machine's memory, and ends the run for it.
+    Row(Full, Off, &[ProcessList, MemoryWatch], &["see_process"], Seen::Escape),
+    Row(
+        Full,
+        Off,
+        &[Kept],
+        &[
+            "write_git_hook",
+            "overwrite_git_config",
+            "replace_git_config",
+            "move_git_hooks_away",
+            "chmod_git_hook",
+            "overwrite_shell_startup",
+            "delete_shell_startup",
+            "overwrite_agent_settings",
+        ],
+        Seen::Escape,
+    ),
+    Row(Full, Off, &[Hidden], &["read_forbidden_file", "list_forbidden_folder"], Seen::Escape),
+    Row(Full, Off, &[Capabilities], &["keep_capabilities"], Seen::Escape),
+    Row(Full, Off, &[NoNewPrivileges], &["gain_privileges"], Seen::NoRun),
+    Row(Full, Off, &[Landlock], &["read_home", "open_terminal_maker"], Seen::Escape),
+    Row(Reduced, Off, &[Landlock], &["read_outside", "create_outside", "delete_outside"], Seen::Escape),
+    Row(Reduced, Off, &[LandlockScopes], &["signal_process", "kill_process"], Seen::Escape),
+    Row(Full, Off, &[LandlockPorts, Sockets], &["connect_tcp", "listen_tcp"], Seen::Escape),
+    Row(Reduced, Off, &[LandlockScopes, Sockets], &["connect_abstract"], Seen::Escape),
+    Row(
+        Full,
+        Off,
+        &[Sockets],
+        &[
+            "open_inet6",
+            "open_netlink",
+            "send_udp",
+            "look_up_name",
+            "open_kernel_crypto_or_unix_datagram",
+            "open_vsock",
+            "send_ping",
+            "open_multipath_tcp",
+        ],
+        Seen::Escape,
+    ),
+    Row(Reduced, Off, &[Sockets], &["connect_unix"], Seen::Escape),
+    Row(Full, Off, &[Pairs], &["open_pair_of_inet"], Seen::Escape),
+    Row(Full, Off, &[Architecture], &["call_in_another_architecture"], Seen::Escape),
+    Row(
+        Full,
+        Off,
+        &[Calls],
+        &[
+            "be_traced",
+            "read_memory_of_process",
+            "take_descriptor_of_process",
+            "queue_work_in_kernel",
+            "handle_page_faults",
+            "use_keyring",
+            "new_user_namespace",
+            "clone3_into_namespace",
+        ],
+        Seen::Escape,
+    ),
+    Row(Full, Off, &[CloneFlags], &["clone_into_namespace"], Seen::Escape),
+    Row(Full, Off, &[Typing], &["type_into_terminal"], Seen::Escape),
+    Row(Full, Off, &[Session], &["stay_in_session"], Seen::Escape),
+    Row(Full, Off, &[CoreLimit], &["leave_core_file"], Seen::Escape),
+    Row(Full, Off, &[FilesLimit], &["open_many_files"], Seen::Escape),
+    Row(Full, Off, &[DataLimit], &["reserve_memory"], Seen::Escape),
+    Row(Full, Off, &[LockLimit], &["lock_memory"], Seen::Escape),
+    Row(Full, Off, &[CpuLimit], &["burn_processor"], Seen::Escape),
+    Row(Full, Off, &[SizeLimit], &["write_large_file"], Seen::Escape),
+    Row(Full, Off, &[ProcessLimit], &["fork_many"], Seen::Escape),
+    Row(Full, Off, &[MemoryWatch], &["fill_memory_in_children"], Seen::Escape),
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let trial = |row: &'static Row| {
+        let Row(tier, _, without, ..) = row;
+        let names: Vec<String> = without.iter().map(|guard| format!("{guard:?}")).collect();
+        Trial::test(format!("{}_without_{}", tier.as_str(), names.join("_and_")), move || check(row))
+    };
+    ROWS.iter().map(trial).collect()
+}
+
+fn check(row: &'static Row) -> Result<(), Failed> {
+    let Row(tier, network, without, attempts, seen) = row;
+    let mut wrong = Vec::new();
+    for name in *attempts {
+        // Every proper subset of two or more walls holds as well: else the others of the row would prove nothing.
+        let kept: Vec<Vec<Guard>> = match without.len() {
+            0 | 1 => vec![Vec::new()],
+            _ => without
+                .iter()
+                .map(|one| without.iter().copied().filter(|other| other != one).collect())
+                .collect(),
+        };
+        for left_out in kept {
+            let said = attempt(*tier, *network, &left_out, name);
+            if is_escape(&said) {
+                wrong.push(format!("{name} works without {left_out:?} alone: {said:?}"));
+            }
+        }
+        let said = attempt(*tier, *network, without, name);
+        let is_as_expected = match seen {
+            Seen::Escape => is_escape(&said),
+            Seen::NoRun => matches!(said, Err(SandboxError::NotBuilt { .. })),
+        };
+        if !is_as_expected {
+            wrong.push(format!("{name} without {without:?}: {said:?}"));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
+fn is_escape(said: &Result<(End, String), SandboxError>) -> bool {
+    matches!(said, Ok((End::Exited(0), text)) if text.trim() == "escaped")
+}
+
+/// Makes an attempt on a world of its own, with some walls left out.
+fn attempt(
+    tier: SandboxTier,
+    network: Network,
+    without: &[Guard],
+    name: &str,
+) -> Result<(End, String), SandboxError> {
+    let world = World::new();
+    let outside = Outside::make();
+    let script = world.workspace.join("attempts.py").display().to_string();
+    let said = outside.described(&world.workspace, &world.read_only);
+    let confined = world.confined(network, &[PYTHON, &script, name, &said]);
+    leak(&outside);
+    let finished = run_without(without, &confined, tier)?;
+    let text = [finished.stdout, finished.stderr].map(|one| String::from_utf8_lossy(&one.head).into_owned());
+    Ok((finished.end, text.concat()))
+}
+
+/// A descriptor that a careless program leaves open for its children.
+fn leak(outside: &Outside) {
+    let careless = outside.tcp.try_clone().expect("a descriptor");
+    let flags = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
+    nix::fcntl::fcntl(&careless, flags).expect("an inheritable descriptor");
+    std::mem::forget(careless);
+}
+
+/// Runs with some walls left out.
+pub(crate) fn run_without(
+    without: &[Guard],
+    confined: &Confined,
+    tier: SandboxTier,
+) -> Result<Finished, SandboxError> {
+    leave_out(without);
+    let finished = wait_for(async {
+        let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+        run::run(confined, tier, launcher).await
+    });
+    leave_out(&[]);
+    finished
+}
+
+/// A workspace, and a folder that may be read.
+pub(crate) struct World {
+    _folders: [tempfile::TempDir; 2],
+    pub(crate) workspace: PathBuf,
+    pub(crate) read_only: PathBuf,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        // Below the scratch folders only mounts hold what is granted: all that is there is a run's own to the rules.
+        let beside = ["/run/lock", "/var/tmp"].iter().find_map(|base| tempfile::tempdir_in(base).ok());
+        let folders = [tempfile::tempdir_in("/var/tmp").expect("a folder"), beside.expect("a folder")];
+        let [workspace, read_only] = [folders[0].path().to_owned(), folders[1].path().to_owned()];
+        hostile::furnish(&workspace, &read_only);
+        World { _folders: folders, workspace, read_only }
+    }
+
+    /// A command in it, with small limits.
+    pub(crate) fn confined(&self, network: Network, words: &[&str]) -> Confined {
+        let found = program::find(words[0].as_ref(), &[]).expect("a program");
+        let shows = |path: &std::path::Path| !path.ends_with(".env") && !path.ends_with(".env.d");
+        let before = inventory::take(&self.workspace, shows).expect("an inventory");
+        let words = words.iter().map(Into::into).collect();
+        let nothing = Confined::granted_nothing(found, words, 128 << 20, 8, Duration::from_secs(15));
+        let spec = Spec {
+            network,
+            folder: self.workspace.clone(),
+            writable: vec![self.workspace.clone()],
+            readable: vec![self.read_only.clone()],
+            hidden: before.hidden.clone(),
+            kept: before.mountable().cloned().collect(),
+            limits: Limits {
+                cpu_seconds: 1,
+                file_bytes: 16 << 20,
+                grace: Duration::from_millis(40),
+                ..nothing.spec.limits
+            },
+            ..nothing.spec
+        };
+        Confined { spec, output_bytes: 64 * 1024, before, ..nothing }
+    }
+}

@@ -1,0 +1,187 @@
+//! How runs end: at their deadline, with their launcher, with the daemon; and what is left of them, which is nothing.
+
+use std::time::{Duration, Instant};
+
+use governance::Network;
+use libtest_mimic::{Failed, Trial};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tool::SandboxTier;
+
+use crate::confined::Confined;
+use crate::controls::{World, run_without};
+use crate::error::SandboxError;
+use crate::guard::Guard;
+use crate::guard::left_out::leave_out;
+use crate::pool::Launcher;
+use crate::report::End;
+use crate::run;
+use crate::wait_for;
+
+/// Long enough for a loaded machine; only a failure waits for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Long enough for what is to be killed to be gone, were it killed.
+const LINGER: Duration = Duration::from_millis(500);
+
+type Case = (&'static str, fn() -> Result<(), Failed>);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases: [Case; 6] = [
+        ("another_file_than_was_found_is_not_started", pinned),
+        ("a_granted_folder_that_became_a_link_is_not_followed", links),
+        ("a_run_ends_with_its_launcher", launcher_killed),
+        ("a_run_ends_when_nobody_waits_for_it", deserted),
+        ("reduced_runs_leave_no_descendants", descendants),
+        ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
+    ];
+    cases.map(|(name, test)| Trial::test(name, test)).into()
+}
+
+/// A number of seconds that no other process sleeps for.
+pub(crate) fn word(number: u32) -> String {
+    format!("61.{}{number:04}", std::process::id())
+}
+
+/// The processes of this machine with a word in their command line.
+pub(crate) fn alive(word: &str) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has_word = |id: &i32| {
+        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        line.windows(word.len()).any(|part| part == word.as_bytes())
+    };
+    ids.filter(has_word).map(Pid::from_raw).collect()
+}
+
+/// Whether nothing with this word is left, or comes to an end in this time.
+pub(crate) fn vanishes(word: &str, within: Duration) -> bool {
+    let began = Instant::now();
+    while !alive(word).is_empty() {
+        if began.elapsed() > within {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Ends what a test left on purpose.
+fn clear(word: &str) {
+    for process in alive(word) {
+        let _ = kill(process, Signal::SIGKILL);
+    }
+    assert!(vanishes(word, PATIENCE), "what was left on purpose is cleared away");
+}
+
+fn pinned() -> Result<(), Failed> {
+    let mut confined = World::new().confined(Network::Off, &["true"]);
+    confined.spec.writable.clear();
+    confined.spec.readable.clear();
+    confined.spec.hidden.clear();
+    confined.spec.kept.clear();
+    confined.spec.folder = "/".into();
+    confined.spec.inode += 1;
+    let with = run_without(&[], &confined, SandboxTier::Full);
+    assert!(matches!(with, Err(SandboxError::NotStarted { .. })));
+    let without = run_without(&[Guard::Pin], &confined, SandboxTier::Full).expect("a run");
+    assert_eq!(without.end, End::Exited(0));
+    Ok(())
+}
+
+fn links() -> Result<(), Failed> {
+    let (world, elsewhere) = (World::new(), World::new());
+    let mut confined = world.confined(Network::Off, &["touch", "made"]);
+    confined.spec.hidden.clear();
+    confined.spec.kept.clear();
+    std::fs::rename(&world.workspace, world.workspace.with_extension("away")).expect("a folder moved away");
+    std::os::unix::fs::symlink(&elsewhere.workspace, &world.workspace).expect("a link in its place");
+    let with = run_without(&[], &confined, SandboxTier::Full);
+    assert!(matches!(with, Err(SandboxError::NotBuilt { .. })));
+    assert!(!elsewhere.workspace.join("made").exists());
+    let without = run_without(&[Guard::NoLinks], &confined, SandboxTier::Full).expect("a run");
+    assert_eq!(without.end, End::Exited(0));
+    std::fs::remove_file(&world.workspace).expect("the link");
+    std::fs::rename(world.workspace.with_extension("away"), &world.workspace).expect("the folder back");
+    Ok(())
+}
+
+/// Starts a command and drops everything about it once it runs, its launcher killed first if that is asked.
+fn abandon(without: &[Guard], confined: &Confined, tier: SandboxTier, word: &str, kill_launcher: bool) {
+    leave_out(without);
+    wait_for(async {
+        let launcher = Launcher::start(tier).await.expect("a launcher");
+        let process = launcher.process.id().expect("a launcher");
+        let running = run::run(confined, tier, launcher);
+        tokio::select! {
+            ended = running => assert!(kill_launcher && ended.is_err(), "it ended by itself"),
+            () = async {
+                while alive(word).is_empty() {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                if kill_launcher {
+                    let process = Pid::from_raw(process.cast_signed());
+                    kill(process, Signal::SIGKILL).expect("a launcher to kill");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            } => {}
+        }
+    });
+    leave_out(&[]);
+}
+
+fn launcher_killed() -> Result<(), Failed> {
+    let (world, word) = (World::new(), word(1));
+    let script = format!("setsid sleep {word} & sleep {word}");
+    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
+    abandon(&[], &confined, SandboxTier::Full, &word, true);
+    assert!(vanishes(&word, PATIENCE), "they end with it: {:?}", alive(&word));
+    abandon(&[Guard::ParentDeath], &confined, SandboxTier::Full, &word, true);
+    assert!(!vanishes(&word, LINGER), "without its last word they stay");
+    clear(&word);
+    Ok(())
+}
+
+fn deserted() -> Result<(), Failed> {
+    let (world, word) = (World::new(), word(2));
+    let script = format!("trap '' TERM; setsid sleep {word} & exec sleep {word}");
+    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
+    for tier in [SandboxTier::Full, SandboxTier::Reduced] {
+        abandon(&[], &confined, tier, &word, false);
+        assert!(vanishes(&word, PATIENCE), "{tier:?}: nobody waits, so it ends: {:?}", alive(&word));
+    }
+    abandon(&[Guard::Desertion], &confined, SandboxTier::Full, &word, false);
+    assert!(!vanishes(&word, LINGER), "without it, it runs to its deadline");
+    clear(&word);
+    Ok(())
+}
+
+fn descendants() -> Result<(), Failed> {
+    let (world, word) = (World::new(), word(3));
+    let script = format!("(setsid sleep {word} >/dev/null 2>&1 &) ; echo done");
+    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
+    let run = |without: &[Guard]| {
+        let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
+        assert_eq!((finished.end, finished.stdout.head.as_slice()), (End::Exited(0), &b"done\n"[..]));
+    };
+    run(&[]);
+    assert!(vanishes(&word, LINGER), "{:?}", alive(&word));
+    for guard in [Guard::KillDescendants, Guard::Adoption] {
+        run(&[guard]);
+        assert!(!vanishes(&word, LINGER), "without {guard:?} one stays");
+        clear(&word);
+    }
+    Ok(())
+}
+
+fn unread_input() -> Result<(), Failed> {
+    let world = World::new();
+    let mut confined = world.confined(Network::Off, &["sh", "-c", "echo done"]);
+    confined.input = Some(vec![b'x'; 8 << 20]);
+    let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
+    assert_eq!((finished.end, finished.stdout.head.as_slice()), (End::Exited(0), &b"done\n"[..]));
+    let mut counts = world.confined(Network::Off, &["wc", "-c"]);
+    counts.input = Some(vec![b'x'; 3 << 20]);
+    let finished = run_without(&[], &counts, SandboxTier::Full).expect("a run");
+    assert_eq!(String::from_utf8_lossy(&finished.stdout.head).trim(), (3 << 20).to_string());
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! What hostile programs are aimed at: files, processes, sockets and memory outside, and names inside that are hidden
+//! or protected. The programs themselves are in `tests/hostile/`.
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use serde_json::json;
+
+/// The interpreter of the attempts.
+pub const PYTHON: &str = "/usr/bin/python3";
+
+/// What is outside, and what the attempts are made on. Made anew for each of them: some leave nothing as it was.
+pub struct Outside {
+    folder: tempfile::TempDir,
+    /// Beside the scratch folders, which a run has of its own: here only rules and read-only mounts are in the way.
+    visible: tempfile::TempDir,
+    strays: Vec<PathBuf>,
+    victim: Child,
+    /// Memory that anybody of this user may attach, by its number.
+    memory: String,
+    /// Listens on the loopback of the machine.
+    pub tcp: TcpListener,
+    udp: UdpSocket,
+    _unix: UnixListener,
+    _hidden: UnixListener,
+}
+
+impl Outside {
+    /// Makes it.
+    pub fn make() -> Outside {
+        let folder = tempfile::Builder::new().prefix("sinew-outside-").tempdir().expect("a folder");
+        std::fs::write(folder.path().join("secret"), "secret").expect("a secret");
+        let anywhere = ["/run/lock", "/tmp"];
+        let mut visible = anywhere.iter().filter_map(|base| tempfile::tempdir_in(base).ok());
+        let visible = visible.next().expect("a folder");
+        std::fs::write(visible.path().join("note"), "note").expect("a note");
+        let name = folder.path().file_name().expect("a name").to_owned();
+        let strays = ["/dev/shm", "/var/tmp"].map(|base| PathBuf::from(base).join(&name)).to_vec();
+        for stray in &strays {
+            std::fs::write(stray, "stray").expect("a file outside");
+        }
+        let hidden = SocketAddr::from_abstract_name(name.as_encoded_bytes()).expect("a name");
+        Outside {
+            strays,
+            memory: shared_memory(),
+            victim: Command::new("/bin/sleep").arg("60").spawn().expect("a process"),
+            tcp: TcpListener::bind("127.0.0.1:0").expect("a port"),
+            udp: UdpSocket::bind("127.0.0.1:0").expect("a port"),
+            _unix: UnixListener::bind(folder.path().join("socket")).expect("a socket"),
+            _hidden: UnixListener::bind_addr(&hidden).expect("a socket"),
+            folder,
+            visible,
+        }
+    }
+
+    /// What an attempt is told.
+    pub fn described(&self, workspace: &Path, read_only: &Path) -> String {
+        let folder = self.folder.path();
+        json!({
+            "outside": folder,
+            "home": self.visible.path(),
+            "workspace": workspace,
+            "read_only": read_only,
+            "shm": self.strays[0],
+            "var_tmp": self.strays[1],
+            "victim": self.victim.id(),
+            "tcp": self.tcp.local_addr().expect("an address").port(),
+            "udp": self.udp.local_addr().expect("an address").port(),
+            "unix": folder.join("socket"),
+            "memory": self.memory,
+            "abstract": folder.file_name().expect("a name").to_str(),
+        })
+        .to_string()
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+        let _ = Command::new("/usr/bin/ipcrm").args(["-m", &self.memory]).status();
+        for stray in &self.strays {
+            let _ = std::fs::remove_file(stray);
+        }
+    }
+}
+
+/// A workspace with everything in it that must be hidden or kept, and a folder that may only be read.
+pub fn furnish(workspace: &Path, read_only: &Path) {
+    for name in std::fs::read_dir(workspace).expect("the workspace").flatten().map(|entry| entry.path()) {
+        let removed =
+            if name.is_dir() { std::fs::remove_dir_all(&name) } else { std::fs::remove_file(&name) };
+        removed.expect("an empty workspace");
+    }
+    for folder in [".git/hooks", ".env.d"] {
+        std::fs::create_dir_all(workspace.join(folder)).expect("a folder");
+    }
+    for file in [".env", ".env.d/key", ".git/config", ".git/hooks/sample", ".bashrc", ".mcp.json"] {
+        std::fs::write(workspace.join(file), "original").expect("a file");
+    }
+    std::fs::write(workspace.join("attempts.py"), include_str!("../hostile/attempts.py")).expect("attempts");
+    std::fs::write(read_only.join("given"), "given").expect("a file that may be read");
+}
+
+/// A segment of memory in the namespace of this process.
+fn shared_memory() -> String {
+    let made = Command::new("/usr/bin/ipcmk").args(["-M", "4096"]).output().expect("ipcmk, which makes it");
+    let said = String::from_utf8_lossy(&made.stdout).into_owned();
+    said.split_whitespace().last().unwrap_or_else(|| panic!("{made:?}")).to_owned()
+}
