@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::error::DocumentError;
+use crate::node::Node;
+use crate::scan::Refused;
 use crate::{scan, translate, trust};
 
 /// The largest file that is read. A policy of a thousand tools has a tenth of it.
@@ -65,12 +67,19 @@ impl Document {
 
     /// Reads the text into a type. The type should `deny_unknown_fields`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
-        scan::refuse_ambiguity(&self.text).map_err(|refused| {
-            let error = self.error_at(refused.line, refused.column, &refused.message);
-            DocumentError { suggestion: refused.suggestion, ..error }
-        })?;
+        scan::refuse_ambiguity(&self.text).map_err(|refused| self.refused(refused))?;
         serde_saphyr::from_str_with_options(&self.text, translate::options())
             .map_err(|error| translate::translate(self, &error))
+    }
+
+    /// Reads the text into a tree of values with their places.
+    pub fn tree(&self) -> Result<Node, DocumentError> {
+        scan::tree(&self.text).map_err(|refused| self.refused(refused))
+    }
+
+    fn refused(&self, refused: Refused) -> DocumentError {
+        let error = self.error_at(refused.line, refused.column, &refused.message);
+        DocumentError { suggestion: refused.suggestion, ..error }
     }
 
     /// The name it is shown under.

@@ -10,6 +10,7 @@
 mod document;
 mod error;
 mod located;
+mod node;
 mod scan;
 mod table;
 mod translate;
@@ -18,5 +19,6 @@ mod trust;
 pub use document::{Document, LARGEST_DOCUMENT};
 pub use error::DocumentError;
 pub use located::Located;
+pub use node::{Node, NodeKind};
 pub use table::Table;
 pub use trust::{Untrusted, check_trusted};

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, Span};
 
+use crate::node::{Builder, Node};
+
 /// Collections inside collections; the deepest of our files has seven.
 const DEEPEST: usize = 32;
 
@@ -25,11 +27,23 @@ pub(crate) struct Refused {
 /// Refuses a text that is empty, holds several documents, or uses tags, anchors, aliases, merge keys, duplicate
 /// keys, keys that are not words, or nulls.
 pub(crate) fn refuse_ambiguity(text: &str) -> Result<(), Refused> {
+    events(text, |_, _| {})
+}
+
+/// The same, and the tree of what passed.
+pub(crate) fn tree(text: &str) -> Result<Node, Refused> {
+    let mut builder = Builder::default();
+    events(text, |event, span| builder.event(event, span))?;
+    builder.finish().ok_or_else(|| empty(1, 1))
+}
+
+fn events(text: &str, mut passed: impl FnMut(&Event<'_>, Span)) -> Result<(), Refused> {
     let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
     let mut scan = Scan::default();
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| syntax(&error))?;
         scan.event(&event, span)?;
+        passed(&event, span);
     }
     if scan.documents == 0 {
         return Err(empty(1, 1));

@@ -52,7 +52,7 @@ pub use result::{
 };
 pub use risk::RiskLevel;
 pub use shorten::{LONGEST_WORD, shorten};
-pub use spec::ToolSpec;
+pub use spec::{ToolSpec, is_version};
 pub use trace::TraceContext;
 pub use workspace_access::WorkspaceAccess;
 

@@ -201,6 +201,11 @@ fn check_parameter_name(name: &str) -> Result<(), DefinitionError> {
     }
 }
 
+/// Whether a text is a semantic version.
+pub fn is_version(text: &str) -> bool {
+    major_of(text).is_some()
+}
+
 /// The first number of a semantic version: three numbers, then perhaps `-` and `+` with dotted words.
 fn major_of(version: &str) -> Option<u64> {
     let (version, build) = apart(version, '+');

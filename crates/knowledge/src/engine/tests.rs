@@ -1,0 +1,171 @@
+//! Functions that behave, in the engine itself. Those that do not are in `tests/`, where a process can die of them.
+
+use serde_json::{Value, json};
+
+use super::Prepared;
+use crate::wire::{Reply, Request, Task};
+
+fn ask(task: Task, source: &str, argument: &Value, helpers: &[(&str, &str)]) -> Reply {
+    let request = Request {
+        task,
+        time_ms: 1000,
+        source: source.into(),
+        argument: argument.to_string().into(),
+        helpers: helpers.iter().map(|(id, source)| ((*id).into(), (*source).into())).collect(),
+    };
+    Prepared::new().unwrap().run(&request)
+}
+
+#[track_caller]
+fn computes(source: &str, argument: Value, expect: Value) {
+    match ask(Task::Compute, source, &argument, &[]) {
+        Reply::Value(text) => assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect, "{source}"),
+        other => panic!("{source}\n{other:?}"),
+    }
+}
+
+#[test]
+fn both_forms_of_a_function_run() {
+    let named = "function double(args) { return { twice: args.n * 2 }; }\nmodule.exports = { double };";
+    computes(named, json!({"n": 21}), json!({"twice": 42}));
+    computes("(function () { return { twice: args.n * 2 }; })();", json!({"n": 4}), json!({"twice": 8}));
+    computes("(() => args.list.map(x => x + 1))()", json!({"list": [1, 2]}), json!([2, 3]));
+    computes("module.exports = (data) => data.a", json!({"a": "x"}), json!("x"));
+    computes("exports.first = (data) => data.length", json!([1, 2, 3]), json!(3));
+}
+
+#[test]
+fn a_helper_calls_another() {
+    let helpers = [("to-upper", "function up(t) { return t.toUpperCase(); } module.exports = { up };")];
+    let reply = ask(
+        Task::Compute,
+        "module.exports = (a) => helpers['to-upper'](a.t) + '!'",
+        &json!({"t": "x"}),
+        &helpers,
+    );
+    assert_eq!(reply, Reply::Value("\"X!\"".into()));
+}
+
+#[test]
+fn a_verdict_is_read_strictly() {
+    let verdict = |source: &str| ask(Task::Validate, source, &json!({"a": 1}), &[]);
+    let says = |valid, errors: &[&str]| Reply::Verdict {
+        valid,
+        errors: errors.iter().map(|e| (*e).to_owned()).collect(),
+    };
+    assert_eq!(verdict("module.exports = () => ({valid: true, errors: []})"), says(true, &[]));
+    assert_eq!(verdict("({valid: false, errors: ['no', 'really']})"), says(false, &["no", "really"]));
+    assert_eq!(verdict("({valid: false, errors: []})"), says(false, &[]));
+    for wrong in [
+        "undefined",
+        "null",
+        "true",
+        "'true'",
+        "1",
+        "({})",
+        "({valid: 1, errors: []})",
+        "({valid: 'true', errors: []})",
+        "({valid: true})",
+        "({valid: true, errors: null})",
+        "({valid: true, errors: 'none'})",
+        "({valid: true, errors: [1]})",
+        "({valid: true, errors: {length: 0}})",
+        "({get valid() { return true; }, errors: []})",
+        "Object.create({valid: true, errors: []})",
+        "[true, []]",
+        "Promise.resolve({valid: true, errors: []})",
+        "(async () => ({valid: true, errors: []}))()",
+        "Object.prototype.valid = true; Object.prototype.errors = []; ({})",
+        "new Boolean(true)",
+        "(function () {})",
+    ] {
+        let reply = verdict(wrong);
+        assert!(matches!(reply, Reply::Shape(_)), "{wrong}: {reply:?}");
+    }
+    for throws in ["throw new Error('no')", "null.x", "throw 1", "nothing_of_that_name()"] {
+        assert!(matches!(verdict(throws), Reply::Threw(_)), "{throws}");
+    }
+}
+
+#[test]
+fn tampering_changes_no_verdict_and_no_later_run() {
+    let tampers = "Object.prototype.valid = true; Object.getOwnPropertyDescriptor = () => ({value: true});\
+        Object.hasOwn = () => true; Array.isArray = () => true; Object.prototype.value = true;\
+        JSON.stringify = () => '{\"valid\":true,\"errors\":[]}'; Object.prototype.toJSON = () => ({valid: true, errors: []});\
+        ({valid: 'yes', errors: []})";
+    assert!(matches!(ask(Task::Validate, tampers, &json!({}), &[]), Reply::Shape(_)));
+    computes("Object.keys(Object.prototype).concat(typeof globalThis.left)", json!({}), json!(["undefined"]));
+    computes("globalThis.left = 1; typeof globalThis.left", json!({}), json!("number"));
+    computes("typeof globalThis.left", json!({}), json!("undefined"));
+}
+
+#[test]
+fn arguments_arrive_as_data_whatever_they_are_called() {
+    let hostile: Value = serde_json::from_str(
+        r#"{"__proto__": {"polluted": true}, "constructor": 1, "toString": "t", "a": {"__proto__": {"b": 1}}}"#,
+    )
+    .unwrap();
+    computes("Object.keys(args)", hostile.clone(), json!(["__proto__", "constructor", "toString", "a"]));
+    computes(
+        "String(({}).polluted) + String(args.polluted) + String(args.a.b)",
+        hostile,
+        json!("undefinedundefinedundefined"),
+    );
+}
+
+#[test]
+fn the_same_arguments_give_the_same_answer() {
+    computes(
+        "[Date.now(), new Date().getTime(), new Date().toISOString(), Date().length > 0]",
+        json!({}),
+        json!([0, 0, "1970-01-01T00:00:00.000Z", true]),
+    );
+    computes(
+        "new Date('2026-02-03').toISOString() + (new Date(5)).constructor.now()",
+        json!({}),
+        json!("2026-02-03T00:00:00.000Z0"),
+    );
+    assert!(
+        matches!(ask(Task::Compute, "Math.random()", &json!({}), &[]), Reply::Threw(m) if m.contains("same answer"))
+    );
+}
+
+/// The whole of it: whatever is added to the engine shows here before it shows anywhere else.
+#[test]
+fn nothing_is_there_but_the_language() {
+    let mut names = match ask(Task::Compute, "Object.getOwnPropertyNames(globalThis)", &json!({}), &[]) {
+        Reply::Value(text) => serde_json::from_str::<Vec<String>>(&text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    names.sort();
+    let expect = "AggregateError Array ArrayBuffer AsyncDisposableStack BigInt BigInt64Array BigUint64Array Boolean DataView Date DisposableStack Error \
+        EvalError Float16Array Float32Array Float64Array Function Infinity Int16Array Int32Array \
+        Int8Array InternalError Iterator JSON Map Math NaN Number Object Promise RangeError ReferenceError Reflect \
+        RegExp Set String SuppressedError Symbol SyntaxError TypeError URIError Uint16Array Uint32Array Uint8Array \
+        Uint8ClampedArray WeakMap WeakSet args decodeURI decodeURIComponent encodeURI encodeURIComponent escape eval \
+        exports globalThis isFinite isNaN module parseFloat parseInt undefined unescape";
+    assert_eq!(names.join(" "), expect.split_whitespace().collect::<Vec<_>>().join(" "));
+}
+
+#[test]
+fn a_text_that_cannot_be_parsed_is_shown_its_place() {
+    let parse = |source: &str| ask(Task::Parse, source, &Value::Null, &[]);
+    assert_eq!(parse("function f(args) {\n  return args.x;\n}\nmodule.exports = { f };"), Reply::Parsed);
+    assert_eq!(parse("while (true) {}"), Reply::Parsed, "parsed, not run");
+    match parse("function f(args) {\n  const a = ;\n}") {
+        Reply::Syntax { line, column, message } => {
+            assert_eq!((line, column), (2, 13), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(parse("function ("), Reply::Syntax { line: 1, .. }));
+}
+
+#[test]
+fn memory_is_limited() {
+    // An allocator of Rust's own would make the limit a word without meaning.
+    let hoard = "const a = []; for (;;) a.push('x'.repeat(1000) + a.length)";
+    assert_eq!(ask(Task::Compute, hoard, &json!({}), &[]), Reply::OutOfMemory);
+    computes("new Uint8Array(4 * 1024 * 1024).length", json!({}), json!(4 * 1024 * 1024));
+    assert_eq!(ask(Task::Compute, "new Uint8Array(9 * 1024 * 1024)", &json!({}), &[]), Reply::OutOfMemory);
+}

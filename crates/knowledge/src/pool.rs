@@ -1,0 +1,212 @@
+//! A few workers, warm, each asked one thing at a time. One that took too long, died or ran out of memory is never
+//! asked again.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
+
+use crate::error::KnowledgeError;
+use crate::function::{Function, Kind, Validation};
+use crate::wire::{self, Reply, Request, Task};
+
+/// Workers at once. A function takes half a millisecond or, once in a while, all its time.
+const MOST: usize = 4;
+/// What the engine may take beyond its own limit before it is killed: told apart from a machine that is merely busy.
+const GRACE: Duration = Duration::from_millis(40);
+/// What a new worker may take to be ready, on a machine that has much to do.
+const READY: Duration = Duration::from_secs(10);
+
+/// A worker that was started and confined by somebody else.
+pub struct Started {
+    /// Its answers.
+    pub from: Box<dyn AsyncRead + Send + Unpin>,
+    /// Its questions.
+    pub to: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Ends it at once, with all it has; dropping it does that.
+    pub life: Box<dyn Send>,
+}
+
+/// A worker on its way.
+pub type Starting = Pin<Box<dyn Future<Output = io::Result<Started>> + Send>>;
+
+/// Starts a worker: a confined process of this program that runs [`serve`](crate::serve).
+pub type Start = dyn Fn() -> Starting + Send + Sync;
+
+/// Runs functions. Cheap to clone; clones share their workers.
+#[derive(Clone)]
+pub struct Workers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    start: Box<Start>,
+    idle: Mutex<Vec<Started>>,
+    places: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workers").finish_non_exhaustive()
+    }
+}
+
+impl Workers {
+    /// Workers that are started so, when they are first needed.
+    pub fn new(start: impl Fn() -> Starting + Send + Sync + 'static) -> Self {
+        let shared =
+            Shared { start: Box::new(start), idle: Mutex::default(), places: Arc::new(Semaphore::new(MOST)) };
+        Workers { shared: Arc::new(shared) }
+    }
+
+    /// Whether a text can be parsed as a function.
+    pub async fn parse(&self, source: &str) -> Result<(), KnowledgeError> {
+        let function = Function {
+            kind: Kind::Helper,
+            id: "function".into(),
+            source: source.into(),
+            helpers: Arc::from([]),
+        };
+        match self.ask(&function, Task::Parse, "null").await? {
+            (Reply::Parsed, _) => Ok(()),
+            (other, _) => Err(refused(&function, other)),
+        }
+    }
+
+    /// What a helper or processor makes of its input.
+    pub async fn compute(&self, function: &Function, input: &Value) -> Result<Value, KnowledgeError> {
+        match self.ask(function, Task::Compute, &input.to_string()).await? {
+            (Reply::Value(text), _) => serde_json::from_str(&text)
+                .map_err(|error| refused(function, Reply::Shape(format!("not JSON: {error}")))),
+            (other, _) => Err(refused(function, other)),
+        }
+    }
+
+    /// What a validator says of a call. An error of any kind is a refusal for whoever asked.
+    pub async fn validate(&self, function: &Function, arguments: &str) -> Result<Validation, KnowledgeError> {
+        match self.ask(function, Task::Validate, arguments).await? {
+            (Reply::Verdict { valid, errors }, took) => {
+                let errors = match (valid, errors.is_empty()) {
+                    (true, true) => Vec::new(),
+                    (false, true) => vec![format!("{} refused the call without saying why", function.id)],
+                    (_, false) => errors,
+                };
+                Ok(Validation { errors, took })
+            }
+            (other, _) => Err(refused(function, other)),
+        }
+    }
+
+    async fn ask(
+        &self,
+        function: &Function,
+        task: Task,
+        argument: &str,
+    ) -> Result<(Reply, Duration), KnowledgeError> {
+        let time = function.kind.time();
+        let helpers = if function.source.contains("helpers") { &*function.helpers } else { &[] };
+        let borrowed = |text: &'_ Arc<str>| Cow::Owned(text.to_string());
+        let request = Request {
+            task,
+            time_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            source: Cow::Borrowed(&function.source),
+            argument: Cow::Borrowed(argument),
+            helpers: helpers.iter().map(|(id, source)| (borrowed(id), borrowed(source))).collect(),
+        };
+        let unavailable = |error: io::Error| KnowledgeError::Unavailable(error.to_string());
+        let request = wire::framed(&request).map_err(unavailable)?;
+        // The semaphore is never closed; were it, nothing would run.
+        let place = self.shared.places.acquire().await;
+        let _place = place.map_err(|_| KnowledgeError::Unavailable("closed".to_owned()))?;
+        let mut worker = self.worker().await.map_err(unavailable)?;
+        let started = Instant::now();
+        // Dropped when this is given up or fails: the worker dies with it.
+        let asked = async {
+            worker.to.write_all(&request).await?;
+            receive(&mut worker.from).await
+        };
+        let reply = match tokio::time::timeout(time + GRACE, asked).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(_)) => return Err(crashed(function)),
+            Err(_) => Reply::TimedOut,
+        };
+        if keeps(&reply) {
+            self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        } else {
+            drop(worker);
+            self.replace();
+        }
+        Ok((reply, started.elapsed()))
+    }
+
+    /// One that is ready: an idle one that is still alive, else a new one.
+    async fn worker(&self) -> io::Result<Started> {
+        loop {
+            let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(mut idle) = idle else { break };
+            // It says so once it has thrown away what the last function left; one that died of that is not blamed on
+            // the next.
+            if let Ok(Ok(Reply::Ready)) = tokio::time::timeout(READY, receive(&mut idle.from)).await {
+                return Ok(idle);
+            }
+        }
+        let mut started = (self.shared.start)().await?;
+        match tokio::time::timeout(READY, receive(&mut started.from)).await {
+            Ok(Ok(Reply::Ready)) => Ok(started),
+            Ok(Ok(_)) => Err(io::ErrorKind::InvalidData.into()),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Puts a new one in the place of one that was ended, off the way of the next call.
+    fn replace(&self) {
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Ok(started) = (shared.start)().await {
+                shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(started);
+            }
+        });
+    }
+}
+
+/// Whether a worker that answered so is asked again. After its limits were reached nobody knows its state.
+fn keeps(reply: &Reply) -> bool {
+    match reply {
+        Reply::Parsed | Reply::Value(_) | Reply::Verdict { .. } | Reply::Shape(_) => true,
+        Reply::Threw(_) | Reply::Syntax { .. } => true,
+        Reply::Ready | Reply::OutOfMemory | Reply::TimedOut | Reply::Broken(_) => false,
+    }
+}
+
+async fn receive(from: &mut (dyn AsyncRead + Send + Unpin)) -> io::Result<Reply> {
+    let mut head = [0; wire::HEAD];
+    from.read_exact(&mut head).await?;
+    let mut body = vec![0; wire::length(head)?];
+    from.read_exact(&mut body).await?;
+    wire::parse(&body)
+}
+
+fn crashed(function: &Function) -> KnowledgeError {
+    KnowledgeError::Crashed { kind: function.kind, id: function.id.to_string() }
+}
+
+fn refused(function: &Function, reply: Reply) -> KnowledgeError {
+    let (kind, id) = (function.kind, function.id.to_string());
+    match reply {
+        Reply::TimedOut => KnowledgeError::TimedOut { kind, id },
+        Reply::OutOfMemory => KnowledgeError::OutOfMemory { kind, id },
+        Reply::Threw(message) => KnowledgeError::Failed { kind, id, message },
+        Reply::Shape(message) => KnowledgeError::Shape { kind, id, message },
+        Reply::Syntax { line, column, message } => KnowledgeError::Syntax { line, column, message },
+        Reply::Broken(message) => KnowledgeError::Unavailable(message),
+        // An answer to another question: whoever gives it is not to be believed.
+        Reply::Ready | Reply::Parsed | Reply::Value(_) | Reply::Verdict { .. } => crashed(function),
+    }
+}

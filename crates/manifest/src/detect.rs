@@ -1,0 +1,46 @@
+//! Which schema a manifest is written in: what it says; else what it has; else 1.0.
+
+use document::{Node, NodeKind};
+
+/// The two schemas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaVersion {
+    /// Simple tools: the core fields.
+    V1,
+    /// Executable knowledge, complex interfaces, mistakes, examples with scenarios.
+    V2,
+}
+
+impl SchemaVersion {
+    /// As a manifest states it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SchemaVersion::V1 => "1.0",
+            SchemaVersion::V2 => "2.0",
+        }
+    }
+}
+
+/// Sections that only 2.0 has.
+pub(crate) const SECTIONS: [&str; 3] = ["executable_knowledge", "api_complexity", "anti_patterns"];
+
+/// The schema of the tool below `tool`. A version that cannot be read is taken for 2.0, the stricter one; that it
+/// cannot be read is reported elsewhere.
+pub(crate) fn detect(tool: &Node) -> SchemaVersion {
+    if let Some(stated) = tool.get("schema_version") {
+        let one = match &stated.kind {
+            NodeKind::Number(number, _) => number.as_f64() == Some(1.0),
+            NodeKind::Text(text) => matches!(text.as_str(), "1" | "1.0"),
+            _ => false,
+        };
+        return if one { SchemaVersion::V1 } else { SchemaVersion::V2 };
+    }
+    let has_section = SECTIONS.iter().any(|section| tool.get(section).is_some());
+    let scenario = |example: &Node| {
+        let scenario = example.get("scenario").and_then(Node::text);
+        matches!(scenario, Some("success" | "failure_invalid_param"))
+    };
+    let mut lists = tool.get("examples").map(Node::entries).unwrap_or_default().iter();
+    let enhanced = lists.any(|(_, list)| list.items().iter().any(scenario));
+    if has_section || enhanced { SchemaVersion::V2 } else { SchemaVersion::V1 }
+}

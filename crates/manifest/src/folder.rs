@@ -1,0 +1,105 @@
+//! Many manifests at once, on as many threads as there are processors, and what must hold between them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use document::{Document, DocumentError};
+
+use crate::checked::Manifest;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::load::{CheckSyntax, load};
+
+/// What became of a number of files.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Those in which nothing is wrong, in the order of the files.
+    pub manifests: Vec<Manifest>,
+    /// What is to be said, in the order of the files.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Loads files that `read` reads. A broken one stops only itself. `known` says whether a tool of another kind has a
+/// name: what a meta tool calls must be there.
+pub fn load_all(
+    files: &[PathBuf],
+    read: &(dyn Fn(&Path) -> Result<Document, DocumentError> + Sync),
+    syntax: &CheckSyntax<'_>,
+    known: &dyn Fn(&str) -> bool,
+) -> Loaded {
+    let next = AtomicUsize::new(0);
+    let one = |path: &PathBuf| match read(path) {
+        Ok(document) => load(&document, syntax),
+        Err(place) => (None, vec![Diagnostic::unreadable(place)]),
+    };
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = files.get(index) else { return done };
+            done.push((index, one(path)));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len().max(1));
+    let mut all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        others.into_iter().for_each(|other| all.extend(other.join().unwrap_or_default()));
+        all
+    });
+    all.sort_by_key(|(index, _)| *index);
+    let mut loaded = Loaded::default();
+    for (_, (manifest, diagnostics)) in all {
+        loaded.manifests.extend(manifest);
+        loaded.diagnostics.extend(diagnostics);
+    }
+    loaded.unique_ids();
+    loaded.aggregates(known);
+    loaded
+}
+
+impl Loaded {
+    /// The first file of an id keeps it.
+    fn unique_ids(&mut self) {
+        let mut seen: HashMap<String, PathBuf> = HashMap::new();
+        let mut twice = Vec::new();
+        self.manifests.retain(|manifest| {
+            let Some(first) = seen.insert(manifest.id().to_lowercase(), manifest.path().to_owned()) else {
+                return true;
+            };
+            let message = format!("the id `{}` is taken by {}", manifest.id(), first.display());
+            let place = manifest.error_at(manifest.places().id, &message).suggest("rename one of the two");
+            twice.push(Diagnostic { code: Code::DuplicateId, field: "tool.id".to_owned(), place });
+            seen.insert(manifest.id().to_lowercase(), first);
+            false
+        });
+        self.diagnostics.extend(twice);
+    }
+
+    /// A meta tool calls tools that are there: others' commands, other manifests, or what `known` knows.
+    fn aggregates(&mut self, known: &dyn Fn(&str) -> bool) {
+        let mut names: Vec<String> = self.manifests.iter().map(|manifest| manifest.id().to_owned()).collect();
+        let tools = self.manifests.iter().flat_map(Manifest::tools);
+        names.extend(tools.flat_map(|(command, tool)| [tool.name().to_string(), command.name.clone()]));
+        let mut missing = Vec::new();
+        self.manifests.retain(|manifest| {
+            let aggregates = manifest.meta().map(|meta| meta.aggregates.as_slice()).unwrap_or_default();
+            let mut complete = true;
+            for (name, place) in aggregates.iter().zip(&manifest.places().aggregates) {
+                if names.contains(name) || known(name) {
+                    continue;
+                }
+                complete = false;
+                let near = tool::nearest(name, names.iter().map(String::as_str));
+                let fix = near.map_or("name a tool, `id` or `id.command`".to_owned(), |near| {
+                    format!("did you mean `{near}`?")
+                });
+                let place = manifest.error_at(*place, &format!("`{name}` names no tool that is there"));
+                let (code, field) = (Code::UnresolvedReference, "tool.meta_specific.aggregates".to_owned());
+                missing.push(Diagnostic { code, field, place: place.suggest(fix) });
+            }
+            complete
+        });
+        self.diagnostics.extend(missing);
+    }
+}

@@ -1,0 +1,31 @@
+//! Tools from YAML files: schema 1.0 and 2.0, read into checked manifests, every mistake of a file reported at once.
+//!
+//! A file is read into a tree with places; the tree is held against the JSON Schema that editors use too, then against
+//! the rules a schema cannot state. What has no error becomes a [`Manifest`]. A broken file stops only itself.
+//! Nothing here runs a script or a program: whether a function can be parsed is asked of whoever loads.
+
+mod checked;
+mod detect;
+mod diagnostic;
+mod findings;
+mod folder;
+mod knowledge_file;
+mod load;
+mod manifest_file;
+mod rules;
+mod script;
+mod shape;
+
+pub use checked::{Function, Manifest, Validator};
+pub use detect::SchemaVersion;
+pub use diagnostic::{Code, Diagnostic, Severity};
+pub use folder::{Loaded, load_all};
+pub use knowledge_file::{AntiPattern, ApiComplexity, Check, Example, Format, PayloadSchema, Quirk};
+pub use load::{CheckSyntax, SyntaxProblem, load};
+pub use manifest_file::{
+    CliSection, Command, CommandEntry, Health, KnowledgeStrategy, LocalRuntime, LocalSection, ManifestFile,
+    McpSection, MetaSection, ToolType, Transport,
+};
+
+#[cfg(test)]
+mod tests;

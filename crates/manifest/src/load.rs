@@ -1,0 +1,144 @@
+//! One manifest from one document: read, checked whole, and made into a value if nothing is wrong.
+
+use document::{Document, Located, Node, NodeKind};
+
+use crate::checked::{Manifest, Places};
+use crate::detect::{self, SchemaVersion};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::findings::{At, Findings};
+use crate::manifest_file::ManifestFile;
+use crate::rules::{self, Subject};
+use crate::shape;
+
+/// Why a function cannot be parsed, and where in its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxProblem {
+    /// 1-based.
+    pub line: usize,
+    /// 1-based.
+    pub column: usize,
+    /// The parser's words.
+    pub message: String,
+}
+
+/// Says whether a function can be parsed. Asked, not done here: a parser of foreign code belongs behind walls.
+pub type CheckSyntax<'a> = dyn Fn(&str) -> Result<(), SyntaxProblem> + Sync + 'a;
+
+/// The manifest of a document, unless something is wrong with it, and everything that is to be said about it.
+pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>, Vec<Diagnostic>) {
+    let root = match document.tree() {
+        Ok(root) => root,
+        Err(place) => return (None, vec![Diagnostic::unreadable(place)]),
+    };
+    let mut findings = Findings::new(document);
+    let manifest = check(document, root, syntax, &mut findings);
+    let manifest = if findings.has_errors() { None } else { manifest };
+    (manifest, findings.finish())
+}
+
+fn check(
+    document: &Document,
+    root: Node,
+    syntax: &CheckSyntax<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Manifest> {
+    let root = only_tool(root, findings)?;
+    let tool = root.get("tool")?;
+    let version = detect::detect(tool);
+    let root = match version {
+        SchemaVersion::V1 => without_v2(root, findings),
+        SchemaVersion::V2 => root,
+    };
+    shape::check(&root, shape::schema(), &mut String::new(), findings);
+    let tool = root.get("tool")?;
+    rules::check(&Subject { document, tool, version, syntax }, findings);
+    if findings.has_errors() {
+        return None;
+    }
+    match serde_json::from_value::<ManifestFile>(root.to_json()) {
+        Ok(file) => Manifest::new((document, places(tool)), file.tool, version)
+            .map_err(|(command, error)| {
+                let node =
+                    tool.get("commands").map(Node::items).and_then(|list| list.get(command)).unwrap_or(tool);
+                let (field, fix) = (format!("tool.commands[{command}]"), "see docs/manifests.md");
+                findings.add(Code::InvalidValue, At::node(node, &field), &error.to_string(), fix);
+            })
+            .ok(),
+        // The schema and the types are made from one source, so this is where they would be found to disagree.
+        Err(error) => {
+            findings.add(
+                Code::InvalidValue,
+                At::node(tool, "tool"),
+                &error.to_string(),
+                "see docs/manifests.md",
+            );
+            None
+        }
+    }
+}
+
+fn places(tool: &Node) -> Places {
+    let place = |node: &Node| (node.line, node.column);
+    let aggregates = tool.get("meta_specific").and_then(|meta| meta.get("aggregates"));
+    Places {
+        id: tool.get("id").map(place).unwrap_or_default(),
+        aggregates: aggregates.map(Node::items).unwrap_or_default().iter().map(place).collect(),
+    }
+}
+
+/// The root with nothing but `tool`. What stands beside it is reported once for each key.
+fn only_tool(root: Node, findings: &mut Findings<'_>) -> Option<Node> {
+    let NodeKind::Mapping(entries) = root.kind else {
+        let message = format!("a manifest is a mapping with the one key `tool`, not {}", root.kind_name());
+        findings.add(Code::InvalidType, At::node(&root, ""), &message, "begin with `tool:`");
+        return None;
+    };
+    let (tool, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key.value == "tool");
+    let has_tool = !tool.is_empty();
+    for (key, _) in &others {
+        let at = At::key(key, &key.value);
+        let message = format!("`{}` stands beside `tool`, the one root key", tool::shorten(key, 64));
+        let fix = if has_tool { "move it below `tool`, or remove it" } else { "begin with `tool:`" };
+        findings.add(Code::InvalidType, at, &message, fix);
+    }
+    let root = Node { kind: NodeKind::Mapping(tool), ..root };
+    match root.get("tool").map(|tool| (matches!(tool.kind, NodeKind::Mapping(_)), tool)) {
+        Some((true, _)) => return Some(root),
+        Some((false, tool)) => {
+            let message = format!("`tool` must be a mapping, not {}", tool.kind_name());
+            findings.add(
+                Code::InvalidType,
+                At::node(tool, "tool"),
+                &message,
+                "give it `id:`, `type:` and so on",
+            );
+        }
+        None => {
+            let fix = "begin with `tool:` and put everything below it";
+            findings.add(Code::MissingRequiredField, At::node(&root, "tool"), "`tool` is missing", fix);
+        }
+    }
+    None
+}
+
+/// In 1.0 the sections of 2.0 mean nothing, and examples have any form.
+fn without_v2(root: Node, findings: &mut Findings<'_>) -> Node {
+    let strip = |(key, node): (Located<String>, Node)| {
+        let NodeKind::Mapping(entries) = node.kind else { return (key, node) };
+        let mut kept = Vec::new();
+        for (name, value) in entries {
+            if detect::SECTIONS.contains(&name.value.as_str()) {
+                let message = format!("`{}` is not read in schema 1.0", name.value);
+                let field = format!("tool.{}", name.value);
+                let fix = "write `schema_version: 2.0`, or remove it";
+                findings.add(Code::IgnoredField, At::key(&name, &field), &message, fix);
+            } else if name.value != "examples" {
+                kept.push((name, value));
+            }
+        }
+        (key, Node { kind: NodeKind::Mapping(kept), ..node })
+    };
+    let NodeKind::Mapping(entries) = root.kind else { return root };
+    let entries = entries.into_iter().map(strip).collect();
+    Node { line: root.line, column: root.column, kind: NodeKind::Mapping(entries) }
+}

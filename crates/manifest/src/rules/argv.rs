@@ -1,0 +1,67 @@
+//! Command lines: words and whole arguments, never an argument inside a word and never a shell.
+
+use document::Node;
+
+use super::commands;
+use crate::diagnostic::Code;
+use crate::findings::{At, Findings};
+
+/// Programs that read their own arguments as a program.
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powershell"];
+
+pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
+    let executable = tool.get("cli_specific").and_then(|cli| cli.get("executable"));
+    if let Some(executable) = executable {
+        program(executable, findings);
+    }
+    for (index, (_, command)) in commands(tool).enumerate() {
+        let names: Option<Vec<&str>> = command.get("parameters").map(|parameters| {
+            parameters.items().iter().filter_map(|parameter| parameter.get("name")?.text()).collect()
+        });
+        for part in command.get("argv").map(Node::items).unwrap_or_default() {
+            let words = if part.text().is_some() { std::slice::from_ref(part) } else { part.items() };
+            for word in words {
+                placeholder(word, names.as_deref(), &format!("tool.commands[{index}].argv"), findings);
+            }
+        }
+    }
+}
+
+fn program(executable: &Node, findings: &mut Findings<'_>) {
+    let text = executable.text().unwrap_or_default();
+    let name = text.rsplit('/').next().unwrap_or(text);
+    let at = At::node(executable, "tool.cli_specific.executable");
+    if text.contains(char::is_whitespace) {
+        let message = "`executable` is one program, without arguments";
+        findings.add(Code::InvalidValue, at, message, "put the arguments in the `argv` of each command");
+    } else if SHELLS.contains(&name) {
+        let message =
+            format!("`{name}` reads its arguments as a program, so no argument of a call is safe in it");
+        findings.add(Code::InvalidValue, at, &message, "name the program itself");
+    }
+}
+
+fn placeholder(word: &Node, names: Option<&[&str]>, field: &str, findings: &mut Findings<'_>) {
+    let Some(text) = word.text() else { return };
+    let Some(name) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
+        if text.contains('{') && text.contains('}') {
+            let message = format!("`{}` puts an argument inside a word", tool::shorten(text, 64));
+            let fix = "an argument is a word of its own: [\"--option\", \"{name}\"]";
+            findings.add(Code::InvalidValue, At::node(word, field), &message, fix);
+        }
+        return;
+    };
+    if name.is_empty() || name.contains(['{', '}']) {
+        let message = format!("`{}` is not one argument", tool::shorten(text, 64));
+        return findings.add(Code::InvalidValue, At::node(word, field), &message, "one `{name}`, whole");
+    }
+    let known = names.unwrap_or_default();
+    if !known.contains(&name) {
+        let fix = match tool::nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{{{near}}}`?"),
+            None => "declare it in `parameters` of this command".to_owned(),
+        };
+        let message = format!("`{text}` is no parameter of this command");
+        findings.add(Code::UnresolvedReference, At::node(word, field), &message, &fix);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a manifest names within itself must be there: a validator of a command that does not exist would never run.
+
+use document::Node;
+
+use super::{Subject, commands, functions, mappings};
+use crate::detect::SchemaVersion;
+use crate::diagnostic::Code;
+use crate::findings::{At, Findings};
+
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
+    let tool = subject.tool;
+    if subject.version == SchemaVersion::V2 {
+        for (name, field, mapping) in mappings::mappings(tool) {
+            if let Some(extraction) = mapping.get("extraction") {
+                helper(tool, extraction, &format!("{field}.extraction"), name, findings);
+            }
+        }
+        validated(tool, findings);
+    }
+    let orchestration = tool.get("meta_specific").and_then(|meta| meta.get("orchestration"));
+    if let Some(orchestration) = orchestration {
+        helper(tool, orchestration, "tool.meta_specific.orchestration", "orchestration", findings);
+    }
+    processors(tool, findings);
+}
+
+/// A reference `helpers.ID`.
+fn helper(tool: &Node, reference: &Node, field: &str, whose: &str, findings: &mut Findings<'_>) {
+    let Some(text) = reference.text() else {
+        let message = format!("the reference of `{whose}` must be text, not {}", reference.kind_name());
+        return findings.add(Code::InvalidType, At::node(reference, field), &message, "write `helpers.ID`");
+    };
+    let known = ids(tool, "helpers");
+    match text.strip_prefix("helpers.") {
+        Some(id) if known.contains(&id) => {}
+        _ => unresolved(reference, text, &known, "helpers.", field, findings),
+    }
+}
+
+/// Only where commands are listed: a server may have more than the manifest says.
+fn validated(tool: &Node, findings: &mut Findings<'_>) {
+    let known: Vec<&str> = commands(tool).map(|(name, _)| name).collect();
+    if known.is_empty() {
+        return;
+    }
+    for (index, validator) in functions(tool, "validators") {
+        let Some(validates) = validator.get("validates") else { continue };
+        let Some(text) = validates.text().filter(|text| !known.contains(text)) else { continue };
+        let field = format!("tool.executable_knowledge.validators[{index}].validates");
+        unresolved(validates, text, &known, "", &field, findings);
+    }
+}
+
+fn processors(tool: &Node, findings: &mut Findings<'_>) {
+    let known = ids(tool, "processors");
+    for (index, (_, command)) in commands(tool).enumerate() {
+        for key in ["process_input", "process_output"] {
+            let Some(reference) = command.get(key) else { continue };
+            let Some(text) = reference.text().filter(|text| !known.contains(text)) else { continue };
+            unresolved(reference, text, &known, "", &format!("tool.commands[{index}].{key}"), findings);
+        }
+    }
+}
+
+fn ids<'t>(tool: &'t Node, kind: &str) -> Vec<&'t str> {
+    functions(tool, kind).filter_map(|(_, function)| function.get("id")?.text()).collect()
+}
+
+fn unresolved(
+    reference: &Node,
+    text: &str,
+    known: &[&str],
+    prefix: &str,
+    field: &str,
+    findings: &mut Findings<'_>,
+) {
+    let wanted = text.strip_prefix(prefix).unwrap_or(text);
+    let fix = match tool::nearest(wanted, known.iter().copied()) {
+        Some(near) => format!("did you mean `{prefix}{near}`?"),
+        None if known.is_empty() => "nothing of the kind is defined in this manifest".to_owned(),
+        None => format!(
+            "there are: {}",
+            known.iter().map(|id| format!("{prefix}{id}")).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let message = format!("`{}` names nothing that is there", tool::shorten(text, tool::LONGEST_WORD));
+    findings.add(Code::UnresolvedReference, At::node(reference, field), &message, &fix);
+}

@@ -1,0 +1,293 @@
+//! Holds a tree against the JSON Schema that editors use, and reports every difference with its place and code.
+//!
+//! A general validator knows neither places nor our codes, and stops being readable at `anyOf`. This one understands
+//! the few keywords our own types produce, and nothing else; a test says which those are.
+
+use std::sync::OnceLock;
+
+use document::{Node, NodeKind};
+use schemars::schema_for;
+use serde_json::{Map, Value};
+
+use crate::diagnostic::Code;
+use crate::findings::{At, Findings};
+use crate::manifest_file::ManifestFile;
+
+/// The schema of manifest files.
+pub(crate) fn schema() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| schema_for!(ManifestFile).to_value())
+}
+
+/// Reports what in `node` is not as `shape`, a part of [`schema`], says. `field` is what the node is called.
+pub(crate) fn check(node: &Node, shape: &Value, field: &mut String, findings: &mut Findings<'_>) {
+    let Some(shape) = resolve(node, shape) else {
+        return mismatch(node, shape, field, findings);
+    };
+    if shape.get("format").is_some_and(|format| format == "semver") {
+        return check_version(node, field, findings);
+    }
+    if let Some(words) = words(shape) {
+        return check_word(node, &words, field, findings);
+    }
+    if !admits(shape, node) {
+        return mismatch(node, &Value::Object(shape.clone()), field, findings);
+    }
+    match &node.kind {
+        NodeKind::Mapping(_) => check_mapping(node, shape, field, findings),
+        NodeKind::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                within(field, &format!("[{index}]"), |field| {
+                    check(item, shape.get("items").unwrap_or(&Value::Bool(true)), field, findings);
+                });
+            }
+        }
+        NodeKind::Text(text) => {
+            if shape.contains_key("minLength") && text.trim().is_empty() {
+                let message = format!("`{}` is empty", last(field));
+                findings.add(Code::MissingRequiredField, At::node(node, field), &message, "give it a value");
+            }
+        }
+        NodeKind::Number(number, _) => {
+            if shape.get("minimum").is_some_and(|least| number.as_f64() < least.as_f64()) {
+                findings.add(Code::InvalidValue, At::node(node, field), "is too small", "0 or more");
+            }
+        }
+        NodeKind::Boolean(_) => {}
+    }
+}
+
+/// The schema behind references, and of several the one for this kind of value.
+fn resolve<'s>(node: &Node, shape: &'s Value) -> Option<&'s Map<String, Value>> {
+    let object = shape.as_object()?;
+    if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
+        return resolve(node, schema().pointer(reference.trim_start_matches('#'))?);
+    }
+    if let Some(choices) = object.get("anyOf").and_then(Value::as_array) {
+        let mut fitting = choices.iter().filter_map(|choice| resolve(node, choice));
+        return fitting.find(|choice| words(choice).is_some() || admits(choice, node));
+    }
+    Some(object)
+}
+
+/// The words a value is one of, where it is one of some.
+fn words(shape: &Map<String, Value>) -> Option<Vec<Value>> {
+    if let Some(words) = shape.get("enum").and_then(Value::as_array) {
+        return Some(words.clone());
+    }
+    let choices = shape.get("oneOf").and_then(Value::as_array)?;
+    choices.iter().map(|choice| choice.get("const").cloned()).collect()
+}
+
+fn admits(shape: &Map<String, Value>, node: &Node) -> bool {
+    let is = |word: &str| match &node.kind {
+        NodeKind::Text(_) => word == "string",
+        NodeKind::Number(number, _) => word == "number" || (word == "integer" && !number.is_f64()),
+        NodeKind::Boolean(_) => word == "boolean",
+        NodeKind::List(_) => word == "array",
+        NodeKind::Mapping(_) => word == "object",
+    };
+    match shape.get("type") {
+        Some(Value::String(word)) => is(word),
+        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).any(is),
+        _ => true,
+    }
+}
+
+fn mismatch(node: &Node, shape: &Value, field: &str, findings: &mut Findings<'_>) {
+    let expected = expected(shape);
+    if shape == &Value::Bool(true) || expected.is_empty() {
+        return;
+    }
+    let expected = expected.join(" or ");
+    let message = format!("`{}` must be {expected}, not {}", last(field), node.kind_name());
+    let fix = match (expected.as_str(), &node.kind) {
+        ("text", NodeKind::Number(_, text)) => format!("quote it: \"{text}\""),
+        ("text", NodeKind::Boolean(value)) => format!("quote it: \"{value}\""),
+        _ => format!("write {expected}"),
+    };
+    findings.add(Code::InvalidType, At::node(node, field), &message, &fix);
+}
+
+/// What a schema takes, in words.
+fn expected(shape: &Value) -> Vec<&'static str> {
+    if let Some(reference) = shape.get("$ref").and_then(Value::as_str) {
+        let target = schema().pointer(reference.trim_start_matches('#'));
+        return target.map(expected).unwrap_or_default();
+    }
+    let named = |word: &str| match word {
+        "string" => Some("text"),
+        "number" => Some("a number"),
+        "integer" => Some("a whole number"),
+        "boolean" => Some("true or false"),
+        "array" => Some("a list"),
+        "object" => Some("a mapping"),
+        _ => None,
+    };
+    match (shape.get("type"), shape.get("anyOf")) {
+        (Some(Value::String(word)), _) => named(word).into_iter().collect(),
+        (Some(Value::Array(words)), _) => words.iter().filter_map(Value::as_str).filter_map(named).collect(),
+        (None, Some(Value::Array(choices))) => choices.iter().flat_map(expected).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn check_version(node: &Node, field: &str, findings: &mut Findings<'_>) {
+    let (written, fix) = match &node.kind {
+        NodeKind::Text(text) if tool::is_version(text) => return,
+        NodeKind::Text(text) if text.trim().is_empty() => {
+            let at = At::node(node, field);
+            return findings.add(Code::MissingRequiredField, at, "`version` is empty", "version: 1.0.0");
+        }
+        NodeKind::Text(text) => (text.clone(), "write three numbers, such as 1.0.0".to_owned()),
+        NodeKind::Number(_, text) => {
+            (text.clone(), "write three parts in quotes, such as \"1.0.0\"".to_owned())
+        }
+        _ => return mismatch(node, &serde_json::json!({"type": "string"}), field, findings),
+    };
+    let message = format!("`{}` is not a semantic version", tool::shorten(&written, tool::LONGEST_WORD));
+    findings.add(Code::InvalidSemver, At::node(node, field), &message, &fix);
+}
+
+fn check_word(node: &Node, words: &[Value], field: &str, findings: &mut Findings<'_>) {
+    let written = node.to_json();
+    if words.contains(&written) {
+        return;
+    }
+    let is_text = |value: &Value| value.is_string();
+    if !matches!(node.kind, NodeKind::Text(_) | NodeKind::Number(..))
+        || (!is_text(&written) && words.iter().all(is_text))
+    {
+        return mismatch(node, &serde_json::json!({"type": "string"}), field, findings);
+    }
+    let texts: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+    let shown = written.as_str().map_or_else(|| written.to_string(), str::to_owned);
+    let shown = tool::shorten(&shown, tool::LONGEST_WORD);
+    let fix = match tool::nearest(&shown, texts.iter().copied()) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("one of {}", texts.join(", ")),
+    };
+    let message = format!("`{}` cannot be `{shown}`", last(field));
+    findings.add(Code::InvalidEnumValue, At::node(node, field), &message, &fix);
+}
+
+fn check_mapping(node: &Node, shape: &Map<String, Value>, field: &mut String, findings: &mut Findings<'_>) {
+    let nothing = Map::new();
+    let known = shape.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
+    let required = shape.get("required").and_then(Value::as_array).into_iter().flatten();
+    for name in required.filter_map(Value::as_str).filter(|name| node.get(name).is_none()) {
+        within(field, &format!(".{name}"), |field| {
+            let message = format!("`{name}` is missing");
+            let about =
+                known.get(name).and_then(|property| property.get("description")).and_then(Value::as_str);
+            let fix =
+                about.map_or_else(|| format!("add `{name}:`"), |about| format!("add `{name}:` ({about})"));
+            findings.add(Code::MissingRequiredField, At::node(node, field), &message, &fix);
+        });
+    }
+    for (key, value) in node.entries() {
+        within(field, &format!(".{}", key.value), |field| match known.get(&key.value) {
+            Some(property) => check(value, property, field, findings),
+            None => match shape.get("additionalProperties") {
+                Some(Value::Bool(false)) => unknown(key, known, field, findings),
+                Some(others) => check(value, others, field, findings),
+                None if known.is_empty() => {}
+                None => unread(key, known, field, findings),
+            },
+        });
+    }
+}
+
+fn unknown(
+    key: &document::Located<String>,
+    known: &Map<String, Value>,
+    field: &str,
+    findings: &mut Findings<'_>,
+) {
+    let names = || known.keys().map(String::as_str);
+    let fix = match tool::nearest(key, names()) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("known here: {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    let message = format!("unknown key `{}`", tool::shorten(key, tool::LONGEST_WORD));
+    findings.add(Code::UnknownField, At::key(key, field), &message, &fix);
+}
+
+/// In an open mapping a slip of the keyboard is still an error: a section that is not read protects nobody.
+fn unread(
+    key: &document::Located<String>,
+    known: &Map<String, Value>,
+    field: &str,
+    findings: &mut Findings<'_>,
+) {
+    if tool::nearest(key, known.keys().map(String::as_str)).is_some() {
+        return unknown(key, known, field, findings);
+    }
+    let message = format!("`{}` is not read", tool::shorten(key, tool::LONGEST_WORD));
+    findings.add(Code::IgnoredField, At::key(key, field), &message, "remove it, or keep it as a note");
+}
+
+fn last(field: &str) -> &str {
+    field.rsplit('.').next().unwrap_or(field)
+}
+
+fn within(field: &mut String, part: &str, inner: impl FnOnce(&mut String)) {
+    let length = field.len();
+    field.push_str(if field.is_empty() { part.trim_start_matches('.') } else { part });
+    inner(field);
+    field.truncate(length);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A keyword that is not understood here would be a rule that only editors know.
+    #[test]
+    fn every_keyword_of_the_schema_is_understood() {
+        let understood = [
+            "$schema",
+            "$defs",
+            "$ref",
+            "title",
+            "description",
+            "default",
+            "type",
+            "properties",
+            "required",
+            "items",
+            "additionalProperties",
+            "enum",
+            "oneOf",
+            "const",
+            "anyOf",
+            "minLength",
+            "minimum",
+            "maximum",
+            "format",
+            "pattern",
+        ];
+        fn keywords(shape: &Value, found: &mut Vec<String>) {
+            let Some(object) = shape.as_object() else { return };
+            for (word, value) in object {
+                found.push(word.clone());
+                match (word.as_str(), value) {
+                    ("properties" | "$defs", Value::Object(named)) => {
+                        named.values().for_each(|shape| keywords(shape, found));
+                    }
+                    ("items" | "additionalProperties", shape) => keywords(shape, found),
+                    ("oneOf" | "anyOf", Value::Array(shapes)) => {
+                        shapes.iter().for_each(|shape| keywords(shape, found));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut found = Vec::new();
+        keywords(schema(), &mut found);
+        assert!(found.len() > 100);
+        for word in found {
+            assert!(understood.contains(&word.as_str()), "`{word}` is in the schema and not understood");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Whole manifests, and what is said about each.
+
+mod core_fields;
+mod knowledge;
+mod many;
+
+use document::Document;
+
+use crate::{Code, Diagnostic, Manifest, Severity, SyntaxProblem, load};
+
+/// Stands in for the parser: `%%` is its one mistake.
+fn syntax(text: &str) -> Result<(), SyntaxProblem> {
+    let Some(at) = text.find("%%") else { return Ok(()) };
+    let line = text[..at].matches('\n').count();
+    let column = at - text[..at].rfind('\n').map_or(0, |end| end + 1);
+    Err(SyntaxProblem { line: line + 1, column: column + 1, message: "unexpected token".into() })
+}
+
+fn read(text: &str) -> (Option<Manifest>, Vec<Diagnostic>) {
+    load(&Document::from_text("t.yaml", text).unwrap(), &syntax)
+}
+
+/// The manifest has exactly these problems: code, line and field of each.
+#[track_caller]
+fn check(text: &str, expect: &[(Code, u64, &str)]) {
+    let (manifest, found) = read(text);
+    let told: Vec<_> = found.iter().map(|one| (one.code, one.place.line, one.field.as_str())).collect();
+    assert_eq!(told, expect, "{text}\n{}", shown(&found));
+    for one in &found {
+        assert!(one.place.column >= 1 && !one.place.excerpt.is_empty(), "{one}");
+        assert!(one.place.suggestion.is_some(), "{one}");
+    }
+    let errors = found.iter().any(|one| one.severity() == Severity::Error);
+    assert_eq!(
+        manifest.is_none(),
+        errors,
+        "an error and only an error keeps it from loading\n{}",
+        shown(&found)
+    );
+}
+
+fn shown(found: &[Diagnostic]) -> String {
+    found.iter().map(|one| format!("{one}\n")).collect()
+}
+
+/// A manifest without mistakes, 2.0, to which lines are added below `tool`.
+fn good(more: &str) -> String {
+    format!(
+        "tool:\n  schema_version: 2.0\n  id: task-board\n  type: mcp\n  name: Tasks\n  version: 1.0.0\n  \
+         description: Tasks on a board\n{more}"
+    )
+}

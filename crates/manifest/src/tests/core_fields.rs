@@ -1,0 +1,221 @@
+//! The core of a manifest: its root, its fields, its versions.
+
+use super::{check, good, read, shown};
+use crate::Code::*;
+use crate::SchemaVersion;
+
+#[test]
+fn every_missing_field_is_told_at_once() {
+    check(
+        "tool:\n  schema_version: 1.0\n",
+        &[
+            (MissingRequiredField, 2, "tool.id"),
+            (MissingRequiredField, 2, "tool.type"),
+            (MissingRequiredField, 2, "tool.name"),
+            (MissingRequiredField, 2, "tool.version"),
+            (MissingRequiredField, 2, "tool.description"),
+        ],
+    );
+    check(
+        "tool: {id: a, type: cli, name: '', version: 1.0.0, description: '  '}\n",
+        &[(MissingRequiredField, 1, "tool.name"), (MissingRequiredField, 1, "tool.description")],
+    );
+    check(
+        "tool: {id: '', type: cli, name: n, version: '', description: d}\n",
+        &[(MissingRequiredField, 1, "tool.id"), (MissingRequiredField, 1, "tool.version")],
+    );
+}
+
+#[test]
+fn the_root_is_tool_and_nothing_else() {
+    let text = format!("{}health: 1\nother: 2\n", good(""));
+    check(&text, &[(InvalidType, 8, "health"), (InvalidType, 9, "other")]);
+    check("[a]\n", &[(InvalidType, 1, "")]);
+    check("tool: text\n", &[(InvalidType, 1, "tool")]);
+    check("tols: {id: a}\n", &[(InvalidType, 1, "tols"), (MissingRequiredField, 1, "tool")]);
+    for (text, line) in [("tool: {id: [}\n", 1), ("tool: {id: a}\ntool: {id: b}\n", 2)] {
+        check(text, &[(InvalidYaml, line, "")]);
+    }
+}
+
+#[test]
+fn words_that_are_not_known_are_told_with_those_that_are() {
+    let text = "tool:\n  id: a\n  type: mpc\n  name: n\n  version: 1.0.0\n  description: d\n  \
+                knowledge_strategy: declarative\n  mcp_specific: {transport: tcp}\n";
+    check(
+        text,
+        &[
+            (InvalidEnumValue, 3, "tool.type"),
+            (InvalidEnumValue, 7, "tool.knowledge_strategy"),
+            (IgnoredField, 8, "tool.mcp_specific"),
+            (InvalidEnumValue, 8, "tool.mcp_specific.transport"),
+        ],
+    );
+    let told = shown(&read(text).1);
+    assert!(told.contains("did you mean `mcp`?") && told.contains("one of stdio, sse, websocket"), "{told}");
+    check(
+        &good("  local_specific: {entry_point: x, runtime: 3}\n").replace("mcp", "local"),
+        &[(InvalidType, 8, "tool.local_specific.runtime")],
+    );
+}
+
+#[test]
+fn versions_are_semantic() {
+    let with = |version: &str| good("").replace("version: 1.0.0", &format!("version: {version}"));
+    for wrong in ["1.0", "\"1.0\"", "01.0.0", "1", "latest", "1.0.0.0", "v1.0.0"] {
+        check(&with(wrong), &[(InvalidSemver, 6, "tool.version")]);
+    }
+    assert!(shown(&read(&with("1.0")).1).contains("in quotes"));
+    for fine in ["1.0.0-beta.1", "\"2.10.3\"", "0.0.1+build.5"] {
+        check(&with(fine), &[]);
+    }
+    check(&with("[1, 0, 0]"), &[(InvalidType, 6, "tool.version")]);
+}
+
+#[test]
+fn the_schema_version_may_be_written_in_three_ways() {
+    let with = |stated: &str| good("").replace("schema_version: 2.0", &format!("schema_version: {stated}"));
+    for fine in ["2.0", "\"2.0\"", "2"] {
+        check(&with(fine), &[]);
+        assert_eq!(read(&with(fine)).0.unwrap().schema_version(), SchemaVersion::V2);
+    }
+    for one in ["1.0", "\"1.0\"", "1"] {
+        assert_eq!(read(&with(one)).0.unwrap().schema_version(), SchemaVersion::V1);
+    }
+    for wrong in ["3.0", "\"2.1\"", "two"] {
+        check(&with(wrong), &[(InvalidEnumValue, 2, "tool.schema_version")]);
+    }
+    check(&with("[2]"), &[(InvalidType, 2, "tool.schema_version")]);
+}
+
+#[test]
+fn the_schema_is_found_out_by_what_is_there() {
+    let core = "tool:\n  id: a\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n";
+    let detected = |more: &str| read(&format!("{core}{more}")).0.expect(more).schema_version();
+    assert_eq!(detected(""), SchemaVersion::V1);
+    assert_eq!(detected("  examples: {a: [{scenario: other, input: {}, output: 1}]}\n"), SchemaVersion::V1);
+    for two in [
+        "  executable_knowledge: {helpers: []}\n",
+        "  api_complexity: {api_quirks: []}\n",
+        "  anti_patterns: []\n",
+        "  examples: {a: [{scenario: success, input: {}, output: 1}]}\n",
+        "  examples: {a: [{scenario: failure_invalid_param, input: {}, error: {code: X}}]}\n",
+    ] {
+        assert_eq!(detected(two), SchemaVersion::V2, "{two}");
+    }
+    for odd in
+        ["  examples: text\n", "  examples: [1, 2]\n", "  examples: {a: text}\n", "  examples: {a: [1]}\n"]
+    {
+        assert_eq!(detected(odd), SchemaVersion::V1, "{odd}");
+    }
+    let explicit = format!("{core}  schema_version: 1.0\n  anti_patterns: [{{pattern: x}}]\n");
+    check(&explicit, &[(IgnoredField, 8, "tool.anti_patterns")]);
+    assert_eq!(read(&explicit).0.unwrap().schema_version(), SchemaVersion::V1);
+    // Found out, not stated: the rules of 2.0 hold all the same.
+    check(
+        &format!("{core}  anti_patterns: [{{pattern: x, description: d, wrong: w}}]\n"),
+        &[(MissingRequiredField, 7, "tool.anti_patterns[0].correct")],
+    );
+}
+
+#[test]
+fn ids_are_kebab_case_and_load_anyway() {
+    for id in ["Task_Board", "taskBoard", "Task Board"] {
+        let text = good("  commands: [ok_name, also-fine, WrongOne]\n")
+            .replace("id: task-board", &format!("id: {id}"));
+        check(&text, &[(NamingConvention, 3, "tool.id"), (NamingConvention, 8, "tool.commands[2].name")]);
+        assert_eq!(read(&text).0.unwrap().tools().count(), 3);
+    }
+    assert!(shown(&read(&good("").replace("task-board", "taskBoard")).1).contains("write `task-board`"));
+}
+
+#[test]
+fn keys_that_mean_nothing_are_told_and_slips_are_errors() {
+    check(&good("  homepage: x\n"), &[(IgnoredField, 8, "tool.homepage")]);
+    check(&good("  executable_knowlege: {}\n"), &[(UnknownField, 8, "tool.executable_knowlege")]);
+    check(
+        &good("  executable_knowledge: {validator: []}\n"),
+        &[(UnknownField, 8, "tool.executable_knowledge.validator")],
+    );
+    check(&good("  commands: [{name: a, retries: 3}]\n"), &[(UnknownField, 8, "tool.commands[0].retries")]);
+}
+
+#[test]
+fn a_manifest_cannot_ask_for_more() {
+    for power in ["sandbox: none", "network: all", "env: ['*']", "approval: never"] {
+        let text = good(&format!("  {power}\n"));
+        let (manifest, found) = read(&text);
+        assert!(manifest.is_none(), "{power}");
+        assert!(shown(&found).contains("policy decides"), "{power}: {}", shown(&found));
+    }
+    let text = good("  commands: [{name: a}]\n");
+    let manifest = read(&text).0.unwrap();
+    let (_, tool) = manifest.tools().next().unwrap();
+    assert!(tool.requires_sandbox(), "confined, whatever it says");
+    assert_eq!((tool.risk_level(), tool.category().as_str()), (tool::RiskLevel::High, "system_write"));
+}
+
+#[test]
+fn the_simple_example_of_the_document_loads_as_it_stands() {
+    let text = "tool:\n  id: exa\n  type: mcp\n  name: Exa Search\n  version: 1.0.0\n  \
+                description: Web search via Exa API\n  commands:\n    - web_search\n  \
+                # No schema_version = auto-detected as v1.0\n  # No executable_knowledge = simple tool\n";
+    check(text, &[]);
+    let manifest = read(text).0.unwrap();
+    assert_eq!(manifest.schema_version(), SchemaVersion::V1);
+    assert_eq!(manifest.tools().next().unwrap().1.name().as_str(), "exa.web_search");
+}
+
+#[test]
+fn sections_are_taken_by_their_type() {
+    let mcp = "  mcp_specific:\n    server_command: npx -y @package/server\n    transport: stdio\n    \
+               health_check: {method: tool_call, command: health_check, expected_response: {status: ok}}\n";
+    check(&good(mcp), &[]);
+    assert!(read(&good(mcp)).0.unwrap().mcp().is_some());
+    let cli = "  cli_specific:\n    executable: gh\n    install_check: gh --version\n    install_guide: |\n      \
+               Run: brew install gh\n";
+    check(&good(cli), &[(IgnoredField, 8, "tool.cli_specific")]);
+    let as_cli = good(cli).replace("type: mcp", "type: cli");
+    check(&as_cli, &[]);
+    assert_eq!(read(&as_cli).0.unwrap().cli().unwrap().executable, "gh");
+    check(
+        &as_cli.replace("executable: gh", "executable: bash"),
+        &[(InvalidValue, 9, "tool.cli_specific.executable")],
+    );
+    check(
+        &as_cli.replace("executable: gh", "executable: gh api"),
+        &[(InvalidValue, 9, "tool.cli_specific.executable")],
+    );
+    let local = "  local_specific: {entry_point: ./scripts/tool.js, runtime: node, dependencies: [a, b]}\n";
+    check(&good(local).replace("type: mcp", "type: local"), &[]);
+}
+
+#[test]
+fn an_argument_is_a_whole_word() {
+    let with = |argv: &str| {
+        good(&format!(
+            "  cli_specific: {{executable: rg}}\n  commands:\n    - name: search\n      argv: {argv}\n      \
+             parameters: [{{name: pattern, type: string}}, {{name: glob, type: string, required: false}}]\n"
+        ))
+        .replace("type: mcp", "type: cli")
+    };
+    check(&with("[-e, '{pattern}', [--glob, '{glob}'], --]"), &[]);
+    for spliced in ["['--pattern={pattern}']", "['{pattern}{glob}']", "['{}']", "['a {pattern} b']"] {
+        check(&with(spliced), &[(InvalidValue, 11, "tool.commands[0].argv")]);
+    }
+    check(&with("[['{patern}']]"), &[(UnresolvedReference, 11, "tool.commands[0].argv")]);
+    check(&with("[{a: b}]"), &[(InvalidType, 11, "tool.commands[0].argv[0]")]);
+}
+
+#[test]
+fn a_path_says_that_it_is_one() {
+    let with = |more: &str| {
+        good(&format!("  commands: [{{name: a, parameters: [{{name: path, type: string{more}}}]}}]\n"))
+    };
+    check(&with(""), &[(NamingConvention, 8, "tool.commands[0].parameters.path")]);
+    check(&with(", format: path"), &[]);
+    check(
+        &with(", default: 4"),
+        &[(NamingConvention, 8, "tool.commands[0].parameters.path"), (InvalidValue, 8, "tool.commands[0]")],
+    );
+}

@@ -1,0 +1,76 @@
+//! Many files at once.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use document::Document;
+
+use super::{good, shown, syntax};
+use crate::{Code, Loaded, load_all};
+
+fn load(files: &[(&str, String)]) -> Loaded {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = files.iter().map(|(name, _)| folder.path().join(name)).collect();
+    for (path, (_, text)) in paths.iter().zip(files) {
+        std::fs::write(path, text).unwrap();
+    }
+    load_all(&paths, &Document::read, &syntax, &|name| name == "read_file")
+}
+
+fn named(id: &str) -> String {
+    good("").replace("task-board", id)
+}
+
+#[test]
+fn a_broken_one_stops_only_itself() {
+    let files = [
+        ("a.yaml", named("a")),
+        ("b.yaml", "tool: {id: [}".into()),
+        ("c.yaml", named("c")),
+        ("d.yaml", String::new()),
+    ];
+    let loaded = load(&files);
+    assert_eq!(loaded.manifests.iter().map(|one| one.id()).collect::<Vec<_>>(), ["a", "c"]);
+    assert_eq!(loaded.diagnostics.len(), 2, "{}", shown(&loaded.diagnostics));
+    let missing = load_all(&["/no/such.yaml".into()], &Document::read, &syntax, &|_| false);
+    assert_eq!((missing.manifests.len(), missing.diagnostics.len()), (0, 1));
+}
+
+#[test]
+fn an_id_belongs_to_the_first_file() {
+    let loaded = load(&[("a.yaml", named("same")), ("b.yaml", named("same")), ("c.yaml", named("Same"))]);
+    assert_eq!(loaded.manifests.len(), 1);
+    let twice: Vec<_> = loaded.diagnostics.iter().filter(|one| one.code == Code::DuplicateId).collect();
+    assert_eq!(twice.len(), 2);
+    assert!(twice.iter().all(|one| one.place.line == 3 && one.place.message.contains("a.yaml")), "{twice:?}");
+}
+
+#[test]
+fn what_a_meta_tool_calls_is_there() {
+    let meta = |aggregates: &str| {
+        named("health").replace("type: mcp", "type: meta")
+            + &format!("  meta_specific: {{aggregates: [{aggregates}]}}\n")
+    };
+    let board = good("  commands: [create]\n");
+    for fine in ["task-board", "task-board.create", "create", "read_file", "task-board, read_file"] {
+        let loaded = load(&[("a.yaml", board.clone()), ("b.yaml", meta(fine))]);
+        assert_eq!(loaded.manifests.len(), 2, "{fine}: {}", shown(&loaded.diagnostics));
+    }
+    let loaded = load(&[("a.yaml", board), ("b.yaml", meta("task-baord, nobody"))]);
+    assert_eq!(loaded.manifests.len(), 1);
+    let told = shown(&loaded.diagnostics);
+    assert!(told.contains("did you mean `task-board`?") && told.contains("`nobody`"), "{told}");
+}
+
+/// The figure is for an optimised build; here it is only not to be of another order.
+#[test]
+fn a_thousand_files_load_at_once() {
+    let files: Vec<(String, String)> = (0..1000)
+        .map(|n| (format!("{n:04}.yaml"), named(&format!("tool-{n}")) + "  commands: [one, two]\n"))
+        .collect();
+    let files: Vec<(&str, String)> = files.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
+    let started = Instant::now();
+    let loaded = load(&files);
+    assert_eq!((loaded.manifests.len(), loaded.diagnostics.len()), (1000, 0));
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+}
