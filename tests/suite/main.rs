@@ -11,6 +11,8 @@ mod hook;
 mod hostile_input;
 mod life;
 mod limits;
+#[cfg(target_os = "linux")]
+mod manifests;
 mod mcp;
 mod modes;
 mod policy;

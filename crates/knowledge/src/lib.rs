@@ -1,8 +1,7 @@
 //! A manifest's JavaScript: helpers, processors and validators, run where they can harm nobody.
 //!
-//! The engine lives in a process of its own, this same program started again and recognised by [`worker_asked`], which
-//! somebody else confines and hands over as two streams ([`Started`]); [`Workers`] keeps a few of them warm. A function
-//! gets a runtime of its own, which nobody has used and nobody will use again, its argument as JSON text, and nothing
+//! The engine lives in a process of its own, which runs [`serve`]; somebody else starts and confines it and hands it
+//! over as two streams ([`Started`]), and [`Workers`] keeps a few of them warm. A function gets a runtime of its own, which nobody has used and nobody will use again, its argument as JSON text, and nothing
 //! else. Past its time the process is killed, whatever the engine makes of it, and whoever asked is told no.
 //!
 //! Nothing here starts a process, opens a file or loads compiled code.
@@ -17,4 +16,4 @@ mod worker;
 pub use error::KnowledgeError;
 pub use function::{Function, Kind, Validation};
 pub use pool::{Start, Started, Starting, Workers};
-pub use worker::{WORKER, serve, worker_asked};
+pub use worker::serve;

@@ -23,6 +23,9 @@ const GRACE: Duration = Duration::from_millis(40);
 /// What a new worker may take to be ready, on a machine that has much to do.
 const READY: Duration = Duration::from_secs(10);
 
+/// A worker that has waited longer is replaced: somebody else decides how long it lives.
+const OLDEST: Duration = Duration::from_secs(15 * 60);
+
 /// A worker that was started and confined by somebody else.
 pub struct Started {
     /// Its answers.
@@ -47,7 +50,7 @@ pub struct Workers {
 
 struct Shared {
     start: Box<Start>,
-    idle: Mutex<Vec<Started>>,
+    idle: Mutex<Vec<(Started, Instant)>>,
     places: Arc<Semaphore>,
 }
 
@@ -124,7 +127,7 @@ impl Workers {
         // The semaphore is never closed; were it, nothing would run.
         let place = self.shared.places.acquire().await;
         let _place = place.map_err(|_| KnowledgeError::Unavailable("closed".to_owned()))?;
-        let mut worker = self.worker().await.map_err(unavailable)?;
+        let (mut worker, born) = self.worker().await.map_err(unavailable)?;
         let started = Instant::now();
         // Dropped when this is given up or fails: the worker dies with it.
         let asked = async {
@@ -137,7 +140,7 @@ impl Workers {
             Err(_) => Reply::TimedOut,
         };
         if keeps(&reply) {
-            self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+            self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push((worker, born));
         } else {
             drop(worker);
             self.replace();
@@ -146,19 +149,22 @@ impl Workers {
     }
 
     /// One that is ready: an idle one that is still alive, else a new one.
-    async fn worker(&self) -> io::Result<Started> {
+    async fn worker(&self) -> io::Result<(Started, Instant)> {
         loop {
             let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(mut idle) = idle else { break };
+            let Some((mut idle, born)) = idle else { break };
+            if born.elapsed() > OLDEST {
+                continue;
+            }
             // It says so once it has thrown away what the last function left; one that died of that is not blamed on
             // the next.
             if let Ok(Ok(Reply::Ready)) = tokio::time::timeout(READY, receive(&mut idle.from)).await {
-                return Ok(idle);
+                return Ok((idle, born));
             }
         }
         let mut started = (self.shared.start)().await?;
         match tokio::time::timeout(READY, receive(&mut started.from)).await {
-            Ok(Ok(Reply::Ready)) => Ok(started),
+            Ok(Ok(Reply::Ready)) => Ok((started, Instant::now())),
             Ok(Ok(_)) => Err(io::ErrorKind::InvalidData.into()),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -170,7 +176,7 @@ impl Workers {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             if let Ok(started) = (shared.start)().await {
-                shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(started);
+                shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push((started, Instant::now()));
             }
         });
     }

@@ -6,6 +6,7 @@
 
 mod checked;
 mod detect;
+mod detection;
 mod diagnostic;
 mod findings;
 mod folder;

@@ -81,6 +81,11 @@ impl Worker {
         self.tier
     }
 
+    /// Its two pipes, and what keeps it alive: it is ended when that is dropped.
+    pub fn apart(self) -> (pipe::Sender, pipe::Receiver, impl Send + use<>) {
+        (self.orders, self.answers, self.launcher)
+    }
+
     /// Waits for its end: it left by itself, its lifetime is over, or it took more than it was granted.
     pub async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
         match run::hear(&mut self.launcher, &self.program).await? {

@@ -1,6 +1,7 @@
 //! The words a person types. Parsing only: what they do lives in `command/`, one file each.
 
 mod hook;
+mod manifest;
 mod policy;
 mod record;
 
@@ -12,6 +13,7 @@ use clap_complete::Shell;
 use tool::{CallId, Category, Mode};
 
 pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
+pub(crate) use manifest::ManifestCommand;
 pub(crate) use policy::{AllowArgs, PolicyCommand};
 pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
 
@@ -63,6 +65,9 @@ pub(crate) enum Command {
     /// Try the policy out: tests, what it lets run, and what another one would have decided.
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Tools from YAML files: check them, try them out.
+    #[command(subcommand)]
+    Manifest(ManifestCommand),
     /// The folders callers may work in.
     #[command(subcommand)]
     Workspace(WorkspaceCommand),

@@ -12,6 +12,7 @@ mod init;
 mod ledger;
 mod logs;
 mod mcp;
+mod manifest;
 mod mode;
 mod policy;
 mod ps;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Check(output) => check::run(output),
         Command::Allow(args) => allow::run(&args),
         Command::Policy(command) => policy::run(command),
+        Command::Manifest(command) => manifest::run(&command),
         Command::Workspace(command) => workspace::run(command),
         Command::Ledger(command) => ledger::run(command),
         Command::Trace(args) => trace::run(&args),

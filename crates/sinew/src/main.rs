@@ -6,6 +6,7 @@ mod cli;
 mod command;
 mod compose;
 mod exit;
+mod functions;
 mod host_table;
 mod moment;
 mod render;

@@ -4,10 +4,13 @@
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
+use crate::functions;
+
 /// Does the work of a task until there are no more orders.
 pub(crate) fn serve(task: &str) -> ExitCode {
     let done = match task {
         "echo" => echo(),
+        functions::TASK => knowledge::serve(io::stdin().lock(), io::stdout().lock()),
         _ => return ExitCode::FAILURE,
     };
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

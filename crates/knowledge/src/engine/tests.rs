@@ -17,6 +17,7 @@ fn ask(task: Task, source: &str, argument: &Value, helpers: &[(&str, &str)]) -> 
 }
 
 #[track_caller]
+#[allow(clippy::needless_pass_by_value)] // reads better where it is used
 fn computes(source: &str, argument: Value, expect: Value) {
     match ask(Task::Compute, source, &argument, &[]) {
         Reply::Value(text) => assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect, "{source}"),

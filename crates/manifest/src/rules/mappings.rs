@@ -2,9 +2,9 @@
 
 use document::{Node, NodeKind};
 
+use crate::detection::Detection;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
-use crate::knowledge_file::Detection;
 
 pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
     for (name, field, mapping) in mappings(tool) {

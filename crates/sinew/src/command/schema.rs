@@ -10,11 +10,12 @@ use crate::terminal::say;
 type Named = (&'static str, fn() -> Schema);
 
 /// Files first, then messages, each under the name it is asked for by.
-const SCHEMAS: [Named; 10] = [
+const SCHEMAS: [Named; 11] = [
     ("modes", || schema_for!(governance::files::ModesFile)),
     ("tools", || schema_for!(governance::files::ToolsFile)),
     ("safety", || schema_for!(governance::files::SafetyFile)),
     ("guardrails", || schema_for!(guardrail::GuardrailsFile)),
+    ("manifest", || schema_for!(manifest::ManifestFile)),
     ("host", || schema_for!(crate::host_table::HostFile)),
     ("settings", || schema_for!(server::SettingsFile)),
     ("tool-definition", || schema_for!(tool::ToolSpec)),

@@ -1,0 +1,3 @@
+//! Manifests from outside: what `sinew manifest` says of files, with the real parser behind its walls.
+
+mod check;

@@ -1,0 +1,100 @@
+//! `sinew manifest check`.
+
+use serde_json::{Value, json};
+use tests::Home;
+
+const CORE: &str = "  id: a\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n";
+
+fn write(home: &Home, name: &str, text: &str) -> String {
+    home.file(name, text).display().to_string()
+}
+
+/// The answer about one file, in JSON.
+fn check(text: &str, code: i32) -> Value {
+    let home = Home::new();
+    let file = write(&home, "t.yaml", text);
+    home.run(&["manifest", "check", &file, "--json"]).must_exit(code).json()
+}
+
+#[test]
+fn a_good_one_and_one_with_warnings_end_with_0() {
+    let answer = check(&format!("tool:\n{CORE}"), 0);
+    assert_eq!(answer["diagnostics"], json!([]));
+    assert_eq!(answer["manifests"][0]["schema_version"], "1.0");
+    let answer = check(&format!("tool:\n{CORE}").replace("id: a", "id: An_Id"), 0);
+    assert_eq!((&answer["diagnostics"][0]["severity"], &answer["ok"]), (&json!("warning"), &json!(true)));
+}
+
+#[test]
+fn every_mistake_has_its_code_severity_and_place() {
+    let answer = check(&format!("tool:\n{}  color: red\nother: 1\n", CORE.replace("1.0.0", "1.0")), 7);
+    let told = answer["diagnostics"].as_array().unwrap();
+    let brief: Vec<_> =
+        told.iter().map(|one| (one["code"].as_str().unwrap(), one["line"].as_u64().unwrap())).collect();
+    assert_eq!(brief, [("INVALID_SEMVER", 5), ("IGNORED_FIELD", 7), ("INVALID_TYPE", 8)], "{answer}");
+    for one in told {
+        for key in ["code", "severity", "message", "file", "excerpt", "fix"] {
+            assert!(one[key].is_string(), "{key}: {one}");
+        }
+        assert!(one["column"].as_u64().unwrap() >= 1);
+    }
+    let home = Home::new();
+    let file = write(&home, "t.yaml", "tool: {id: a}\n");
+    let run = home.run(&["manifest", "check", &file]).must_exit(7);
+    assert!(
+        run.stdout().contains("error[MISSING_REQUIRED_FIELD]") && run.stdout().contains("t.yaml:1:7"),
+        "{run}"
+    );
+}
+
+/// The parser is the engine itself, behind walls.
+#[test]
+fn functions_are_parsed_and_not_run() {
+    let with = |function: &str| {
+        format!(
+            "tool:\n{CORE}  executable_knowledge:\n    processors:\n      - id: p\n        language: javascript\n        \
+             function: |\n          {function}\n"
+        )
+    };
+    assert_eq!(check(&with("module.exports = (data) => data;"), 0)["diagnostics"], json!([]));
+    assert_eq!(check(&with("for (;;) {}"), 0)["diagnostics"], json!([]), "parsed, not run");
+    let answer = check(&with("module.exports = (data => ;"), 7);
+    let told = &answer["diagnostics"][0];
+    assert_eq!((&told["code"], &told["line"]), (&json!("INVALID_FUNCTION_SYNTAX"), &json!(12)), "{told}");
+}
+
+#[test]
+fn a_folder_is_its_manifests_and_a_broken_one_stops_only_itself() {
+    let home = Home::new();
+    write(&home, "one.yaml", &format!("tool:\n{CORE}"));
+    write(&home, "two.yml", &format!("tool:\n{CORE}").replace("id: a", "id: b"));
+    write(&home, "three.yaml", "tool: {id: [}\n");
+    write(&home, "notes.txt", "not one");
+    let folder = home.workspace().display().to_string();
+    let answer = home.run(&["manifest", "check", &folder, "--json"]).must_exit(7).json();
+    assert_eq!(answer["manifests"].as_array().unwrap().len(), 2, "{answer}");
+    assert_eq!(answer["diagnostics"].as_array().unwrap().len(), 1, "{answer}");
+}
+
+/// The complex example of the schema's document, with its dots filled in.
+#[test]
+fn the_shipped_manifests_have_nothing_wrong_with_them() {
+    let shipped = [("clickup.yaml", include_str!("../../../tools/clickup.yaml"))];
+    let home = Home::new();
+    for (name, text) in shipped {
+        write(&home, name, text);
+    }
+    let folder = home.workspace().display().to_string();
+    let answer = home.run(&["manifest", "check", &folder, "--json"]).must_exit(0).json();
+    assert_eq!(answer["diagnostics"], json!([]));
+    assert_eq!(answer["manifests"].as_array().unwrap().len(), shipped.len());
+}
+
+#[test]
+fn the_schema_for_editors_says_what_is_checked() {
+    let home = Home::new();
+    let schema = home.run(&["schema", "manifest"]).must_exit(0).json();
+    assert_eq!(schema["required"], json!(["tool"]));
+    let tool = &schema["$defs"]["ToolFile"];
+    assert_eq!(tool["required"], json!(["id", "type", "name", "version", "description"]));
+}
