@@ -216,6 +216,6 @@ fn a_path_says_that_it_is_one() {
     check(&with(", format: path"), &[]);
     check(
         &with(", default: 4"),
-        &[(NamingConvention, 8, "tool.commands[0].parameters.path"), (InvalidValue, 8, "tool.commands[0]")],
+        &[(InvalidValue, 8, "tool.commands[0]"), (NamingConvention, 8, "tool.commands[0].parameters.path")],
     );
 }
