@@ -21,4 +21,5 @@ mod reload;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod secrets;
+mod sessions;
 mod telemetry;

@@ -14,6 +14,7 @@ use tool::{CallId, Caller, Mode, Progress, Refusal, RefusalCode, TraceContext, c
 
 use crate::World;
 use crate::calls::{Stop, StoppedBy, Track};
+use crate::sessions::WorkerSession;
 
 /// One call, as a door understood it. Nothing in it has been checked.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ pub(crate) struct Call {
     pub(crate) span: CallSpan,
     /// Where it stands, and whether it must end.
     pub(crate) track: Arc<Track>,
+    /// The worker session it was let in for.
+    pub(crate) worker: OnceLock<Arc<WorkerSession>>,
     /// What the host said of it, where it is a host's and only judged.
     pub(crate) host: Option<Value>,
     /// What the judge saw of a call that is not run.
@@ -101,6 +104,7 @@ impl Call {
             id,
             track: Track::new(id, tool, request.caller.clone(), request.started, stop),
             span,
+            worker: OnceLock::new(),
             host: None,
             saw: OnceLock::new(),
             intended: AtomicBool::new(false),

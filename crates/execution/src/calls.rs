@@ -158,6 +158,13 @@ impl Calls {
         running.for_each(|track| track.stop.order(StoppedBy::Mode));
     }
 
+    /// Tells the calls of a session that is over to end.
+    pub(crate) fn end_session(&self, session: &str) {
+        let list = self.list();
+        let its = list.values().filter(|track| track.caller.session.as_deref() == Some(session));
+        its.for_each(|track| track.stop.order(StoppedBy::Session));
+    }
+
     /// All of them, oldest first.
     pub(crate) fn all(&self) -> Vec<CallStanding> {
         let mut all: Vec<CallStanding> = self.list().values().map(|track| track.seen()).collect();

@@ -24,6 +24,7 @@ use crate::pace::Pace;
 use crate::pipeline::{self, Deciding, Halt};
 use crate::recorder;
 use crate::reload::Reloads;
+use crate::sessions::{self, Sessions};
 use crate::slots::Slots;
 use crate::status::{LedgerStatus, ProposalStatus, Status, Tally};
 use crate::transition::OwedChanges;
@@ -48,6 +49,7 @@ pub struct ToolExecutionLayer {
     pub(crate) world: ArcSwap<World>,
     pub(crate) mode: ModeCell,
     pub(crate) watch: ModeWatch,
+    pub(crate) sessions: Sessions,
     /// Those that have not ended, for whoever looks or ends one.
     pub(crate) calls: Calls,
     pub(crate) refusals: Pace,
@@ -77,6 +79,7 @@ impl ToolExecutionLayer {
             limits,
             watch,
             calls: Calls::default(),
+            sessions: Sessions::default(),
             refusals: Pace::default(),
             owed_changes: OwedChanges::default(),
             changes: tokio::sync::watch::Sender::new(0),
@@ -102,7 +105,8 @@ impl ToolExecutionLayer {
         let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));
         let listed = self.calls.until_the_end_of(&track);
         let work = AssertUnwindSafe(async move {
-            let (call, result) = layer.conduct(call, arguments).await;
+            let (call, mut result) = layer.conduct(call, arguments).await;
+            sessions::report(&call, &mut result);
             recorder::export(call, &result);
             drop((listed, tracked));
             result

@@ -22,6 +22,7 @@ mod reload;
 mod repair;
 mod run;
 mod sensors;
+mod sessions;
 mod slots;
 mod status;
 #[cfg(test)]
@@ -43,5 +44,6 @@ pub use layer::{Parts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
 pub use mode::{ModeError, ModeSet};
 pub use reload::{Acceptance, ReloadReport, Reloaded};
+pub use sessions::{OpenedSession, SessionError, SessionTerms, TermsError};
 pub use status::Status;
 pub use world::{ToolFilter, World};

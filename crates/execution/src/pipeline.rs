@@ -19,6 +19,7 @@ use crate::look_up::look_up;
 use crate::recorder;
 use crate::repair;
 use crate::run::{self, Overtaken};
+use crate::sessions;
 use crate::slots::{Slot, Slots};
 
 /// A call that was started, and how it ended.
@@ -63,6 +64,7 @@ impl<R: Into<Box<Refusal>>> From<R> for Halt {
 
 /// Walks one call along the road.
 pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Value) -> Result<Ran, Halt> {
+    sessions::admit(layer, call)?;
     let tool = look_up(call, &arguments)?;
     let permit = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => permit,
@@ -95,7 +97,10 @@ pub(crate) async fn judge(
     let known = Known { definition, schema };
     let checked = call.timed(Stage::Check, || call.world.guarded(|guard| guard.check(known, arguments)));
     match checked {
-        Ok(valid) => decide(layer.deciding(), call, valid).await,
+        Ok(valid) => {
+            let valid = valid.in_session(call.caller.session.as_deref());
+            decide(layer.deciding(), call, valid).await
+        }
         Err(rejected) => Err(repair::offered(layer, call, rejected).await),
     }
 }

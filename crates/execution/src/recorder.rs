@@ -7,6 +7,7 @@ mod export;
 mod life;
 mod modes;
 mod refusals;
+mod sessions;
 
 use governance::Permit;
 use ledger::{Decision, Effect};
@@ -22,6 +23,7 @@ pub(crate) use export::export;
 pub(crate) use life::{start, stop};
 pub(crate) use modes::{mode_after, restored_mode};
 pub(crate) use refusals::{refused, unavailable};
+pub(crate) use sessions::session;
 
 /// The decision that lets a call run, as the ledger keeps it.
 pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
@@ -75,7 +77,8 @@ fn metadata(call: &Call) -> Metadata {
     Metadata::new(call.id, &call.trace, call.mode, call.world.policy.hash())
 }
 
-fn subject<'a>(call: &'a Call, tool: &'a str) -> Subject<'a> {
+/// The call, as events name it.
+pub(crate) fn subject<'a>(call: &'a Call, tool: &'a str) -> Subject<'a> {
     let session = call.caller.session.as_deref();
     Subject { tool, call_id: call.id, trace: &call.trace, mode: call.mode, session }
 }

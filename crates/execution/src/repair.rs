@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// tells no more of what lies behind a path than the call itself would have been told.
 pub(crate) async fn offered(layer: &ToolExecutionLayer, call: &Call, rejected: Rejected) -> Box<Refusal> {
     let Rejected { mut refusal, proposal } = rejected;
-    if let Some((repaired, offer)) = proposal.map(guardrail::Proposal::into_parts)
+    if let Some((repaired, offer)) = proposal.map(|proposal| proposal.into_parts())
         && is_permitted(layer, call, repaired).await
     {
         offer.add_to(&mut refusal);

@@ -19,6 +19,7 @@ use crate::layer::ToolExecutionLayer;
 use crate::limits::Counted;
 use crate::pipeline::Ending;
 use crate::recorder;
+use crate::sessions;
 use crate::slots::Slot;
 
 /// What a passing fault is given to pass.
@@ -59,6 +60,7 @@ pub(crate) async fn run(
         return Err(Overtaken);
     }
     recorder::announce_start(call, order);
+    sessions::charge(call, order.value().call().definition().name());
     let _timing = call.span.stage(Stage::Run);
     let running = Attempt { layer, call, tool, order, slot: Arc::new(slot), until: Instant::now() + limit };
     let first = running.make(limit).await;

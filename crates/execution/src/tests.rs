@@ -8,6 +8,7 @@ mod limits;
 mod modes;
 mod reload;
 mod retry;
+mod sessions;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

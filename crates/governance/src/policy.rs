@@ -123,6 +123,11 @@ impl Policy {
         self.modes.get(mode).max_concurrent.as_ref().map(|(most, _)| *most)
     }
 
+    /// What one call of a tool costs a worker session.
+    pub fn cost_of(&self, tool: &ToolName) -> f64 {
+        self.tools.get(tool).map_or(0.0, |rules| rules.cost)
+    }
+
     /// How long a human is waited for.
     pub fn approval_timeout(&self) -> Duration {
         self.safety.approval_timeout

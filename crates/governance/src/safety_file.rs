@@ -30,7 +30,7 @@ pub struct SafetyFile {
     /// When a human is asked, and how long is waited.
     #[serde(default)]
     pub human_approval: HumanApproval,
-    /// The budgets of worker sessions. Stored; there are no sessions yet.
+    /// The budgets of worker sessions, where whoever opens one does not say otherwise.
     #[serde(default)]
     pub sessions: Sessions,
 }

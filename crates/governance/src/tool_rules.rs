@@ -96,6 +96,8 @@ pub(crate) struct ToolRules {
     pub(crate) rate: Option<(u32, RuleRef)>,
     pub(crate) hard_links: HardLinks,
     pub(crate) max_output_bytes: Option<u64>,
+    /// What one call costs a worker session.
+    pub(crate) cost: f64,
     pub(crate) commands: CommandRules,
     pub(crate) hosts: Option<Arc<HostList>>,
     pub(crate) confinement: Confinement,
@@ -176,6 +178,7 @@ pub(crate) fn check_tool(
         rate: numbered(&entry.rate_limit_per_hour, &id("rate_limit_per_hour"), inspection),
         hard_links: entry.hard_links,
         max_output_bytes: entry.max_output_bytes.as_ref().map(|number| number.value),
+        cost: cost(&entry.cost_per_call, inspection),
         commands: CommandRules::compile(allowed, forbidden, &key.value, around.names, inspection),
         hosts: entry.allowed_domains.as_ref().map(|list| {
             let hosts = HostRule::compile(list, &id("allowed_domains"), inspection);
@@ -222,6 +225,7 @@ impl ToolRules {
             rate: None,
             hard_links: HardLinks::Refuse,
             max_output_bytes: self.max_output_bytes,
+            cost: self.cost,
             commands: CommandRules::any(),
             hosts: None,
             confinement: self.confinement,
@@ -229,6 +233,16 @@ impl ToolRules {
             shadow: Some(Box::new(self)),
         }
     }
+}
+
+/// A price that can be added up.
+fn cost(stated: &Option<Located<f64>>, inspection: &mut Inspection<'_>) -> f64 {
+    let Some(stated) = stated else { return 0.0 };
+    if stated.value.is_finite() && stated.value >= 0.0 {
+        return stated.value;
+    }
+    inspection.error(stated, "`cost_per_call` must be a number, 0 or more", None);
+    0.0
 }
 
 fn numbered(number: &Option<Located<u32>>, id: &str, inspection: &Inspection<'_>) -> Option<(u32, RuleRef)> {

@@ -121,6 +121,10 @@ pub struct ToolEntry {
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub shadow: Option<Located<bool>>,
+    /// What one call costs, in the unit of the cost caps of worker sessions; nothing where it is not said.
+    #[serde(default)]
+    #[schemars(with = "Option<f64>", range(min = 0))]
+    pub cost_per_call: Option<Located<f64>>,
     /// The most it may answer.
     #[serde(default)]
     #[schemars(with = "Option<u64>")]

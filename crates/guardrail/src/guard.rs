@@ -40,7 +40,7 @@ pub struct Rejected {
     /// What the caller is told.
     pub refusal: Box<Refusal>,
     /// What may have been meant. Nobody has judged it.
-    pub proposal: Option<Proposal>,
+    pub proposal: Option<Box<Proposal>>,
 }
 
 /// Arguments that do not fit, and why.
@@ -66,7 +66,8 @@ impl<'a> Guard<'a> {
             if unfit.by_map {
                 refusal.rule = self.curated.of_tool(name).map(|entry| entry.rule.clone());
             }
-            Rejected { refusal: Box::new(refusal), proposal: repair::propose(self, known, unfit.arguments) }
+            let proposal = repair::propose(self, known, unfit.arguments).map(Box::new);
+            Rejected { refusal: Box::new(refusal), proposal }
         })
     }
 
@@ -77,7 +78,8 @@ impl<'a> Guard<'a> {
         let mapped = mapped.unwrap_or_default();
         let nested = Nested::of(self, calls_of(entry, Some(known)), &filled.arguments);
         let by_map = !mapped.is_empty();
-        let unstated = !by_map && nested.problems.is_empty();
+        let session = problem::given_session(&filled.arguments, known.definition);
+        let unstated = !by_map && nested.problems.is_empty() && session.is_none();
         let filled = if unstated && known.schema.validator().is_valid(&filled.arguments) {
             match filled.into_object() {
                 Ok(arguments) => return Ok(ValidCall::new(Arc::clone(known.definition), arguments)),
@@ -86,7 +88,7 @@ impl<'a> Guard<'a> {
         } else {
             filled
         };
-        let stated = mapped.into_iter().chain(nested.problems).collect();
+        let stated = mapped.into_iter().chain(nested.problems).chain(session).collect();
         let findings = if filled.arguments.is_object() {
             Findings::of(known, &filled.arguments, stated)
         } else {

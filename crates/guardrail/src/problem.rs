@@ -4,7 +4,7 @@
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
-use tool::{LONGEST_WORD, Problem, ToolDefinition, shorten};
+use tool::{LONGEST_WORD, Problem, SESSION_ARGUMENT, ToolDefinition, shorten};
 
 use crate::synonym;
 
@@ -53,6 +53,13 @@ pub(crate) fn unknown_key(error: &ValidationError<'_>, key: &str, definition: &T
         message.push_str(&format!("; it takes {}", listed(&known)));
     }
     Problem::new(join(&shown(parent), key), "no such argument", "an unknown argument", message)
+}
+
+/// A session that the caller names to a tool which is always handed the caller's own.
+pub(crate) fn given_session(arguments: &Value, definition: &ToolDefinition) -> Option<Problem> {
+    let given = definition.wants_session().then(|| arguments.get(SESSION_ARGUMENT)).flatten()?;
+    let message = format!("`{SESSION_ARGUMENT}` is filled in by Sinew, with the caller's own: leave it out");
+    Some(Problem::new(join("", SESSION_ARGUMENT), "no such argument", kind_of_value(given), message))
 }
 
 /// Something else than an object of arguments.

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tool::{Arguments, Failure, FailureKind, ToolDefinition};
+use tool::{Arguments, Failure, FailureKind, SESSION_ARGUMENT, ToolDefinition};
 
 /// A tool and arguments that fit it, with defaults filled in. Only [`check`](crate::check) makes one.
 #[derive(Debug)]
 pub struct ValidCall {
     definition: Arc<ToolDefinition>,
     arguments: Arguments,
+    /// The caller's own, where the tool wants it.
+    session: Option<String>,
 }
 
 impl ValidCall {
     pub(crate) fn new(definition: Arc<ToolDefinition>, arguments: Arguments) -> Self {
-        ValidCall { definition, arguments }
+        ValidCall { definition, arguments, session: None }
     }
 
     /// The tool.
@@ -23,17 +25,33 @@ impl ValidCall {
         &self.definition
     }
 
-    /// The arguments, defaults filled in.
+    /// The same call in the caller's worker session, which the tool is told if it wants to know. Nothing else can be
+    /// added after the check.
+    pub fn in_session(self, session: Option<&str>) -> Self {
+        let session = session.filter(|_| self.definition.wants_session()).map(str::to_owned);
+        ValidCall { session, ..self }
+    }
+
+    /// What the tool is handed: the arguments and, if it wants it, the session under `session_id`.
+    pub fn handed_over(&self) -> Arguments {
+        let mut arguments = self.arguments.clone();
+        if let Some(session) = &self.session {
+            arguments.insert(SESSION_ARGUMENT.to_owned(), Value::from(session.as_str()));
+        }
+        arguments
+    }
+
+    /// The arguments as they were checked, defaults filled in.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
 
-    /// The arguments as the type their schema was derived from.
+    /// What the tool is handed, as the type its schema was derived from.
     ///
     /// The schema has already accepted them, so an error here means that type and schema disagree: a fault of the
     /// tool, reported as one.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_value(Value::Object(self.arguments.clone())).map_err(|error| {
+        serde_json::from_value(Value::Object(self.handed_over())).map_err(|error| {
             let name = self.definition.name();
             Failure::new(FailureKind::Crashed, format!("{name} cannot read its own arguments: {error}"))
         })

@@ -242,6 +242,8 @@ impl<C: Send + Sync> Talk<C> {
 
     /// Answers a line that is no message.
     async fn complain(&mut self, id: Option<Id>, error: RpcError) -> ControlFlow<End> {
+        let service = &self.connection.service;
+        let error = (service.malformed)(&service.context, &self.connection.session, error);
         self.send(id.as_ref(), &Err(error)).await;
         self.noise += 1;
         if self.noise < PATIENCE_WITH_NOISE {

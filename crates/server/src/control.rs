@@ -74,6 +74,8 @@ pub(crate) fn service(context: Control) -> Service<Control> {
         methods: METHODS,
         notices: &[],
         elsewhere: (agent::SOCKET, agent::knows),
+        worker: None,
+        malformed: |_, _, error| error,
         context,
     }
 }

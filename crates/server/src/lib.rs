@@ -33,6 +33,7 @@ mod settings_file;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 pub use client::{Client, ClientError, Socket};
 pub use error::ServeError;

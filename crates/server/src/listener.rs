@@ -109,7 +109,8 @@ impl<C: Send + Sync> Listener<C> {
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return self.turn_away(&stream) };
         self.full.store(false, Ordering::Relaxed);
-        let session = Session::new(self.hall.next_connection.fetch_add(1, Ordering::Relaxed), peer);
+        let number = self.hall.next_connection.fetch_add(1, Ordering::Relaxed);
+        let session = Session::new(number, peer, self.service.worker.clone());
         tracing::debug!(
             connection = session.connection,
             pid = peer.pid,

@@ -17,6 +17,7 @@ use crate::lock::StateLock;
 use crate::reload::{Reloader, Source};
 use crate::settings::{Limits, Settings};
 use crate::socket::BoundSocket;
+use crate::worker::{self, Workers};
 
 /// The human's connections have places of their own: agents cannot fill them.
 const CONTROL_CONNECTIONS: usize = 16;
@@ -80,7 +81,10 @@ pub async fn serve(
     let control_socket = BoundSocket::bind(control_path, lock).await?;
     let agent_socket = BoundSocket::bind(agent_path, lock).await?;
     let hall = Hall::new(limits);
-    let agent = agent::service(Agent { layer: Arc::clone(&layer), limits });
+    worker::sweep(home.run());
+    let workers = Workers::new(Arc::clone(&layer), hall.clone(), home.run(), descriptors());
+    let agent =
+        agent::service(Agent { layer: Arc::clone(&layer), limits, workers: Arc::downgrade(&workers) });
     let control = control::service(Control {
         layer: Arc::clone(&layer),
         reloader: Arc::clone(&reloader),
@@ -102,6 +106,7 @@ pub async fn serve(
     // Whoever comes now is told by the missing socket, not by a connection that nobody answers.
     drop((agent_socket, control_socket));
     let exit = wind_down(&layer, &hall, &mut signals).await;
+    workers.close_all();
     tracing::info!(?exit, "stopped");
     Ok(exit)
 }
@@ -129,9 +134,12 @@ async fn wind_down(layer: &ToolExecutionLayer, hall: &Hall, signals: &mut Signal
 
 /// Half of the descriptors are for tools, the ledger and the daemon itself, however many clients come.
 fn within_descriptors(limits: Limits) -> Limits {
-    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(256, |(soft, _)| soft);
-    let max_connections = limits.max_connections.min(affordable(descriptors));
+    let max_connections = limits.max_connections.min(affordable(descriptors()));
     Limits { max_connections, ..limits }
+}
+
+fn descriptors() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(256, |(soft, _)| soft)
 }
 
 fn affordable(descriptors: u64) -> usize {

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,10 @@ pub(crate) struct Service<C: 'static> {
     pub(crate) notices: &'static [Notice],
     /// The other socket, and whether a method is there, for messages.
     pub(crate) elsewhere: (&'static str, fn(&str) -> bool),
+    /// The worker session that everything said here is in.
+    pub(crate) worker: Option<Arc<str>>,
+    /// What a peer is told of a line that is no message.
+    pub(crate) malformed: fn(&C, &Session, RpcError) -> RpcError,
     pub(crate) context: C,
 }
 

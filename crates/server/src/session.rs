@@ -1,10 +1,13 @@
 //! What is known of one connection: who the kernel says it is, and what it said in its handshake.
 
+use std::sync::Arc;
+
 use tool::{Caller, Door};
 
 use crate::mcp::Handshake;
 use crate::notify::Notifier;
 use crate::outbox::Outbox;
+use crate::worker::WorkerDoor;
 
 /// One connection's identity and its MCP state.
 #[derive(Debug)]
@@ -16,6 +19,10 @@ pub(crate) struct Session {
     pub(crate) handshake: Option<Handshake>,
     /// The way back to the client, once the conversation has begun.
     pub(crate) outbox: Option<Outbox>,
+    /// The worker session that it is in, by the door it came through.
+    pub(crate) worker: Option<Arc<str>>,
+    /// The doors it opened for workers, which close with it.
+    pub(crate) workers: Vec<WorkerDoor>,
 }
 
 /// Who is at the other end, as the kernel says.
@@ -26,8 +33,8 @@ pub(crate) struct Peer {
 }
 
 impl Session {
-    pub(crate) fn new(connection: u64, peer: Peer) -> Self {
-        Session { connection, peer, handshake: None, outbox: None }
+    pub(crate) fn new(connection: u64, peer: Peer, worker: Option<Arc<str>>) -> Self {
+        Session { connection, peer, handshake: None, outbox: None, worker, workers: Vec::new() }
     }
 
     /// A way to say something before or after an answer.
@@ -43,7 +50,7 @@ impl Session {
             door,
             connection: self.connection,
             client: self.handshake.as_ref().and_then(|handshake| handshake.client.clone()),
-            session: None,
+            session: self.worker.as_deref().map(str::to_owned),
         }
     }
 }

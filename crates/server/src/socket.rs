@@ -22,6 +22,11 @@ impl BoundSocket {
     /// Binds. The lock proves that no other starter is between looking at the old file and removing it.
     pub(crate) async fn bind(path: &Path, _lock: &StateLock) -> Result<Self, ServeError> {
         clear_the_way(path).await?;
+        Self::bind_new(path)
+    }
+
+    /// Binds where nothing is. Whatever is there stays, and is an error.
+    pub(crate) fn bind_new(path: &Path) -> Result<Self, ServeError> {
         let failed = |cause| ServeError::io("bind the socket", path, cause);
         // The umask decides the first mode; nobody else can enter the folder, so it does not matter.
         let listener = UnixListener::bind(path).map_err(failed)?;

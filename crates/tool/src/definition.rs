@@ -41,6 +41,8 @@ pub struct ToolDefinition {
     pub(crate) requires_sandbox: bool,
     pub(crate) timeout_seconds: u64,
     pub(crate) rate_limit_per_hour: Option<u32>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) wants_session: bool,
     pub(crate) parameters: Vec<ToolParameter>,
     pub(crate) input_schema: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,6 +56,12 @@ pub struct ToolDefinition {
     pub(crate) outward: Vec<OutwardArgument>,
     #[serde(rename = "definition_hash", skip_serializing_if = "String::is_empty")]
     pub(crate) hash: String,
+}
+
+/// Definitions that do not say it keep the hash they had before it could be said.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the shape serde asks for
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl ToolDefinition {
@@ -112,6 +120,11 @@ impl ToolDefinition {
     /// Whether it must run in a confined process.
     pub fn requires_sandbox(&self) -> bool {
         self.requires_sandbox
+    }
+
+    /// Whether it is handed the id of the caller's worker session.
+    pub fn wants_session(&self) -> bool {
+        self.wants_session
     }
 
     /// How long it may run.

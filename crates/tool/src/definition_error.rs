@@ -22,6 +22,10 @@ pub enum DefinitionError {
     NotAnObject,
     #[error("parameter name `{0}` must have 1 to 128 bytes")]
     ParameterName(String),
+    #[error(
+        "a tool that wants its session states no parameter `session_id`: it is filled in after the check"
+    )]
+    OwnSession,
     #[error("parameter `{0}` is stated twice")]
     TwiceNamed(String),
     #[error("the default of parameter `{name}` is not of type {kind}")]

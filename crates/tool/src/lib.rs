@@ -22,6 +22,7 @@ mod progress;
 mod refusal;
 mod result;
 mod risk;
+mod session;
 mod shorten;
 mod spec;
 mod spelling;
@@ -51,8 +52,9 @@ pub use result::{
     FailureReport, Metadata, Output, SandboxReport, SandboxTier, ToolResult, Truncation, Usage,
 };
 pub use risk::RiskLevel;
+pub use session::{CostCapReport, Marks, SessionReport, fresh_session_id};
 pub use shorten::{LONGEST_WORD, shorten};
-pub use spec::{ToolSpec, is_version};
+pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
 pub use trace::TraceContext;
 pub use workspace_access::WorkspaceAccess;
 

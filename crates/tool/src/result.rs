@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{CallId, Failure, FailureKind, Fault, Mode, Refusal, TraceContext};
+use crate::{CallId, Failure, FailureKind, Fault, Mode, Refusal, SessionReport, TraceContext};
 
 /// What a tool hands back when it reached its end.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +111,9 @@ pub struct Metadata {
     pub recorded: bool,
     /// What is left of each limit, by its name.
     pub remaining: Map<String, Value>,
+    /// The worker session it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionReport>,
     /// Why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
@@ -150,6 +153,7 @@ impl Metadata {
             cached: false,
             recorded: false,
             remaining: Map::new(),
+            session: None,
             refusal: None,
             failure: None,
         }

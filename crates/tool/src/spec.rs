@@ -11,6 +11,8 @@ use crate::{
     ToolName, ToolParameter, shorten,
 };
 
+/// The argument under which a tool that wants it is handed its session.
+pub const SESSION_ARGUMENT: &str = "session_id";
 pub(crate) const LONGEST_TIMEOUT: u64 = 24 * 60 * 60;
 pub(crate) const LONGEST_DESCRIPTION: usize = 4096;
 
@@ -56,6 +58,10 @@ pub struct ToolSpec {
     /// How often it may run in any hour; absent means no limit, 0 means never.
     #[serde(default)]
     pub rate_limit_per_hour: Option<u32>,
+    /// Whether it is handed the id of the caller's worker session, as `session_id`, after its arguments were checked.
+    /// No caller can give one.
+    #[serde(default)]
+    pub wants_session: bool,
     /// Hints for MCP clients.
     #[serde(default)]
     pub annotations: Annotations,
@@ -90,6 +96,7 @@ impl ToolSpec {
             requires_sandbox: false,
             timeout_seconds: usual_timeout(),
             rate_limit_per_hour: None,
+            wants_session: false,
             annotations: Annotations::default(),
             example: None,
         }
@@ -130,6 +137,9 @@ impl ToolSpec {
             None => self.parameters,
         };
         parameters.iter().try_for_each(|parameter| check_parameter_name(&parameter.name))?;
+        if self.wants_session && parameters.iter().any(|parameter| parameter.name == SESSION_ARGUMENT) {
+            return Err(DefinitionError::OwnSession);
+        }
         let paths = PathArgument::find(&input_schema, &self.category)?;
         let outward = OutwardArgument::find(&input_schema)?;
         Ok(ToolDefinition {
@@ -148,6 +158,7 @@ impl ToolSpec {
             requires_sandbox: self.requires_sandbox,
             timeout_seconds: self.timeout_seconds,
             rate_limit_per_hour: self.rate_limit_per_hour,
+            wants_session: self.wants_session,
             annotations: self.annotations,
             example: self.example,
             paths,

@@ -14,6 +14,8 @@ pub(crate) enum StoppedBy {
     Operator,
     /// The caller took it back.
     Caller,
+    /// Its worker session was closed.
+    Session,
 }
 
 /// One call's order to end: given once, and for good.
@@ -55,6 +57,7 @@ impl StoppedBy {
             StoppedBy::Mode => format!("{mode} was entered while it ran, and does not allow it"),
             StoppedBy::Operator => "by the operator".to_owned(),
             StoppedBy::Caller => "by its caller".to_owned(),
+            StoppedBy::Session => "with its session".to_owned(),
         }
     }
 
@@ -63,7 +66,9 @@ impl StoppedBy {
         let by = self.words(mode);
         let message = match self {
             StoppedBy::Mode => format!("{tool} was cancelled: {by}"),
-            StoppedBy::Operator | StoppedBy::Caller => format!("{tool} was cancelled {by}"),
+            StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session => {
+                format!("{tool} was cancelled {by}")
+            }
         };
         Failure::new(FailureKind::Cancelled, message)
             .hint("its effect may have happened, or part of it: look before trying again")

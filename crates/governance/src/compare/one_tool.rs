@@ -84,6 +84,8 @@ struct Sheet {
     hosts: Option<Entries<String>>,
     /// By name, `None` for no limit. More is looser.
     numbers: Vec<(&'static str, Option<u64>)>,
+    /// What a call costs a worker's budget. Less is looser.
+    price: f64,
 }
 
 impl Sheet {
@@ -107,6 +109,7 @@ impl Sheet {
             max_output_bytes: _,
             // They change no verdict.
             examples: _,
+            cost,
             allowed_paths,
             forbidden_paths,
             unattended,
@@ -125,6 +128,7 @@ impl Sheet {
             sheet.forbidden_commands = words(forbidden);
             sheet.hosts = own.as_deref().map(|list| hosts(&list.hosts));
             (confined, choices) = (*confinement, (*hard_links, shadow.is_some()));
+            sheet.price = *cost;
         }
         let (links, shadow) = choices;
         numbers.push(("files with several names", Some(u64::from(links == HardLinks::Allow))));
@@ -218,6 +222,10 @@ pub(super) fn compare_rules(before: &Standing<'_>, after: &Standing<'_>, found: 
         }
         (Some(old), Some(new)) => lists(&list("allowed host"), old, new, Wide::Adds, found),
         (None, None) => {}
+    }
+    if let Some(way) = new.price.partial_cmp(&old.price).filter(|way| way.is_ne()) {
+        let effect = if way.is_lt() { Effect::Loosens } else { Effect::Tightens };
+        push(found, effect, format!("{name}: cost of a call: {} becomes {}", old.price, new.price), None);
     }
     for ((what, old), (_, new)) in old.numbers.into_iter().zip(new.numbers) {
         numbers(&list(what), old, new, found);

@@ -105,6 +105,7 @@ fn limits_are_compared_as_they_hold() {
         ("", "hard_links: allow", "several names"),
         ("", "shadow: true", "only record"),
         ("", "unattended_paths: [/a/**]", "unattended path added"),
+        ("cost_per_call: 0.5", "cost_per_call: 0.25", "cost of a call: 0.5 becomes 0.25"),
     ] {
         check_entry("slow_read", less, more, Some(Effect::Loosens), words);
     }
@@ -113,6 +114,7 @@ fn limits_are_compared_as_they_hold() {
         ("", "rate_limit_per_hour: 1", "calls an hour: 2 becomes 1"),
         ("", "max_output_bytes: 5", "largest answer: 1048576 becomes 5"),
         ("min_isolation: reduced", "min_isolation: full", "walls with parts missing"),
+        ("", "cost_per_call: 0.5", "cost of a call: 0 becomes 0.5"),
     ] {
         check_entry("slow_read", more, less, Some(Effect::Tightens), words);
     }

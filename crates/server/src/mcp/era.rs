@@ -117,7 +117,7 @@ mod tests {
     use crate::session::Peer;
 
     fn era(handshake: bool, meta: &Value) -> Result<Era, RpcError> {
-        let mut session = Session::new(1, Peer { uid: 1, pid: None });
+        let mut session = Session::new(1, Peer { uid: 1, pid: None }, None);
         session.handshake =
             handshake.then_some(Handshake { client: Some("old".to_owned()), revision: "2025-11-25" });
         let mut params = Params::read(Some(json!({"_meta": meta}))).unwrap();

@@ -21,7 +21,8 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     let mut params = call.params;
     let (era, _) = Era::of(session, &mut params)?;
     let cursor: Option<String> = params.want("cursor")?;
-    let mut page = page(&agent.layer.tools(&ToolFilter::default()), cursor.as_deref())?;
+    let tools = agent.layer.tools_in(session.worker.as_deref(), &ToolFilter::default());
+    let mut page = page(&tools, cursor.as_deref())?;
     page.keeping = era.keeping();
     Ok(Answer::Now(rpc::answer(&page)))
 }

@@ -67,15 +67,20 @@ fn tell(result: ToolResult) -> CallResult {
 
 fn content(result: &ToolResult) -> Vec<Block> {
     let text = |text: String| Block { r#type: "text", text };
+    // What a worker reads of a tool stands between marks that it cannot contain.
+    let told = |content: String| match &result.metadata.session {
+        Some(session) => text(session.untrusted.wrap(&content)),
+        None => text(content),
+    };
     if result.success {
-        return vec![text(result.output.to_string())];
+        return vec![told(result.output.to_string())];
     }
-    let mut blocks = vec![text(match &result.metadata.refusal {
-        Some(refusal) => refusal_text(refusal),
-        None => failure_text(result),
-    })];
+    let mut blocks = vec![match &result.metadata.refusal {
+        Some(refusal) => text(refusal_text(refusal)),
+        None => told(failure_text(result)),
+    }];
     if result.output.as_object().is_some_and(|output| !output.is_empty()) {
-        blocks.push(text(format!("Output so far: {}", result.output)));
+        blocks.push(told(format!("Output so far: {}", result.output)));
     }
     blocks
 }

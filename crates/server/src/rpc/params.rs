@@ -84,6 +84,22 @@ impl Parameter for u64 {
     }
 }
 
+impl Parameter for u32 {
+    const EXPECTED: &'static str = u64::EXPECTED;
+
+    fn read(value: Value) -> Option<Self> {
+        u32::try_from(value.as_u64()?).ok()
+    }
+}
+
+impl Parameter for f64 {
+    const EXPECTED: &'static str = "a number";
+
+    fn read(value: Value) -> Option<Self> {
+        value.as_f64()
+    }
+}
+
 impl Parameter for Vec<String> {
     const EXPECTED: &'static str = "a list of strings";
 

@@ -105,8 +105,15 @@ pub(crate) fn daemon_behind(door: Door, hall: Hall, path: PathBuf) -> Daemon {
     let desk = Desk::default();
     let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
     let notices = crate::mcp::NOTICES;
-    let service =
-        Service { socket: "test.sock", methods: METHODS, notices, elsewhere, context: desk.clone() };
+    let service = Service {
+        socket: "test.sock",
+        methods: METHODS,
+        notices,
+        elsewhere,
+        worker: None,
+        malformed: |_, _, error| error,
+        context: desk.clone(),
+    };
     let listener = Listener::new(service, hall.clone(), door);
     let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
     runtime.spawn(async move { listener.run(&socket).await });

@@ -1,0 +1,234 @@
+//! Worker sessions: what an orchestrator lets a worker do. Each has its allowlist and, turn by turn, a number of calls
+//! and a cap of costs. A worker can neither leave its session out nor raise what it has: which session a call is in is
+//! the door's word, and a session's terms never change.
+
+mod admission;
+mod budget;
+mod terms;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use ledger::LedgerError;
+use serde_json::{Value, json};
+use telemetry::{Event, Subject, emit};
+use tokio_util::sync::CancellationToken;
+use tool::{CallId, Caller, Progress, ToolDefinition, ToolResult, TraceContext, fresh_session_id};
+
+pub(crate) use admission::{admit, charge, report};
+pub use terms::{SessionTerms, TermsError};
+
+use crate::call::{Call, Request};
+use crate::layer::ToolExecutionLayer;
+use crate::recorder;
+use crate::world::{ToolFilter, World};
+use budget::{Budget, Exhausted, Turn};
+use terms::Terms;
+
+/// Stands for the tool where a message names none.
+const MALFORMED: &str = "(malformed)";
+/// Stands for the tool where a cost was reported from outside.
+const REPORTED: &str = "sinew/session.spend";
+/// How many there may be at a time.
+const MOST_SESSIONS: usize = 256;
+
+/// Those that are open.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<String, Arc<WorkerSession>>>);
+
+/// One worker's session.
+pub(crate) struct WorkerSession {
+    id: String,
+    terms: Terms,
+    turn: Mutex<Turn>,
+    total: Mutex<Total>,
+}
+
+/// What all turns together have used.
+#[derive(Clone, Copy, Default)]
+struct Total {
+    turns: u32,
+    hops: u64,
+    cost: f64,
+}
+
+/// A session that was opened, as whoever opened it is told.
+#[derive(Clone, Debug)]
+pub struct OpenedSession {
+    /// Names it in results and records.
+    pub session_id: String,
+    /// What it may do: allowlist, budgets, and which of the names no tool has.
+    pub terms: Value,
+}
+
+/// Why a session was not opened, or is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// What it asks for cannot be.
+    #[error(transparent)]
+    Terms(#[from] TermsError),
+    /// There are enough.
+    #[error("{MOST_SESSIONS} sessions are open: close one first")]
+    TooMany,
+    /// It is not open, or was never this caller's.
+    #[error("no such session is open")]
+    NotFound,
+    /// It could not be put on record.
+    #[error("the session could not be recorded: {0}")]
+    NotRecorded(#[from] LedgerError),
+}
+
+impl Sessions {
+    fn find(&self, id: &str) -> Option<Arc<WorkerSession>> {
+        self.list().get(id).map(Arc::clone)
+    }
+
+    fn list(&self) -> MutexGuard<'_, HashMap<String, Arc<WorkerSession>>> {
+        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WorkerSession {
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        // Numbers are whole after every statement.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn budget(&self) -> &Budget {
+        &self.terms.budget
+    }
+
+    /// Spends a call of this turn.
+    fn spend_hop(&self) -> Result<u32, Exhausted> {
+        let mut turn = self.turn();
+        let before = turn.hops;
+        let spent = turn.spend_hop(self.budget());
+        self.total().hops += u64::from(turn.hops - before);
+        spent
+    }
+
+    /// Adds a cost to this turn; what it has cost so far, and its cap, where that is to be warned of.
+    fn spend(&self, cost: f64) -> Option<(f64, f64)> {
+        let mut turn = self.turn();
+        let before = turn.cost;
+        let passed = turn.spend(self.budget(), cost);
+        self.total().cost += turn.cost - before;
+        passed.map(|cap| (turn.cost, cap))
+    }
+
+    fn total(&self) -> MutexGuard<'_, Total> {
+        self.total.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a call may name this tool: by any of the names it has, as of now.
+    fn allows(&self, tool: &str, world: &World) -> bool {
+        let same = |listed: &String| {
+            let (listed_as, asked_as) = (world.registry.get(listed), world.registry.get(tool));
+            match (listed_as, asked_as) {
+                (Some(listed), Some(asked)) => Arc::ptr_eq(listed, asked),
+                _ => false,
+            }
+        };
+        self.terms.allowlist.iter().any(same)
+    }
+}
+
+impl ToolExecutionLayer {
+    /// Opens a session with these terms, on record.
+    pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
+        let world = self.world.load();
+        let (terms, name) = (Terms::check(&wish, &world.policy.files().safety.sessions)?, wish.name);
+        if self.sessions.list().len() >= MOST_SESSIONS {
+            return Err(SessionError::TooMany);
+        }
+        let shown = terms.shown(&world);
+        let session_id = fresh_session_id();
+        let data = json!({"name": name, "by": by, "terms": shown});
+        recorder::session(self, &session_id, "opened", &data)?;
+        let total = Mutex::new(Total { turns: 1, ..Total::default() });
+        let session = WorkerSession { id: session_id.clone(), terms, turn: Mutex::default(), total };
+        self.sessions.list().insert(session_id.clone(), Arc::new(session));
+        Ok(OpenedSession { session_id, terms: shown })
+    }
+
+    /// Begins a new turn: its budgets are whole again.
+    pub fn next_turn(&self, id: &str) -> Result<Value, SessionError> {
+        let session = self.sessions.find(id).ok_or(SessionError::NotFound)?;
+        *session.turn() = Turn::default();
+        let turn = {
+            let mut total = session.total();
+            total.turns += 1;
+            total.turns
+        };
+        Ok(json!({"session_id": id, "turn": turn, "remaining": admission::remaining(&session)}))
+    }
+
+    /// Adds to this turn what the worker has cost elsewhere, such as the tokens of its model.
+    pub fn spend_in_session(&self, id: &str, cost: f64) -> Result<Value, SessionError> {
+        let session = self.sessions.find(id).ok_or(SessionError::NotFound)?;
+        if let Some((cost, cap)) = session.spend(cost) {
+            self.warn_of_cost(id, cost, cap);
+        }
+        Ok(
+            json!({"session_id": id, "cost": session.turn().cost, "remaining": admission::remaining(&session)}),
+        )
+    }
+
+    fn warn_of_cost(&self, session: &str, cost: f64, cap: f64) {
+        let (trace, call_id) = (TraceContext::root(), CallId::fresh());
+        let call =
+            Subject { tool: REPORTED, call_id, trace: &trace, mode: self.mode(), session: Some(session) };
+        emit(Event::WorkerToolCostWarning { call, cost, cap });
+    }
+
+    /// A message of a worker that is no call: it costs one all the same, is refused in the one shape and on record.
+    pub fn refuse_malformed(&self, caller: Caller, reason: &str) -> ToolResult {
+        let request = Request {
+            tool_name: MALFORMED.to_owned(),
+            arguments: Value::Null,
+            caller,
+            trace: TraceContext::root(),
+            deadline: None,
+            cwd: None,
+            progress: Progress::default(),
+            started: Instant::now(),
+            withdrawn: CancellationToken::new(),
+        };
+        let (call, _) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
+        let refusal = match admission::spend_hop(self, &call) {
+            Err(refusal) => *refusal,
+            Ok(_) => admission::malformed(reason),
+        };
+        let mut result = recorder::refused(self, &call, refusal);
+        report(&call, &mut result);
+        recorder::export(call, &result);
+        result
+    }
+
+    /// The definitions that the worker of a session may call and that pass the filter, by name. Without a session, all.
+    pub fn tools_in(&self, session: Option<&str>, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
+        let world = self.world.load();
+        let mut tools = world.tools(filter);
+        if let Some(id) = session {
+            let session = self.sessions.find(id);
+            tools.retain(|tool| {
+                session.as_ref().is_some_and(|open| open.allows(tool.name().as_str(), &world))
+            });
+        }
+        tools
+    }
+
+    /// Ends a session and whatever of it still runs, on record. One that is not open stays so.
+    pub fn close_session(&self, id: &str, reason: &str) -> Result<(), SessionError> {
+        let session = self.sessions.list().remove(id).ok_or(SessionError::NotFound)?;
+        self.calls.end_session(id);
+        let total = *session.total();
+        let data = json!({"reason": reason, "turns": total.turns, "hops": total.hops, "cost": total.cost});
+        if let Err(error) = recorder::session(self, id, "closed", &data) {
+            tracing::error!(%error, session = id, "a session was closed, but that could not be recorded");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! What a session may do, as it was asked for and as it holds.
+
+use governance::files::{CostMode, Sessions};
+use serde_json::{Value, json};
+
+use super::budget::{Budget, Cap, MOST_HOPS};
+use crate::World;
+
+/// The calls of a turn where neither the session nor `safety.yaml` says how many.
+const USUAL_HOPS: u32 = 2;
+/// More names than this are no list of what a worker needs.
+const MOST_NAMES: usize = 128;
+
+/// What whoever opens a session asks for. What is absent is as `safety.yaml` says.
+#[derive(Clone, Debug, Default)]
+pub struct SessionTerms {
+    /// What people call it; it then outlives the connection that opened it.
+    pub name: Option<String>,
+    /// The only tools its worker may call.
+    pub allowlist: Vec<String>,
+    /// Calls in a turn.
+    pub hop_budget: Option<u32>,
+    /// The word for what happens past the cap. One that is unknown warns.
+    pub cost_mode: Option<String>,
+    /// What a turn may cost; 0 or less for any amount.
+    pub cost_amount: Option<f64>,
+}
+
+/// Why a session cannot be had on these terms.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum TermsError {
+    #[error("`allowlist` is empty: a worker that may call nothing needs no session")]
+    NothingAllowed,
+    #[error("`allowlist` has {0} names; it may have {MOST_NAMES}")]
+    TooManyNames(usize),
+    #[error("`hop_budget` is {0}; it may be {MOST_HOPS}")]
+    TooManyHops(u32),
+}
+
+/// Terms that hold.
+pub(super) struct Terms {
+    pub(super) allowlist: Vec<String>,
+    pub(super) budget: Budget,
+}
+
+impl Terms {
+    pub(super) fn check(wish: &SessionTerms, usual: &Sessions) -> Result<Self, TermsError> {
+        let names = wish.allowlist.len();
+        if names == 0 {
+            return Err(TermsError::NothingAllowed);
+        }
+        if names > MOST_NAMES {
+            return Err(TermsError::TooManyNames(names));
+        }
+        let hops = wish.hop_budget.or(usual.hop_budget).unwrap_or(USUAL_HOPS);
+        if hops > MOST_HOPS {
+            return Err(TermsError::TooManyHops(hops));
+        }
+        let mode = wish.cost_mode.as_deref().map_or(usual.cost_cap.mode, read_mode);
+        let cap = Cap::of(mode, wish.cost_amount.unwrap_or(usual.cost_cap.amount));
+        Ok(Terms { allowlist: wish.allowlist.clone(), budget: Budget { hops, cap } })
+    }
+
+    /// For whoever opened it, and for the record.
+    pub(super) fn shown(&self, world: &World) -> Value {
+        let (accepted, rejected): (Vec<&String>, Vec<&String>) =
+            self.allowlist.iter().partition(|name| world.registry.get(name).is_some());
+        let cap = self.budget.cap.stated().map(|(mode, amount)| json!({"mode": mode, "amount": amount}));
+        json!({"accepted": accepted, "rejected": rejected, "hop_budget": self.budget.hops, "cost_cap": cap})
+    }
+}
+
+/// A word that nobody knows must not switch a cap off.
+fn read_mode(word: &str) -> CostMode {
+    match word {
+        "enforce" => CostMode::Enforce,
+        "off" => CostMode::Off,
+        _ => CostMode::Warn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use governance::files::CostCap;
+
+    use super::*;
+
+    #[test]
+    fn terms_are_as_asked_else_as_configured_else_as_usual() {
+        let usual = |hops, mode, amount| Sessions { hop_budget: hops, cost_cap: CostCap { mode, amount } };
+        let list = || SessionTerms { allowlist: vec!["read_file".to_owned()], ..SessionTerms::default() };
+        let check = |wish: SessionTerms, usual: &Sessions, expect: Budget| {
+            assert_eq!(Terms::check(&wish, usual).map(|terms| terms.budget), Ok(expect), "{wish:?}");
+        };
+        let (none, some) = (usual(None, CostMode::Warn, 0.0), usual(Some(5), CostMode::Enforce, 2.0));
+        check(list(), &none, Budget { hops: 2, cap: Cap::None });
+        check(list(), &some, Budget { hops: 5, cap: Cap::Enforce(2.0) });
+        let asked = SessionTerms {
+            hop_budget: Some(7),
+            cost_mode: Some("off".to_owned()),
+            cost_amount: Some(9.0),
+            ..list()
+        };
+        check(asked, &some, Budget { hops: 7, cap: Cap::None });
+        let odd = SessionTerms { cost_mode: Some("loud".to_owned()), cost_amount: Some(3.0), ..list() };
+        check(odd, &some, Budget { hops: 5, cap: Cap::Warn(3.0) });
+        let nothing = Terms::check(&SessionTerms::default(), &none).map(|_| ());
+        assert_eq!(nothing, Err(TermsError::NothingAllowed));
+        let many = SessionTerms { allowlist: vec![String::new(); MOST_NAMES + 1], ..list() };
+        assert_eq!(Terms::check(&many, &none).map(|_| ()), Err(TermsError::TooManyNames(129)));
+        let hops = SessionTerms { hop_budget: Some(u32::MAX), ..list() };
+        assert_eq!(Terms::check(&hops, &none).map(|_| ()), Err(TermsError::TooManyHops(u32::MAX)));
+    }
+}

@@ -1,0 +1,158 @@
+//! Worker sessions inside the layer: what the tool is handed, and budgets that hold under pressure.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tool::{Caller, Category, Mode, RefusalCode, ToolResult};
+
+use super::{Bench, Gate, caller, done, kind, records, request, waits_for};
+use crate::{Request, SessionTerms, Standing, ToolExecutionLayer};
+
+fn open(layer: &ToolExecutionLayer, allowlist: &[&str], hops: u32) -> String {
+    let allowlist = allowlist.iter().map(|name| (*name).to_owned()).collect();
+    let terms = SessionTerms { allowlist, hop_budget: Some(hops), ..SessionTerms::default() };
+    layer.open_session(terms, &caller()).unwrap().session_id
+}
+
+fn asked(tool: &str, arguments: Value, session: &str) -> Request {
+    let caller = Caller { session: Some(session.to_owned()), ..caller() };
+    Request { caller, ..request(tool, arguments, None) }
+}
+
+fn code(result: &ToolResult) -> Option<RefusalCode> {
+    result.metadata.refusal.as_ref().map(|refusal| refusal.code)
+}
+
+/// A tool that keeps what it was handed.
+fn keeps(handed: &Arc<Mutex<Vec<Value>>>) -> impl Fn(Arc<registry::Order>) -> registry::Running + use<> {
+    let handed = Arc::clone(handed);
+    move |order| {
+        handed.lock().unwrap().push(Value::Object(order.value().call().handed_over()));
+        done(json!({}))
+    }
+}
+
+#[tokio::test]
+async fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() {
+    let handed = Arc::new(Mutex::new(Vec::new()));
+    let bench = Bench::new()
+        .such_tool("wants", Category::READ_ONLY, |spec| spec.wants_session = true, keeps(&handed))
+        .such_tool(
+            "closed",
+            Category::READ_ONLY,
+            |spec| {
+                spec.wants_session = true;
+                spec.input_schema = Some(json!({"type": "object", "additionalProperties": false}));
+            },
+            keeps(&handed),
+        )
+        .tool("plain", Category::READ_ONLY, keeps(&handed));
+    let (layer, _folder) = bench.layer();
+    let session = open(&layer, &["wants", "closed", "plain"], 9);
+    let other = open(&layer, &["wants"], 9);
+    for tool in ["wants", "closed"] {
+        assert!(layer.execute(asked(tool, json!({}), &session)).await.success, "its absence never fails");
+        assert_eq!(handed.lock().unwrap().pop(), Some(json!({"session_id": session})), "{tool}");
+        for forged in [json!(other), json!(session), json!(""), Value::Null, json!(5)] {
+            let refused = layer.execute(asked(tool, json!({"session_id": forged}), &session)).await;
+            assert_eq!(code(&refused), Some(RefusalCode::InvalidArguments), "{tool} {forged}");
+            let refusal = refused.metadata.refusal.unwrap();
+            assert_eq!(refusal.problems[0].pointer, "/session_id", "{refusal:?}");
+            assert!(refusal.schema_error.is_some_and(|error| error.contains("session_id")));
+        }
+        layer.next_turn(&session).unwrap();
+    }
+    assert!(handed.lock().unwrap().is_empty(), "a refused call never reaches the tool");
+    // Another tool may have an argument of that name, and is handed nothing else.
+    assert!(layer.execute(asked("plain", json!({"session_id": "mine"}), &session)).await.success);
+    assert_eq!(handed.lock().unwrap().pop(), Some(json!({"session_id": "mine"})));
+    // Outside of any session there is none to hand over, and none can be made up.
+    assert!(layer.execute(request("wants", json!({}), None)).await.success);
+    assert_eq!(handed.lock().unwrap().pop(), Some(json!({})));
+    let forged = layer.execute(request("wants", json!({"session_id": session}), None)).await;
+    assert_eq!(code(&forged), Some(RefusalCode::InvalidArguments));
+}
+
+#[tokio::test]
+async fn calls_at_once_cannot_overshoot_a_budget() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ran);
+    let bench = Bench::new().tool("count", Category::READ_ONLY, move |_| {
+        let counted = Arc::clone(&counted);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok(tool::Output::default())
+        })
+    });
+    let (layer, folder) = bench.layer();
+    let session = open(&layer, &["count"], 10);
+    let calls = (0..50).map(|_| layer.execute(asked("count", json!({}), &session)));
+    let ends = futures_util::future::join_all(calls).await;
+    assert_eq!(ran.load(Ordering::Relaxed), 10);
+    let refused = ends.iter().filter(|end| code(end) == Some(RefusalCode::HopBudgetExhausted)).count();
+    assert_eq!(refused, 40);
+    assert_eq!(records(folder.path()).iter().filter(|record| record["kind"] == "decision").count(), 10);
+}
+
+#[tokio::test]
+async fn a_call_that_is_judged_again_is_spent_once() {
+    let gate = Gate::default();
+    let (layer, _folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
+    let session = open(&layer, &["slow"], 2);
+    // RECOVERY has 8 places, and one connection gets 6 of them: the next call waits.
+    for mode in [Mode::Lockdown, Mode::Recovery] {
+        layer.set_mode(mode, "test", &caller()).await.unwrap();
+    }
+    let start = |request: Request| {
+        let layer = Arc::clone(&layer);
+        tokio::spawn(async move { layer.execute(request).await })
+    };
+    let running: Vec<_> = (0..6).map(|_| start(request("slow", json!({}), None))).collect();
+    let standing = |wanted: Standing| layer.calls().iter().filter(|call| call.standing == wanted).count();
+    while standing(Standing::Running) < 6 {
+        tokio::task::yield_now().await;
+    }
+    let waiting = start(asked("slow", json!({}), &session));
+    while standing(Standing::Queued) < 1 {
+        tokio::task::yield_now().await;
+    }
+    layer.set_mode(Mode::Normal, "test", &caller()).await.unwrap();
+    gate.open();
+    let result = waiting.await.unwrap();
+    assert_eq!((result.success, result.metadata.mode), (true, Mode::Normal), "judged again: {result:?}");
+    assert_eq!(result.metadata.remaining["hops"], 1, "and spent once");
+    for task in running {
+        assert!(task.await.unwrap().success);
+    }
+}
+
+#[tokio::test]
+async fn what_still_runs_ends_with_its_session() {
+    let gate = Gate::default();
+    let (layer, folder) = Bench::new().tool("slow", Category::READ_ONLY, waits_for(&gate)).layer();
+    let (session, other) = (open(&layer, &["slow"], 2), open(&layer, &["slow"], 2));
+    let start = |session: &str| {
+        let (layer, request) = (Arc::clone(&layer), asked("slow", json!({}), session));
+        tokio::spawn(async move { layer.execute(request).await })
+    };
+    let (its, others) = (start(&session), start(&other));
+    while layer.calls().iter().filter(|call| call.standing == Standing::Running).count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    layer.close_session(&session, "test").unwrap();
+    let ended = its.await.unwrap();
+    assert_eq!(kind(&ended), Some(tool::FailureKind::Cancelled), "{ended:?}");
+    assert_eq!(ended.error.as_deref(), Some("slow was cancelled with its session"));
+    let late = layer.execute(asked("slow", json!({}), &session)).await;
+    let refusal = late.metadata.refusal.unwrap();
+    assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::Conflict, Some("session_closed")));
+    assert!(!refusal.retryable);
+    gate.open();
+    assert!(others.await.unwrap().success, "another session is left alone");
+    let on_record: Vec<Value> =
+        records(folder.path()).into_iter().filter(|record| record["id"] == session).collect();
+    assert_eq!(on_record.iter().map(|record| &record["event"]).collect::<Vec<_>>(), ["opened", "closed"]);
+    assert_eq!(on_record[1]["data"]["hops"], 1);
+}

@@ -1,0 +1,76 @@
+//! Worker sessions from outside: an orchestrator opens a door, a worker uses it, and stays in its lane.
+
+mod budgets;
+mod doors;
+mod refusals;
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon};
+
+/// A session with these terms, as its orchestrator is told.
+fn open(orchestrator: &mut Client, terms: &Value) -> Value {
+    let reply = orchestrator.request("sinew/session.open", terms);
+    assert!(reply["result"]["session_id"].is_string(), "{reply}");
+    reply["result"].clone()
+}
+
+/// A worker at the door of a session.
+fn worker(session: &Value) -> Client {
+    Client::connect(session["socket"].as_str().expect("a path").as_ref())
+}
+
+/// The events of a session in the daemon's log, by name: every line of it is one JSON object.
+fn events(daemon: &Daemon, session: &Value, name: &str) -> Vec<Value> {
+    let log = daemon.home().run(&["logs", "--json"]).must_exit(0).stdout();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("one JSON object a line"));
+    lines.filter(|line| line["event"] == name && line["session"] == session["session_id"]).collect()
+}
+
+#[test]
+fn b145_b153_b155_an_invalid_call_is_put_right_within_the_budget() {
+    let daemon = Daemon::start();
+    let mut orchestrator = daemon.agent();
+    let session = open(&mut orchestrator, &json!({"allowlist": ["write_file"]}));
+    assert_eq!(session["hop_budget"], 2, "as safety.yaml says: {session}");
+    let mut worker = worker(&session);
+    let target = daemon.home().workspace().join("report.txt");
+
+    let refused = worker.execute("write_file", &json!({"path": "report.txt"}));
+    let refusal = &refused["metadata"]["refusal"];
+    assert_eq!((&refusal["refused"], &refusal["code"]), (&json!(true), &json!("invalid_arguments")));
+    assert!(refusal["schema_error"].as_str().is_some_and(|error| error.contains("content")), "{refusal}");
+    assert_eq!(refused["metadata"]["remaining"]["hops"], 1, "a rejected call is spent: {refused}");
+    assert!(!target.exists(), "and has no effect");
+
+    let done = worker.execute("write_file", &json!({"path": "report.txt", "content": "all is well"}));
+    assert_eq!(done["success"], true, "{done}");
+    assert_eq!(done["metadata"]["session"]["id"], session["session_id"]);
+    assert_eq!(done["metadata"]["remaining"]["hops"], 0);
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "all is well");
+
+    let third = worker.execute("write_file", &json!({"path": "more.txt", "content": "x"}));
+    assert_eq!(third["metadata"]["refusal"]["code"], "hop_budget_exhausted", "{third}");
+    orchestrator.request("sinew/session.turn", &json!({"session_id": session["session_id"]}));
+    assert_eq!(worker.execute("write_file", &json!({"path": "more.txt", "content": "x"}))["success"], true);
+
+    let records = daemon.home().records();
+    let its = |kind: &str| {
+        let of =
+            |record: &&Value| record["kind"] == kind && record["caller"]["session"] == session["session_id"];
+        records.iter().filter(of).count()
+    };
+    assert_eq!((its("decision"), its("refusal")), (2, 2), "only the valid calls reached the tool");
+    assert_eq!(
+        events(&daemon, &session, "worker_inner_call").len(),
+        3,
+        "what there was no budget for is none"
+    );
+    let [failed] = events(&daemon, &session, "worker_inner_validation_fail").try_into().expect("one event");
+    assert_eq!(failed["missing"], json!(["content"]), "{failed}");
+    assert!(events(&daemon, &session, "tool_call_started").len() == 2, "a refused call is never announced");
+
+    let id = session["session_id"].as_str().unwrap();
+    let found = daemon.home().run(&["ledger", "query", "--session", id, "--json"]).must_exit(0).stdout();
+    assert_eq!(found.matches("\"kind\":\"session\"").count(), 1, "opened: {found}");
+    assert!(found.contains("\"kind\":\"decision\"") && found.contains("hop_budget_exhausted"), "{found}");
+}
