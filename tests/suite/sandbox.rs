@@ -5,6 +5,7 @@ mod bounds;
 mod cancel;
 mod ordinary;
 mod tiers;
+mod worker_door;
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home};

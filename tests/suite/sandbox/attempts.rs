@@ -97,19 +97,3 @@ fn make_attempts(which: usize) {
     }
     assert!(wrong.is_empty(), "of {}:\n{}", names.len(), wrong.join("\n"));
 }
-
-#[test]
-fn no_command_reaches_the_door_of_a_worker() {
-    let daemon = Daemon::start_in(home(""));
-    let mut orchestrator = daemon.agent();
-    let opened = orchestrator.request("sinew/session.open", &json!({"allowlist": ["run_command"]}));
-    let socket = opened["result"]["socket"].as_str().expect("a path").to_owned();
-    let code = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ntry:\n s.connect(sys.argv[1])\n print('inside')\nexcept OSError as error:\n print('outside', error.errno)";
-    let without = Command::new(PYTHON).args(["-c", code, &socket]).output().expect("run it without walls");
-    assert_eq!(String::from_utf8_lossy(&without.stdout), "inside\n", "the attempt is a real one");
-    let within = run(&daemon, &[PYTHON, "-c", code, &socket]);
-    assert!(super::output(&within).starts_with("outside"), "{within}");
-    let looked =
-        daemon.agent().execute("list_directory", &json!({"path": std::path::Path::new(&socket).parent()}));
-    assert_eq!(looked["metadata"]["refusal"]["refused"], true, "nor does a tool see it: {looked}");
-}
