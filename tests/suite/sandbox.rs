@@ -4,6 +4,7 @@ mod attempts;
 mod bounds;
 mod cancel;
 mod ordinary;
+mod outputs;
 mod tiers;
 mod worker_door;
 

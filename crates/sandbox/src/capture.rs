@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::spill::{Spill, Spilled, Spills};
+
 /// An output, or as much of it as was to be kept. Bytes, as they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
@@ -11,6 +13,8 @@ pub struct Captured {
     pub tail: Vec<u8>,
     /// How many bytes were between the two.
     pub omitted: u64,
+    /// Where all of it is, if something was left out and there was a place for it.
+    pub spilled: Option<Spilled>,
 }
 
 impl Captured {
@@ -28,11 +32,14 @@ pub(crate) struct Capture {
     seen: u64,
     head_room: usize,
     tail_room: usize,
+    /// Where the whole goes once it does not fit.
+    spills: Option<Spills>,
+    spill: Option<Spill>,
 }
 
 impl Capture {
-    /// Keeps this many bytes, half from each end.
-    pub(crate) fn keeping(bytes: usize) -> Self {
+    /// Keeps this many bytes, half from each end, and the whole elsewhere if that is not all.
+    pub(crate) fn keeping(bytes: usize, spills: Option<Spills>) -> Self {
         let head_room = bytes / 2;
         Capture {
             head: Vec::new(),
@@ -40,11 +47,16 @@ impl Capture {
             seen: 0,
             head_room,
             tail_room: bytes.saturating_sub(head_room),
+            spills,
+            spill: None,
         }
     }
 
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.seen += bytes.len() as u64;
+        if self.seen > (self.head_room + self.tail_room) as u64 {
+            self.spill_over(bytes);
+        }
         let room = self.head_room.saturating_sub(self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
@@ -54,15 +66,30 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// Writes what no longer fits, and first what was kept until now, which until now was everything.
+    fn spill_over(&mut self, bytes: &[u8]) {
+        if let Some(spills) = self.spills.take() {
+            self.spill = spills.begin().ok();
+            if let Some(spill) = &mut self.spill {
+                spill.take(&self.head);
+                spill.take(self.tail.make_contiguous());
+            }
+        }
+        if let Some(spill) = &mut self.spill {
+            spill.take(bytes);
+        }
+    }
+
     pub(crate) fn finish(self) -> Captured {
+        let spilled = self.spill.map(Spill::finish);
         let (mut head, tail) = (self.head, Vec::from(self.tail));
         let omitted = self.seen - head.len() as u64 - tail.len() as u64;
         match omitted {
             0 => {
                 head.extend_from_slice(&tail);
-                Captured { head, tail: Vec::new(), omitted }
+                Captured { head, tail: Vec::new(), omitted, spilled }
             }
-            _ => Captured { head, tail, omitted },
+            _ => Captured { head, tail, omitted, spilled },
         }
     }
 }
@@ -72,13 +99,24 @@ mod tests {
     use super::*;
 
     fn check(room: usize, writes: &[&str], head: &str, tail: &str, omitted: u64) {
-        let mut capture = Capture::keeping(room);
+        let folder = tempfile::tempdir().unwrap();
+        let spills = Spills::at(folder.path());
+        let mut capture = Capture::keeping(room, Some(spills.clone()));
         for write in writes {
             capture.take(write.as_bytes());
             assert!(capture.head.len() + capture.tail.len() <= room);
         }
         let captured = capture.finish();
-        assert_eq!(captured, Captured { head: head.into(), tail: tail.into(), omitted }, "{writes:?}");
+        let kept =
+            captured.spilled.as_ref().map(|kept| spills.page(&kept.id, 0, 100).unwrap().unwrap().bytes);
+        let whole = (omitted > 0).then(|| writes.concat().into_bytes());
+        assert_eq!(kept, whole, "{writes:?}: all of it is kept if it is not all there");
+        let spilled = captured.spilled.clone();
+        assert_eq!(
+            captured,
+            Captured { head: head.into(), tail: tail.into(), omitted, spilled },
+            "{writes:?}"
+        );
         assert_eq!(captured.total(), writes.iter().map(|write| write.len() as u64).sum::<u64>());
     }
 
@@ -98,7 +136,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_stay_as_they_are() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let mut capture = Capture::keeping(1024);
+        let mut capture = Capture::keeping(1024, None);
         capture.take(&bytes);
         assert_eq!(capture.finish().head, bytes);
     }

@@ -10,6 +10,7 @@ use tool::SandboxTier;
 use crate::confined::Confined;
 use crate::error::SandboxError;
 use crate::launcher;
+use crate::outlets::Outlets;
 use crate::pool::Launcher;
 use crate::program;
 use crate::report::End;
@@ -48,7 +49,8 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
     let run = |words: &[&str]| {
         let confined = command(words);
         apart(async move {
-            run::run(&confined?, tier, Launcher::start(tier).await.map_err(SandboxError::Launcher)?).await
+            let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+            run::run(&confined?, tier, launcher, Outlets::default()).await
         })
     };
     let fails =
@@ -99,7 +101,7 @@ async fn try_tiers() -> Availability {
 async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
     let confined = command(&["true"])?;
     let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
-    Ok(run::run(&confined, tier, launcher).await?.end)
+    Ok(run::run(&confined, tier, launcher, Outlets::default()).await?.end)
 }
 
 /// A program that is granted nothing.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use governance::{Isolation, Network, Permit, WorkspaceAccess};
+use sha2::{Digest, Sha256};
 use tool::SandboxTier;
 
 use crate::check;
@@ -148,6 +149,16 @@ impl Confined {
         let limits = Limits { time: self.time_left(), ..self.spec.limits };
         Spec { tier, limits, variables: environment::with(tier, &self.variables), ..self.spec.clone() }
             .framed()
+    }
+
+    /// What the walls of this tier let through, as a digest: the same grants and limits have the same one, whatever runs
+    /// in them and however long it may.
+    pub(crate) fn walls_digest(&self, tier: SandboxTier) -> String {
+        let limits = Limits { time: Duration::ZERO, ..self.spec.limits };
+        let (words, variables) = (vec!["".into()], Vec::new());
+        let program = PathBuf::new();
+        let spec = Spec { tier, limits, words, variables, program, device: 0, inode: 0, ..self.spec.clone() };
+        program::hexadecimal(&Sha256::digest(spec.framed()))
     }
 
     pub(crate) fn time_left(&self) -> Duration {

@@ -71,6 +71,10 @@ fn runnable(path: &Path) -> Option<(PathBuf, Metadata)> {
     (facts.is_file() && facts.permissions().mode() & 0o111 != 0).then_some((path, facts))
 }
 
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// What a file was when its digest was taken.
 #[derive(PartialEq, Eq, Hash)]
 struct Seen {
@@ -105,7 +109,7 @@ fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
             read => hasher.update(part.get(..read).unwrap_or_default()),
         }
     }
-    let digest: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hexadecimal(&hasher.finalize());
     let mut known = known();
     if known.len() >= REMEMBERED {
         known.clear();

@@ -23,6 +23,8 @@ pub struct Report {
     pub spent: Spent,
     /// What was run.
     pub executable: Executable,
+    /// Pins what its walls let through.
+    pub walls_sha256: String,
     /// Names it created that somebody would run by themselves, and where they are now.
     pub quarantined: Vec<Quarantined>,
 }
@@ -34,6 +36,8 @@ pub enum End {
     Exited(i32),
     /// By a signal.
     Signalled(i32),
+    /// By the kernel, for a call that no program gets: one of another architecture.
+    Denied,
     /// Its time was over.
     TimedOut,
     /// It used more memory than it was granted.
@@ -51,6 +55,7 @@ impl End {
         match self {
             End::Exited(code) => ("exited", code),
             End::Signalled(signal) => ("signalled", signal),
+            End::Denied => ("denied", 0),
             End::TimedOut => ("timed_out", 0),
             End::OutOfMemory => ("out_of_memory", 0),
             End::TooManyProcesses => ("too_many_processes", 0),
@@ -63,6 +68,7 @@ impl End {
         Some(match how {
             "exited" => End::Exited(value),
             "signalled" => End::Signalled(value),
+            "denied" => End::Denied,
             "timed_out" => End::TimedOut,
             "out_of_memory" => End::OutOfMemory,
             "too_many_processes" => End::TooManyProcesses,
@@ -78,10 +84,13 @@ impl End {
 pub struct Spent {
     /// Time on a processor, building the walls included.
     pub cpu: Duration,
-    /// The most memory one process had.
+    /// The most memory it had at a time, as far as it was seen: of one process, or of all of them together.
     pub max_rss_bytes: u64,
-    /// Read from disks; what was in memory does not count.
+    /// Read by its system calls, from wherever.
     pub read_bytes: u64,
-    /// Written to disks.
+    /// Written by its system calls, to wherever.
     pub written_bytes: u64,
+    /// How many processes and threads it had, one after the other. One that had to be killed did not say; then the most
+    /// that were seen at a time.
+    pub processes: u64,
 }

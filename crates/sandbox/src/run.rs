@@ -17,8 +17,10 @@ use crate::confined::Confined;
 use crate::error::SandboxError;
 use crate::launcher::DESCRIPTORS;
 use crate::line;
+use crate::outlets::{Outlets, Source};
 use crate::pool::Launcher;
 use crate::report::{End, Spent};
+use crate::spill::Spills;
 use crate::status::{Status, Step};
 
 /// What a launcher may take beyond its own deadline before it is given up.
@@ -37,6 +39,7 @@ pub(crate) async fn run(
     confined: &Confined,
     tier: SandboxTier,
     mut launcher: Launcher,
+    mut outlets: Outlets,
 ) -> Result<Finished, SandboxError> {
     let (stdout, stdout_end) = output().map_err(SandboxError::Launcher)?;
     let (stderr, stderr_end) = output().map_err(SandboxError::Launcher)?;
@@ -47,8 +50,8 @@ pub(crate) async fn run(
         .map_err(SandboxError::Launcher)?;
     drop((stdin_end, stdout_end, stderr_end));
     let longest = confined.time_left() + confined.spec.limits.grace + PATIENCE;
-    let (mut out, mut err) =
-        (Stream::new(stdout, confined.output_bytes), Stream::new(stderr, confined.output_bytes));
+    let stream = |pipe, of| Stream::new(pipe, of, confined.output_bytes, outlets.spills.clone());
+    let (mut out, mut err) = (stream(stdout, Source::Stdout), stream(stderr, Source::Stderr));
     let heard = {
         let listening = until_the_end(&mut launcher, confined);
         tokio::pin!(listening);
@@ -57,8 +60,8 @@ pub(crate) async fn run(
         loop {
             tokio::select! {
                 heard = &mut listening => break heard,
-                () = out.gather(), if out.is_open() => {}
-                () = err.gather(), if err.is_open() => {}
+                () = out.ready(), if out.is_open() => { out.take_one(&mut outlets); }
+                () = err.ready(), if err.is_open() => { err.take_one(&mut outlets); }
                 () = feed.give(), if feed.is_open() => {}
                 () = &mut deadline => break Err(SandboxError::Lost),
             }
@@ -69,7 +72,7 @@ pub(crate) async fn run(
         let _ = launcher.process.start_kill();
     }
     let (end, spent) = heard?;
-    Ok(Finished { end, spent, stdout: out.finish(), stderr: err.finish() })
+    Ok(Finished { end, spent, stdout: out.finish(&mut outlets), stderr: err.finish(&mut outlets) })
 }
 
 /// What a program is given to read. One that does not read it is not waited for.
@@ -183,37 +186,38 @@ pub(crate) async fn hear(launcher: &mut Launcher, program: &Path) -> Result<Hear
 
 /// One output of the program.
 struct Stream {
+    of: Source,
     pipe: Option<pipe::Receiver>,
     capture: Capture,
     part: Vec<u8>,
 }
 
 impl Stream {
-    fn new(pipe: pipe::Receiver, keep: usize) -> Self {
-        Stream { pipe: Some(pipe), capture: Capture::keeping(keep), part: vec![0; 64 * 1024] }
+    fn new(pipe: pipe::Receiver, of: Source, keep: usize, spills: Option<Spills>) -> Self {
+        Stream { of, pipe: Some(pipe), capture: Capture::keeping(keep, spills), part: vec![0; 64 * 1024] }
     }
 
     fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
 
-    /// Takes what there is, waiting for the first of it.
-    async fn gather(&mut self) {
-        let Some(pipe) = &self.pipe else { return };
-        if pipe.readable().await.is_err() {
-            self.pipe = None;
-            return;
+    /// Waits until there is something to take, or nothing more to come.
+    async fn ready(&self) {
+        if let Some(pipe) = &self.pipe {
+            // What is wrong with it is said again when it is read.
+            let _ = pipe.readable().await;
         }
-        self.take_one();
     }
 
     /// Takes one part; whether there may be more.
-    fn take_one(&mut self) -> bool {
+    fn take_one(&mut self, outlets: &mut Outlets) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         match pipe.try_read(&mut self.part) {
             Ok(0) => self.pipe = None,
             Ok(read) => {
-                self.capture.take(self.part.get(..read).unwrap_or_default());
+                let bytes = self.part.get(..read).unwrap_or_default();
+                outlets.hand_on(self.of, bytes);
+                self.capture.take(bytes);
                 return true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -223,10 +227,10 @@ impl Stream {
     }
 
     /// What is in the pipe now, and no more: a pipe holds a bounded amount, and whoever still writes is not waited for.
-    fn finish(mut self) -> Captured {
+    fn finish(mut self, outlets: &mut Outlets) -> Captured {
         const PARTS_IN_A_PIPE: usize = 64;
         for _ in 0..PARTS_IN_A_PIPE {
-            if !self.take_one() {
+            if !self.take_one(outlets) {
                 break;
             }
         }

@@ -10,10 +10,12 @@ use crate::check::{self, Finding};
 use crate::confined::Confined;
 use crate::error::SandboxError;
 use crate::inventory;
+use crate::outlets::{Hear, Outlets};
 use crate::pool::Pool;
 use crate::protected::{self, Quarantined};
 use crate::report::Report;
 use crate::run;
+use crate::spill::Spills;
 use crate::worker::{Task, Worker};
 
 /// Runs confined programs. Cheap to clone; clones share their launchers.
@@ -23,6 +25,7 @@ pub struct Sandbox {
     availability: Arc<OnceLock<Availability>>,
     full: Arc<Pool>,
     reduced: Arc<Pool>,
+    spills: Arc<OnceLock<Spills>>,
 }
 
 /// How far this machine can confine a program.
@@ -46,7 +49,19 @@ impl Sandbox {
             availability: Arc::default(),
             full: Arc::new(Pool::new(SandboxTier::Full)),
             reduced: Arc::new(Pool::new(SandboxTier::Reduced)),
+            spills: Arc::default(),
         }
+    }
+
+    /// Keeps outputs that are longer than an answer in this folder. Said once; until then, and to another folder, none is
+    /// kept.
+    pub fn keep_outputs_in(&self, folder: &Path) {
+        let _ = self.spills.set(Spills::at(folder));
+    }
+
+    /// The outputs that are kept, if any are.
+    pub fn spills(&self) -> Option<&Spills> {
+        self.spills.get()
     }
 
     /// What this machine can do, tried once by doing it: it does not change under a running program. Blocking, the
@@ -65,11 +80,22 @@ impl Sandbox {
 
     /// Runs a command in the best walls there are, and in none at all if those are not good enough.
     pub async fn run(&self, confined: Confined) -> Result<Report, SandboxError> {
+        self.run_into(confined, Outlets::default()).await
+    }
+
+    /// The same for an output that somebody reads on: what the report cannot have all of is kept whole, and pieces of it
+    /// are handed on while it comes in.
+    pub async fn run_telling(&self, confined: Confined, hear: Option<Hear>) -> Result<Report, SandboxError> {
+        self.run_into(confined, Outlets::new(self.spills().cloned(), hear)).await
+    }
+
+    async fn run_into(&self, confined: Confined, outlets: Outlets) -> Result<Report, SandboxError> {
         let (tier, pool) = self.best(confined.least)?;
         let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
-        let finished = run::run(&confined, tier, launcher).await;
+        let finished = run::run(&confined, tier, launcher, outlets).await;
         pool.refill();
         let finished = finished?;
+        let walls_sha256 = confined.walls_digest(tier);
         let (executable, quarantined) = (confined.executable.clone(), set_new_names_aside(confined).await?);
         Ok(Report {
             end: finished.end,
@@ -78,6 +104,7 @@ impl Sandbox {
             tier,
             spent: finished.spent,
             executable,
+            walls_sha256,
             quarantined,
         })
     }

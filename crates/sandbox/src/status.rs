@@ -110,6 +110,7 @@ impl Status {
                 writer.number("memory", spent.max_rss_bytes);
                 writer.number("read", spent.read_bytes);
                 writer.number("written", spent.written_bytes);
+                writer.number("processes", spent.processes);
             }
         }
         writer.framed()
@@ -138,6 +139,7 @@ impl Status {
                     max_rss_bytes: number(3)?,
                     read_bytes: number(4)?,
                     written_bytes: number(5)?,
+                    processes: number(6)?,
                 };
                 Ok(Status::Ended(end, spent))
             }
@@ -152,12 +154,18 @@ mod tests {
 
     #[test]
     fn a_status_is_read_as_it_was_written() {
-        let spent =
-            Spent { cpu: Duration::from_micros(12), max_rss_bytes: 1 << 40, read_bytes: 3, written_bytes: 4 };
+        let spent = Spent {
+            cpu: Duration::from_micros(12),
+            max_rss_bytes: 1 << 40,
+            read_bytes: 3,
+            written_bytes: 4,
+            processes: 5,
+        };
         let problem = Problem { step: Step::Mounts, what: "/tmp".to_owned(), code: 13 };
         let ends = [
             End::Exited(255),
             End::Signalled(9),
+            End::Denied,
             End::TimedOut,
             End::OutOfMemory,
             End::Cancelled,

@@ -23,6 +23,7 @@ mod guard;
 mod inventory;
 mod launcher;
 mod line;
+mod outlets;
 mod pool;
 mod program;
 mod protected;
@@ -30,6 +31,7 @@ mod report;
 mod run;
 mod sandbox;
 mod spec;
+mod spill;
 mod status;
 mod worker;
 

@@ -41,6 +41,7 @@ fn configured(
     scrutiny: Scrutiny,
     machine: Option<Isolation>,
 ) -> Result<World, Problem> {
+    Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     let mut registry = ToolRegistry::new();
     toolbox::register(&mut registry, Sandbox::of_this_process())
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;

@@ -1,5 +1,7 @@
 //! Tools that run programs, each in walls of its own.
 
+mod bytes;
+mod read_output;
 mod run_command;
 
 use sandbox::Sandbox;
@@ -8,5 +10,5 @@ use crate::tool_entry::ToolEntry;
 
 /// The tools of this area.
 pub(crate) fn tools(sandbox: &Sandbox) -> Vec<ToolEntry> {
-    vec![run_command::tool(sandbox)]
+    vec![run_command::tool(sandbox), read_output::tool()]
 }

@@ -29,15 +29,20 @@ fn a_command_runs_in_the_workspace_and_changes_it() {
 }
 
 #[test]
-fn interpreters_and_git_work_as_they_do_outside() {
+fn node_works_as_it_does_outside() {
+    let daemon = Daemon::start_in(home(""));
+    let node = run(&daemon, &["node", "-e", "require('fs').writeFileSync('n.txt', 'n'); console.log(1 + 1)"]);
+    assert_eq!(output(&node), "2\n", "{node}");
+    assert!(daemon.home().workspace().join("n.txt").exists());
+}
+
+#[test]
+fn python_and_git_work_as_they_do_outside() {
     let daemon = Daemon::start_in(home(""));
     let code = "import tempfile, subprocess, multiprocessing, sys\n\
                 tempfile.TemporaryFile().write(b'x')\n\
                 print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout.strip())";
     assert_eq!(output(&python(&daemon, code)), "child\n");
-    let node = run(&daemon, &["node", "-e", "require('fs').writeFileSync('n.txt', 'n'); console.log(1 + 1)"]);
-    assert_eq!(output(&node), "2\n", "{node}");
-
     let init = run(&daemon, &["git", "init", "-q", "repo"]);
     assert_eq!(init["output"]["exit_code"], 0, "{init}");
     let aside = init["output"]["sandbox"]["quarantined"].as_array().unwrap();

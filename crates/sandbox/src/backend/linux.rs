@@ -5,6 +5,7 @@
 mod filter;
 mod first;
 mod landlocked;
+mod memory;
 mod mounts;
 mod namespaces;
 #[allow(unsafe_code, reason = "the system calls that no safe crate offers, each a few lines with its reason")]
@@ -12,6 +13,7 @@ mod raw;
 mod reduced;
 mod start;
 mod syscalls;
+mod traffic;
 mod watch;
 
 use std::io;
@@ -39,18 +41,19 @@ pub(crate) fn prepare(tier: SandboxTier) -> Result<(), Problem> {
 
 /// Runs a program and says how it ended.
 pub(crate) fn run(spec: &Spec, stdio: [OwnedFd; DESCRIPTORS], mut control: Control) -> io::Result<()> {
+    let traffic = traffic::Traffic::open()?;
     let (setup, setup_end) = pipe()?;
     let (outcome, outcome_end) = pipe()?;
     let ends = first::Ends { setup: setup_end, outcome: outcome_end };
     let child = match raw::fork()? {
         raw::Forked::Child => {
-            drop((setup, outcome, control));
+            drop((setup, outcome, control, traffic));
             first::run(spec, stdio, ends)
         }
         raw::Forked::Parent(child) => child,
     };
     drop((stdio, ends));
-    let status = watch::until_the_end(spec, child, setup, outcome, &mut control)?;
+    let status = watch::until_the_end(spec, child, setup, outcome, &traffic, &mut control)?;
     match &status {
         // Nobody is there to be told.
         Status::Ended(crate::report::End::Cancelled, _) => Ok(()),

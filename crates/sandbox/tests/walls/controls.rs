@@ -14,6 +14,7 @@ use crate::error::SandboxError;
 use crate::guard::Guard;
 use crate::guard::left_out::leave_out;
 use crate::inventory;
+use crate::outlets::Outlets;
 use crate::pool::Launcher;
 use crate::program;
 use crate::report::End;
@@ -216,7 +217,7 @@ pub(crate) fn run_without(
     leave_out(without);
     let finished = wait_for(async {
         let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
-        run::run(confined, tier, launcher).await
+        run::run(confined, tier, launcher, Outlets::default()).await
     });
     leave_out(&[]);
     finished

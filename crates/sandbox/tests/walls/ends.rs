@@ -13,6 +13,7 @@ use crate::controls::{World, run_without};
 use crate::error::SandboxError;
 use crate::guard::Guard;
 use crate::guard::left_out::leave_out;
+use crate::outlets::Outlets;
 use crate::pool::Launcher;
 use crate::report::End;
 use crate::run;
@@ -111,7 +112,7 @@ fn abandon(without: &[Guard], confined: &Confined, tier: SandboxTier, word: &str
     wait_for(async {
         let launcher = Launcher::start(tier).await.expect("a launcher");
         let process = launcher.process.id().expect("a launcher");
-        let running = run::run(confined, tier, launcher);
+        let running = run::run(confined, tier, launcher, Outlets::default());
         tokio::select! {
             ended = running => assert!(kill_launcher && ended.is_err(), "it ended by itself"),
             () = async {

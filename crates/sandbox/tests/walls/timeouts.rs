@@ -10,6 +10,7 @@ use tool::SandboxTier;
 use crate::confined::Confined;
 use crate::controls::World;
 use crate::ends::{alive, vanishes, word};
+use crate::outlets::Outlets;
 use crate::pool::Launcher;
 use crate::report::End;
 use crate::run;
@@ -90,7 +91,8 @@ async fn some(count: usize, world: &World, script: &str) -> Vec<Duration> {
 async fn one(mut confined: Confined) -> Duration {
     let launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
     confined.deadline = Instant::now() + TIME;
-    let finished = run::run(&confined, SandboxTier::Full, launcher).await.expect("an answer");
+    let finished =
+        run::run(&confined, SandboxTier::Full, launcher, Outlets::default()).await.expect("an answer");
     assert_eq!(finished.end, End::TimedOut);
     confined.deadline.elapsed()
 }

@@ -7,7 +7,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
-use super::watch::memory_of;
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
@@ -35,7 +34,7 @@ pub(crate) fn kill_descendants() {
             return;
         }
         for process in &alive {
-            let _ = kill(*process, Signal::SIGKILL);
+            let _ = kill(Pid::from_raw(*process), Signal::SIGKILL);
         }
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             if status == WaitStatus::StillAlive {
@@ -45,14 +44,8 @@ pub(crate) fn kill_descendants() {
     }
 }
 
-/// The memory of everything below this process, and how many there are.
-pub(crate) fn used_by_descendants() -> (u64, u64) {
-    let alive = descendants();
-    (alive.iter().map(|process| memory_of(process.as_raw())).sum(), alive.len() as u64)
-}
-
 /// Everything below this process that is not yet dead.
-fn descendants() -> Vec<Pid> {
+pub(crate) fn descendants() -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let parents: HashMap<i32, (i32, bool)> = ids.filter_map(|id| Some((id, parent_of(id)?))).collect();
@@ -68,7 +61,7 @@ fn descendants() -> Vec<Pid> {
         false
     };
     let alive = parents.iter().filter(|(id, (_, is_dead))| !is_dead && is_below(**id));
-    alive.map(|(id, _)| Pid::from_raw(*id)).collect()
+    alive.map(|(id, _)| *id).collect()
 }
 
 /// The parent of a process, and whether it only waits to be reaped.

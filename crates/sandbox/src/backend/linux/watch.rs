@@ -13,7 +13,8 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
-use super::reduced;
+use super::traffic::Traffic;
+use super::{memory, reduced};
 use crate::guard::{self, Guard};
 use crate::launcher::Control;
 use crate::line;
@@ -25,8 +26,6 @@ use crate::status::{Problem, Status};
 const GLANCE: Duration = Duration::from_millis(20);
 /// The longest a run may take to vanish after it was killed; past it the report is given without a certain end.
 const LONGEST_END: Duration = Duration::from_secs(5);
-const PAGE: u64 = 4096;
-const BLOCK: u64 = 512;
 
 /// Watches until nothing of the run is left, and says how it ended.
 pub(crate) fn until_the_end(
@@ -34,6 +33,7 @@ pub(crate) fn until_the_end(
     child: Pid,
     setup: OwnedFd,
     outcome: OwnedFd,
+    traffic: &Traffic,
     control: &mut Control,
 ) -> io::Result<Status> {
     let mut watch = Watch::new(spec, child);
@@ -70,7 +70,7 @@ pub(crate) fn until_the_end(
         }
         if gone || watch.is_overdue() {
             watch.hear(&mut setup, control);
-            return watch.conclude(outcome);
+            return watch.conclude(outcome, traffic);
         }
         watch.look_at_memory();
     }
@@ -93,6 +93,9 @@ struct Watch<'a> {
     kill_at: Option<Instant>,
     killed_at: Option<Instant>,
     looked_at: Instant,
+    /// The most that was seen at a time.
+    most_memory: u64,
+    most_processes: u64,
 }
 
 impl<'a> Watch<'a> {
@@ -108,6 +111,8 @@ impl<'a> Watch<'a> {
             kill_at: None,
             killed_at: None,
             looked_at: now,
+            most_memory: 0,
+            most_processes: 0,
         }
     }
 
@@ -178,19 +183,26 @@ impl<'a> Watch<'a> {
             return;
         }
         self.looked_at = Instant::now();
-        let (used, processes) = match self.spec.tier {
-            SandboxTier::Full => (memory_here() + scratch_here(), 0),
-            SandboxTier::Reduced | SandboxTier::None => reduced::used_by_descendants(),
+        let (processes, scratch) = match self.spec.tier {
+            SandboxTier::Full => (memory::processes_here(), memory::scratch_here()),
+            SandboxTier::Reduced | SandboxTier::None => (reduced::descendants(), 0),
         };
-        if used > self.spec.limits.memory_bytes && guard::stands(Guard::MemoryWatch) {
+        let (most, room) =
+            (self.spec.limits.memory_bytes, self.spec.limits.memory_bytes.saturating_sub(scratch));
+        let used = scratch + memory::of_all(&processes, room);
+        // The first process is among them, and no part of what was granted.
+        let running = (processes.len() as u64).saturating_sub(1);
+        (self.most_memory, self.most_processes) =
+            (self.most_memory.max(used), self.most_processes.max(running));
+        if used > most && guard::stands(Guard::MemoryWatch) {
             self.end_for(End::OutOfMemory);
-        } else if processes > self.spec.limits.processes + 1 {
+        } else if self.spec.tier != SandboxTier::Full && running > self.spec.limits.processes {
             self.end_for(End::TooManyProcesses);
         }
     }
 
     /// Reaps, and puts the end together.
-    fn conclude(mut self, outcome: OwnedFd) -> io::Result<Status> {
+    fn conclude(mut self, outcome: OwnedFd, traffic: &Traffic) -> io::Result<Status> {
         if self.spec.tier != SandboxTier::Full {
             reduced::kill_descendants();
         }
@@ -200,54 +212,48 @@ impl<'a> Watch<'a> {
         if let Some(problem) = self.problem.take() {
             return Ok(Status::Failed(problem));
         }
-        let mut word = [0; 4];
-        let told = File::from(outcome).read_exact(&mut word).is_ok();
-        let end = match (self.why, told, i32::from_le_bytes(word)) {
-            (Some(why), _, _) => why,
-            (None, true, code @ 0..) => End::Exited(code),
-            (None, true, signal) => End::Signalled(-signal),
-            (None, false, _) => End::Killed,
+        let told = heard(&mut File::from(outcome));
+        let end = match (self.why, told) {
+            (Some(why), _) => why,
+            (None, Some((code @ 0.., _))) => End::Exited(code),
+            (None, Some((signal, _))) if -signal == libc::SIGSYS => End::Denied,
+            (None, Some((signal, _))) => End::Signalled(-signal),
+            (None, None) => End::Killed,
         };
-        Ok(Status::Ended(end, spent()?))
+        let spent = spent(traffic)?;
+        let processes = told.map_or(0, |(_, processes)| u64::try_from(processes).unwrap_or(0));
+        Ok(Status::Ended(
+            end,
+            Spent {
+                max_rss_bytes: spent.max_rss_bytes.max(self.most_memory),
+                processes: processes.max(self.most_processes).max(1),
+                ..spent
+            },
+        ))
     }
 }
 
+/// What the first process said: how the program ended as the kernel writes it, and how many processes there were.
+fn heard(from: &mut impl Read) -> Option<(i32, i32)> {
+    let (mut end, mut processes) = ([0; 4], [0; 4]);
+    from.read_exact(&mut end).ok()?;
+    from.read_exact(&mut processes).ok()?;
+    Some((i32::from_le_bytes(end), i32::from_le_bytes(processes)))
+}
+
 /// What everybody who was reaped has used.
-fn spent() -> io::Result<Spent> {
+fn spent(traffic: &Traffic) -> io::Result<Spent> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let time = |value: nix::sys::time::TimeVal| {
         let seconds = u64::try_from(value.tv_sec()).unwrap_or(0);
         Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(value.tv_usec()).unwrap_or(0))
     };
-    let count = |value: i64| u64::try_from(value).unwrap_or(0);
+    let (read_bytes, written_bytes) = traffic.of_descendants();
     Ok(Spent {
         cpu: time(usage.user_time()) + time(usage.system_time()),
-        max_rss_bytes: count(usage.max_rss()) * 1024,
-        read_bytes: count(usage.block_reads()) * BLOCK,
-        written_bytes: count(usage.block_writes()) * BLOCK,
+        max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0) * 1024,
+        read_bytes,
+        written_bytes,
+        processes: 0,
     })
-}
-
-/// The memory of every process that `/proc` shows, which in these namespaces is every process of the run.
-fn memory_here() -> u64 {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
-    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    ids.map(memory_of).sum()
-}
-
-/// What only this process has: resident pages that are no file's.
-pub(crate) fn memory_of(process: i32) -> u64 {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/statm")) else { return 0 };
-    let mut numbers = text.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
-    let (resident, shared) = (numbers.nth(1).unwrap_or(0), numbers.next().unwrap_or(0));
-    resident.saturating_sub(shared) * PAGE
-}
-
-/// What the scratch space holds: it is memory too.
-fn scratch_here() -> u64 {
-    let used = |path: &str| {
-        let space = rustix::fs::statvfs(path).ok()?;
-        Some(space.f_blocks.saturating_sub(space.f_bfree) * space.f_frsize)
-    };
-    ["/tmp", "/dev/shm"].into_iter().filter_map(used).sum()
 }

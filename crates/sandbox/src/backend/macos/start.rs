@@ -226,5 +226,6 @@ fn spent() -> io::Result<Spent> {
         max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0),
         read_bytes: u64::try_from(usage.block_reads()).unwrap_or(0) * 512,
         written_bytes: u64::try_from(usage.block_writes()).unwrap_or(0) * 512,
+        processes: 1,
     })
 }

@@ -1,0 +1,45 @@
+//! How much memory a run uses, all of its processes together.
+
+/// The kernel's pages are at least this large, and what is read here is in these.
+const PAGE: u64 = 4096;
+
+/// The processes that `/proc` shows, which in a run's own namespaces is every process of the run.
+pub(crate) fn processes_here() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect()
+}
+
+/// The memory of these. Counted quickly, pages that a fork left shared count for each; only where that is more than there
+/// is room for are they counted slowly, each for its share.
+pub(crate) fn of_all(processes: &[i32], room: u64) -> u64 {
+    let quick: u64 = processes.iter().map(|process| quick(*process)).sum();
+    if quick <= room {
+        return quick;
+    }
+    processes.iter().map(|process| share(*process).unwrap_or_else(|| self::quick(*process))).sum()
+}
+
+/// Resident pages that are no file's.
+fn quick(process: i32) -> u64 {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/statm")) else { return 0 };
+    let mut numbers = text.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
+    let (resident, shared) = (numbers.nth(1).unwrap_or(0), numbers.next().unwrap_or(0));
+    resident.saturating_sub(shared) * PAGE
+}
+
+/// Its share of the pages that are no file's; nothing where the kernel does not say.
+fn share(process: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("Pss_Anon:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// What the scratch space holds: it is memory too.
+pub(crate) fn scratch_here() -> u64 {
+    let used = |path: &str| {
+        let space = rustix::fs::statvfs(path).ok()?;
+        Some(space.f_blocks.saturating_sub(space.f_bfree) * space.f_frsize)
+    };
+    ["/tmp", "/dev/shm"].into_iter().filter_map(used).sum()
+}
