@@ -131,7 +131,8 @@ impl Home {
 
 /// A finished run of `sinew`.
 pub struct Run {
-    words: String,
+    /// The words it was run with.
+    pub words: String,
     /// What it left behind.
     pub output: Output,
 }

@@ -22,4 +22,5 @@ mod reload;
 mod sandbox;
 mod secrets;
 mod sessions;
+mod service;
 mod telemetry;

@@ -61,6 +61,14 @@ pub enum ServeError {
         /// The path.
         path: PathBuf,
     },
+    /// A service manager handed over a socket that others may connect to.
+    #[error("the socket `{}` was handed over with mode {mode:o}: others may connect to it", .path.display())]
+    OpenSocket {
+        /// The path.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// The settings file does not say what it should.
     #[error(transparent)]
     Settings(#[from] DocumentError),
@@ -98,6 +106,9 @@ impl ServeError {
             ),
             ServeError::SocketInUse { .. } => Some("stop that process, or set another SINEW_HOME".to_owned()),
             ServeError::NotASocket { path } => Some(format!("look at it, then: rm '{}'", path.display())),
+            ServeError::OpenSocket { .. } => {
+                Some("write the service's files again: `sinew service install`".to_owned())
+            }
             // A document's error carries its own suggestion in its text.
             ServeError::Settings(_) | ServeError::Io { .. } | ServeError::Signals(_) => None,
         }

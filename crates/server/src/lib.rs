@@ -5,6 +5,7 @@
 //! and `serve.rs` is the life of it all. What a call means, and whether it may run, is the execution layer's
 //! business: a method here turns a message into a request and a result into a message.
 
+mod activation;
 mod agent;
 mod budget;
 mod client;

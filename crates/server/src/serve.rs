@@ -1,5 +1,7 @@
 //! The life of the daemon: binds, serves, and stops in order. What it serves is in `agent.rs` and `control.rs`.
 
+use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::activation::Inherited;
 use crate::agent::{self, Agent};
 use crate::control::{self, Control};
 use crate::error::ServeError;
@@ -28,6 +31,8 @@ const CONTROL_DOOR: Door = Door {
     max_followers: CONTROL_CONNECTIONS / 2,
     idle: Some(Duration::from_secs(30)),
 };
+/// How long to wait before a socket that could not be bound is tried again.
+const BETWEEN_BINDS: Duration = Duration::from_secs(5);
 /// How long the last replies may take once the calls have ended.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -78,8 +83,9 @@ pub async fn serve(
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
     // The agents' door last: whoever sees it open finds the other one open too.
-    let control_socket = BoundSocket::bind(control_path, lock).await?;
-    let agent_socket = BoundSocket::bind(agent_path, lock).await?;
+    let mut inherited = Inherited::from_manager();
+    let mut control_socket = BoundSocket::open(control_path, &mut inherited, lock).await?;
+    let mut agent_socket = BoundSocket::open(agent_path, &mut inherited, lock).await?;
     let hall = Hall::new(limits);
     worker::sweep(home.run());
     let workers = Workers::new(Arc::clone(&layer), hall.clone(), home.run(), descriptors());
@@ -98,8 +104,8 @@ pub async fn serve(
     tracing::info!(socket = %agent_path.display(), max_connections = limits.max_connections, "serving");
     tokio::select! {
         () = signals.told_to_stop(&stop) => {}
-        never = agent.run(agent_socket.listener()) => match never {},
-        never = control.run(control_socket.listener()) => match never {},
+        never = attend(&agent, &mut agent_socket, (agent_path, lock)) => match never {},
+        never = attend(&control, &mut control_socket, (control_path, lock)) => match never {},
         never = layer.watch(home.state()) => match never {},
         never = reloader.follow(home.configuration(), hangup) => match never {},
     }
@@ -109,6 +115,30 @@ pub async fn serve(
     workers.close_all();
     tracing::info!(?exit, "stopped");
     Ok(exit)
+}
+
+/// Lets callers in, through another socket where the first one's file is gone. Those who are in stay in.
+async fn attend<C: Send + Sync>(
+    door: &Listener<C>,
+    socket: &mut BoundSocket,
+    (path, lock): (&Path, &StateLock),
+) -> Infallible {
+    loop {
+        tokio::select! {
+            never = door.run(socket.listener()) => match never {},
+            () = socket.vanished() => {}
+        }
+        match BoundSocket::bind(path, lock).await {
+            Ok(another) => {
+                tracing::warn!(path = %path.display(), "socket_bound_again");
+                *socket = another;
+            }
+            Err(error) => {
+                tracing::error!(%error, "socket_not_bound_again");
+                tokio::time::sleep(BETWEEN_BINDS).await;
+            }
+        }
+    }
 }
 
 /// An agent may be silent for as long as it thinks, and each may follow the list of tools.

@@ -4,21 +4,47 @@ use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::activation::Inherited;
 use crate::error::ServeError;
 use crate::lock::StateLock;
+
+/// How often a socket file is looked for. Systems tidy up old files; none does so every minute.
+const GLANCE: Duration = Duration::from_secs(20);
 
 /// A listening socket and its file. The file goes when this does.
 #[derive(Debug)]
 pub(crate) struct BoundSocket {
     listener: UnixListener,
     path: PathBuf,
-    identity: (u64, u64),
+    owner: Owner,
+}
+
+/// Whose file a socket is.
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    /// Ours, and this one.
+    Us { device: u64, inode: u64 },
+    /// The service manager's, which keeps it for the next daemon.
+    Manager,
 }
 
 impl BoundSocket {
+    /// The socket that a service manager handed over for this path, or one that is bound now.
+    pub(crate) async fn open(
+        path: &Path,
+        inherited: &mut Inherited,
+        lock: &StateLock,
+    ) -> Result<Self, ServeError> {
+        let Some(given) = inherited.take(path)? else { return Self::bind(path, lock).await };
+        let listener =
+            UnixListener::from_std(given).map_err(|cause| ServeError::io("listen on", path, cause))?;
+        Ok(BoundSocket { listener, path: path.to_owned(), owner: Owner::Manager })
+    }
+
     /// Binds. The lock proves that no other starter is between looking at the old file and removing it.
     pub(crate) async fn bind(path: &Path, _lock: &StateLock) -> Result<Self, ServeError> {
         clear_the_way(path).await?;
@@ -32,18 +58,37 @@ impl BoundSocket {
         let listener = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
         let facts = fs::symlink_metadata(path).map_err(failed)?;
-        Ok(BoundSocket { listener, path: path.to_owned(), identity: (facts.dev(), facts.ino()) })
+        Ok(BoundSocket { listener, path: path.to_owned(), owner: Owner::of(&facts) })
     }
 
     pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
     }
+
+    /// Returns when the file is gone and nobody can find the way in any more. A manager looks after its own.
+    pub(crate) async fn vanished(&self) {
+        if self.owner == Owner::Manager {
+            return std::future::pending().await;
+        }
+        while self.is_in_place() {
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    fn is_in_place(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|facts| Owner::of(&facts) == self.owner)
+    }
+}
+
+impl Owner {
+    fn of(facts: &fs::Metadata) -> Self {
+        Owner::Us { device: facts.dev(), inode: facts.ino() }
+    }
 }
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        let facts = fs::symlink_metadata(&self.path);
-        if facts.is_ok_and(|facts| (facts.dev(), facts.ino()) == self.identity) {
+        if self.is_in_place() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -126,5 +171,19 @@ mod tests {
         fs::write(&path, "someone else's").unwrap();
         drop(bound);
         assert_eq!(fs::read_to_string(&path).unwrap(), "someone else's");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_vanished_is_noticed_and_a_managers_is_left_to_it() {
+        let (_folder, home, lock) = home();
+        let path = home.agent_socket();
+        let bound = BoundSocket::bind(&path, &lock).await.unwrap();
+        assert!(bound.is_in_place());
+        fs::remove_file(&path).unwrap();
+        bound.vanished().await;
+        let listener = UnixListener::bind(&path).unwrap();
+        let given = BoundSocket { listener, path: path.clone(), owner: Owner::Manager };
+        drop(given);
+        assert!(path.exists(), "the next daemon gets it again");
     }
 }

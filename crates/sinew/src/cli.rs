@@ -4,6 +4,7 @@ mod hook;
 mod manifest;
 mod policy;
 mod record;
+mod service;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope,
 pub(crate) use manifest::ManifestCommand;
 pub(crate) use policy::{AllowArgs, PolicyCommand};
 pub(crate) use record::{ExportForm, LedgerCommand, LogsArgs, TraceArgs};
+pub(crate) use service::{ServiceCommand, ServiceInstallArgs};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 the tool failed, 2 wrong usage, 3 refused, 4 approval pending or timed out,
@@ -78,6 +80,9 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// The daemon's own log.
     Logs(LogsArgs),
+    /// Run the daemon as a service of yours, by launchd or systemd.
+    #[command(subcommand)]
+    Service(ServiceCommand),
     /// Speak MCP on standard input and output, for hosts that start a command; the daemon does the work.
     Mcp(McpArgs),
     /// Judge the tools of another agent program, which runs this before and after it uses them.

@@ -19,6 +19,7 @@ mod ps;
 mod reload;
 mod schema;
 mod serve;
+mod service;
 mod status;
 mod tools;
 mod trace;
@@ -40,6 +41,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Cancel(args) => ps::cancel(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Lockdown(change) => mode::lockdown(change),
+        Command::Service(command) => service::run(command),
         Command::Mcp(args) => mcp::run(&args),
         Command::Hook(command) => hook::run(command),
         Command::Init(args) => init::run(&args),

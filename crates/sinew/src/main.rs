@@ -10,6 +10,7 @@ mod functions;
 mod host_table;
 mod moment;
 mod render;
+mod service;
 mod setting;
 mod settings_text;
 mod start;

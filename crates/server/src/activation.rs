@@ -1,0 +1,73 @@
+//! Sockets that a service manager opened before it started the daemon: clients can connect while it is down, and the
+//! files are the manager's. Which socket is which, its path says.
+
+#[cfg(target_os = "macos")]
+mod launchd;
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use crate::error::ServeError;
+
+/// The sockets that were handed over and not yet taken.
+pub(crate) struct Inherited(Vec<UnixListener>);
+
+impl Inherited {
+    /// What the manager handed over, if one started us. Asking twice gives nothing the second time.
+    pub(crate) fn from_manager() -> Self {
+        Inherited(handed_over())
+    }
+
+    /// The one at this path. One that others may connect to is refused, however it came to be.
+    pub(crate) fn take(&mut self, path: &Path) -> Result<Option<UnixListener>, ServeError> {
+        let is_it = |listener: &UnixListener| {
+            listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
+        };
+        let Some(found) = self.0.iter().position(is_it) else { return Ok(None) };
+        let listener = self.0.swap_remove(found);
+        let failed = |cause| ServeError::io("take over the socket", path, cause);
+        let mode = std::fs::symlink_metadata(path).map_err(failed)?.mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(ServeError::OpenSocket { path: path.to_owned(), mode });
+        }
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Some(listener))
+    }
+}
+
+#[cfg(target_os = "macos")]
+fn handed_over() -> Vec<UnixListener> {
+    launchd::sockets(["agent", "control"])
+}
+
+/// Whatever is not a listening Unix socket is none of ours.
+#[cfg(not(target_os = "macos"))]
+fn handed_over() -> Vec<UnixListener> {
+    let mut given = listenfd::ListenFd::from_env();
+    (0..given.len()).filter_map(|place| given.take_unix_listener(place).ok().flatten()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_known_by_its_path_and_must_be_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let [agent, control] = ["a.sock", "c.sock"].map(|name| folder.path().join(name));
+        let mut inherited =
+            Inherited([&agent, &control].map(|path| UnixListener::bind(path).unwrap()).into());
+        assert!(inherited.take(&folder.path().join("other.sock")).unwrap().is_none());
+        let mode = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&agent, mode(0o600)).unwrap();
+        let taken = inherited.take(&agent).unwrap().unwrap();
+        assert_eq!(taken.local_addr().unwrap().as_pathname(), Some(agent.as_path()));
+        assert!(inherited.take(&agent).unwrap().is_none(), "taken once");
+        std::fs::set_permissions(&control, mode(0o666)).unwrap();
+        let error = inherited.take(&control).unwrap_err();
+        assert!(error.to_string().contains("666"), "{error}");
+    }
+}

@@ -1,0 +1,119 @@
+//! The systemd user units of Linux: a service and the sockets it is started by.
+
+use super::facts::shown;
+use super::{Action, Facts, ServiceFile, Step};
+
+const SERVICE: &str = "sinew.service";
+const SOCKET: &str = "sinew.socket";
+
+pub(super) fn files(facts: &Facts) -> Vec<ServiceFile> {
+    let folder = facts.user_home.join(".config/systemd/user");
+    let file = |name: &str, text: String| ServiceFile { path: folder.join(name), text };
+    vec![file(SERVICE, service(facts)), file(SOCKET, socket(facts))]
+}
+
+fn service(facts: &Facts) -> String {
+    let variables: Vec<String> = facts
+        .variables()
+        .iter()
+        .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"))))
+        .collect();
+    format!(
+        "# Written by `sinew service install`, which also brings it up to date.\n\
+         [Unit]\n\
+         Description=Sinew, the tool runtime of a local AI agent\n\
+         Requires={SOCKET}\n\
+         After={SOCKET}\n\
+         \n\
+         [Service]\n\
+         ExecStart={program} serve\n\
+         ExecReload=/bin/kill -HUP $MAINPID\n\
+         {variables}\
+         WorkingDirectory={state}\n\
+         Restart=on-failure\n\
+         RestartSec=2\n\
+         # Longer than the daemon takes to drain.\n\
+         TimeoutStopSec=45\n\
+         UMask=0077\n\
+         LimitNOFILE=8192\n\
+         # Groups of processes of its own, so that the memory of a confined program can be limited as a whole.\n\
+         Delegate=memory pids\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n",
+        program = quoted(&shown(&facts.program)),
+        variables = variables.concat(),
+        state = literal(&shown(&facts.state)),
+    )
+}
+
+fn socket(facts: &Facts) -> String {
+    format!(
+        "# Written by `sinew service install`, which also brings it up to date.\n\
+         [Unit]\n\
+         Description=The sockets of Sinew\n\
+         \n\
+         [Socket]\n\
+         ListenStream={agent}\n\
+         ListenStream={control}\n\
+         SocketMode=0600\n\
+         DirectoryMode=0700\n\
+         RemoveOnStop=yes\n\
+         \n\
+         [Install]\n\
+         WantedBy=sockets.target\n",
+        agent = literal(&shown(&facts.agent_socket)),
+        control = literal(&shown(&facts.control_socket)),
+    )
+}
+
+/// One word, whatever is in it.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
+    format!("\"{}\"", literal(&escaped))
+}
+
+/// A whole line's value: nothing but `%` means anything there.
+fn literal(value: &str) -> String {
+    value.replace('%', "%%")
+}
+
+pub(super) fn steps(action: Action) -> Vec<Step> {
+    let tell = |words: &[&str]| {
+        let words = ["systemctl", "--user"].iter().chain(words);
+        Step::Must(words.map(|word| (*word).to_owned()).collect())
+    };
+    match action {
+        Action::Install => vec![
+            tell(&["daemon-reload"]),
+            tell(&["enable", SOCKET, SERVICE]),
+            tell(&["restart", SOCKET, SERVICE]),
+        ],
+        Action::Uninstall => vec![tell(&["disable", "--now", SERVICE, SOCKET])],
+        Action::Start => vec![tell(&["start", SOCKET, SERVICE])],
+        Action::Stop => vec![tell(&["stop", SERVICE, SOCKET])],
+        Action::Restart => vec![tell(&["restart", SERVICE])],
+    }
+}
+
+pub(super) fn inquiry() -> Vec<String> {
+    ["systemctl", "--user", "--no-pager", "status", SERVICE, SOCKET].map(str::to_owned).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::facts::tests::awkward;
+
+    #[test]
+    fn awkward_names_stay_one_word() {
+        let [service, socket] = &files(&awkward())[..] else { panic!("two files") };
+        let line = r#"ExecStart="/home/a \"b\" & <c> 100%%/bin/sinew" serve"#;
+        assert!(service.text.lines().any(|there| there == line), "{}", service.text);
+        let home = r#"Environment="SINEW_HOME=/home/a \"b\" & <c> 100%%/s""#;
+        assert!(service.text.lines().any(|there| there == home), "{}", service.text);
+        let listen = r#"ListenStream=/home/a "b" & <c> 100%%/s/run/agent.sock"#;
+        assert!(socket.text.lines().any(|there| there == listen), "{}", socket.text);
+        assert_eq!(quoted(r"a\$b"), r#""a\\$$b""#);
+    }
+}

@@ -1,0 +1,148 @@
+//! The daemon as a service: the files that managers read, what managers are told, and sockets they hand over.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tests::{Home, Run, sinew};
+
+/// Runs `sinew` with a `systemctl` that writes down what it is told and answers with this code.
+fn run_managed(home: &Home, code: i32, words: &[&str]) -> (Run, String) {
+    let programs = home.user().join("programs");
+    let told = home.user().join("told");
+    std::fs::create_dir_all(&programs).unwrap();
+    let script = format!("#!/bin/sh\necho \"$@\" >> {}\nexit {code}\n", told.display());
+    let manager = programs.join("systemctl");
+    std::fs::write(&manager, script).unwrap();
+    std::fs::set_permissions(&manager, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let _ = std::fs::remove_file(&told);
+    let mut command = sinew();
+    command.args(words).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    let run = Run { words: words.join(" "), output: command.output().unwrap() };
+    (run, std::fs::read_to_string(told).unwrap_or_default())
+}
+
+fn unit(home: &Home, name: &str) -> std::path::PathBuf {
+    home.user().join(".config/systemd/user").join(name)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_service_is_installed_once_and_removed_without_a_trace_of_it() {
+    let home = Home::initialised();
+    let (first, told) = run_managed(&home, 0, &["service", "install"]);
+    assert!(first.must_exit(0).stdout().contains("written"));
+    assert!(told.contains("--user enable sinew.socket sinew.service"), "{told}");
+    let text = std::fs::read_to_string(unit(&home, "sinew.service")).unwrap();
+    let (again, _) = run_managed(&home, 0, &["service", "install"]);
+    assert!(again.must_exit(0).stdout().contains("unchanged"), "a second time changes nothing");
+    std::fs::write(unit(&home, "sinew.service"), "of another version").unwrap();
+    let (status, _) = run_managed(&home, 0, &["service", "status"]);
+    assert!(status.must_exit(6).stdout().contains("brings it up to date"));
+    let (refreshed, _) = run_managed(&home, 0, &["service", "install"]);
+    assert!(refreshed.must_exit(0).stdout().contains("brought up to date"));
+    assert_eq!(std::fs::read_to_string(unit(&home, "sinew.service")).unwrap(), text);
+    for (verb, word) in [("start", "start"), ("stop", "stop"), ("restart", "restart")] {
+        let (run, told) = run_managed(&home, 0, &["service", verb]);
+        run.must_exit(0);
+        assert!(told.contains(&format!("--user {word} ")), "{verb}: {told}");
+    }
+    let (removed, told) = run_managed(&home, 0, &["service", "uninstall"]);
+    removed.must_exit(0);
+    assert!(told.contains("disable --now"), "{told}");
+    assert!(!unit(&home, "sinew.service").exists() && !unit(&home, "sinew.socket").exists());
+    assert!(home.root().join("config/sinew.yaml").exists(), "what is the user's stays");
+    let (missing, told) = run_managed(&home, 0, &["service", "start"]);
+    assert!(missing.must_exit(1).stderr().contains("sinew service install"));
+    assert!(told.is_empty(), "a manager is not asked about what is not there: {told}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_manager_that_fails_is_quoted_with_a_way_out() {
+    let home = Home::initialised();
+    let (failed, _) = run_managed(&home, 1, &["service", "install"]);
+    let failed = failed.must_exit(1);
+    assert!(failed.stderr().contains("systemctl --user daemon-reload` failed"), "{failed}");
+    assert!(failed.stderr().contains("sinew serve"), "{failed}");
+}
+
+#[test]
+fn the_files_of_both_managers_can_be_seen_anywhere_and_read_by_their_parsers() {
+    let home = Home::initialised();
+    let list = home.run(&["service", "install", "--platform", "launchd", "--print"]).must_exit(0).stdout();
+    let check = "import plistlib,sys; p=plistlib.loads(sys.stdin.buffer.read()); \
+                 assert p['ProgramArguments'][1]=='serve' and p['Sockets']['agent']['SockPathMode']==0o600; print('ok')";
+    let mut python = Command::new("python3");
+    python.args(["-c", check]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    match python.spawn() {
+        Ok(mut child) => {
+            use std::io::Write;
+            child.stdin.take().unwrap().write_all(list.as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "ok", "{list}");
+        }
+        Err(error) => println!("left out: python3: {error}"),
+    }
+    let units = home.run(&["service", "install", "--platform", "systemd", "--print"]).must_exit(0).stdout();
+    assert!(units.contains("[Service]") && units.contains("ListenStream="), "{units}");
+    assert!(!unit(&home, "sinew.service").exists(), "nothing was written");
+    verify_units(&home, &units);
+}
+
+/// `systemd-analyze verify` finds unknown keys and words that do not hang together.
+fn verify_units(home: &Home, units: &str) {
+    let folder = home.user().join("units");
+    std::fs::create_dir(&folder).unwrap();
+    let heading = "# Written by";
+    let [_, service, socket] = units.split(heading).collect::<Vec<_>>()[..] else {
+        panic!("two units: {units}")
+    };
+    for (name, text) in [("sinew.service", service), ("sinew.socket", socket)] {
+        std::fs::write(folder.join(name), format!("{heading}{text}")).unwrap();
+    }
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--user"]).arg(folder.join("sinew.service")).arg(folder.join("sinew.socket"));
+    match verify.env("XDG_RUNTIME_DIR", home.user()).output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let ours: Vec<&str> = said.lines().filter(|line| line.contains("sinew.")).collect();
+            assert!(ours.is_empty(), "{said}");
+        }
+        Err(error) => println!("left out: systemd-analyze: {error}"),
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn sockets_of_a_manager_are_taken_over_and_left_to_it() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixListener;
+    let home = Home::initialised();
+    std::fs::create_dir_all(home.root().join("run")).unwrap();
+    std::fs::set_permissions(home.root().join("run"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let bind = |name: &str| {
+        let listener = UnixListener::bind(home.socket(name)).unwrap();
+        std::fs::set_permissions(home.socket(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+        listener
+    };
+    let sockets = [bind("agent.sock"), bind("control.sock")];
+    // What systemd does: descriptors from 3 on, and a pid that only the started process has.
+    let mut shell = Command::new("/bin/sh");
+    let redirect = format!("exec 3<&{} 4<&{}", sockets[0].as_raw_fd(), sockets[1].as_raw_fd());
+    shell.arg("-c").arg(format!("{redirect}; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" serve"));
+    shell.arg(sinew().get_program()).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    for socket in &sockets {
+        nix::fcntl::fcntl(socket, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+    }
+    let mut daemon = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    drop(sockets);
+    // The connection is made before the daemon is there, and is answered all the same.
+    let mut client = tests::Client::connect(&home.socket("agent.sock"));
+    assert!(client.request("ping", &serde_json::json!({}))["result"].is_object());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(daemon.id() as i32), nix::sys::signal::Signal::SIGTERM)
+        .unwrap();
+    assert!(daemon.wait().unwrap().success());
+    assert!(Path::new(&home.socket("agent.sock")).exists(), "the manager's file is not removed");
+}
