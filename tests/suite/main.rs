@@ -21,6 +21,6 @@ mod reload;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod secrets;
-mod sessions;
 mod service;
+mod sessions;
 mod telemetry;
