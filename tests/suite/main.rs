@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // a test may fail
 
 mod calls;
+#[cfg(target_os = "linux")]
+mod code;
 mod command_line;
 mod doors;
 mod explain;
@@ -23,4 +25,6 @@ mod sandbox;
 mod secrets;
 mod service;
 mod sessions;
+#[cfg(target_os = "linux")]
+mod system;
 mod telemetry;

@@ -15,6 +15,7 @@ mod limits;
 mod look_up;
 mod mode;
 mod nudge;
+mod offers;
 mod pace;
 mod pipeline;
 mod recorder;
@@ -43,6 +44,7 @@ pub use host::{
 pub use layer::{Parts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as LedgerRecord};
 pub use mode::{ModeError, ModeSet};
+pub use offers::Offer;
 pub use reload::{Acceptance, ReloadReport, Reloaded};
 pub use sessions::{OpenedSession, SessionError, SessionTerms, TermsError};
 pub use status::Status;

@@ -13,9 +13,11 @@ use registry::ToolRegistry;
 use sandbox::Sandbox;
 use server::{Fresh, LedgerSettings, Settings, Source};
 use tool::{SandboxTier, ToolDefinition};
+use toolbox::Internals;
 
 use crate::exit::{Exit, Problem};
 use crate::host_table::{self, Scrutiny};
+use crate::internals;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
 
@@ -43,7 +45,7 @@ fn configured(
 ) -> Result<World, Problem> {
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     let mut registry = ToolRegistry::new();
-    toolbox::register(&mut registry, Sandbox::of_this_process())
+    toolbox::register(&mut registry, Sandbox::of_this_process(), Internals::of_this_process())
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let (folder, home) = (setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
@@ -233,5 +235,7 @@ fn ledger_options(setting: &Setting, settings: &LedgerSettings) -> Options {
 fn layer(setting: &Setting, settings: &Settings, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let opened = Ledger::open(&ledger_folder(setting), &ledger_options(setting, &settings.ledger));
     let (ledger, recovery) = opened.map_err(Problem::configuration)?;
-    ToolExecutionLayer::new(Parts { world, ledger, recovery }).map_err(Problem::configuration)
+    let layer = ToolExecutionLayer::new(Parts { world, ledger, recovery }).map_err(Problem::configuration)?;
+    internals::tell_of(&layer, setting.home().state());
+    Ok(layer)
 }

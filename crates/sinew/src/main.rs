@@ -8,6 +8,7 @@ mod compose;
 mod exit;
 mod functions;
 mod host_table;
+mod internals;
 mod moment;
 mod render;
 mod service;

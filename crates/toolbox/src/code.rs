@@ -1,14 +1,55 @@
 //! Tools that run programs, each in walls of its own.
 
 mod bytes;
+mod git;
+mod git_diff;
+mod git_log;
+mod git_status;
 mod read_output;
 mod run_command;
 
+use std::path::PathBuf;
+
+use governance::Permit;
+use resources::ObjectKind;
 use sandbox::Sandbox;
+use serde_json::json;
+use tool::{Failure, FailureKind};
+
+pub(crate) use run_command::not_run;
 
 use crate::tool_entry::ToolEntry;
 
 /// The tools of this area.
 pub(crate) fn tools(sandbox: &Sandbox) -> Vec<ToolEntry> {
-    vec![run_command::tool(sandbox), read_output::tool()]
+    vec![
+        run_command::tool(sandbox),
+        git_status::tool(sandbox),
+        git_diff::tool(sandbox),
+        git_log::tool(sandbox),
+        read_output::tool(),
+    ]
 }
+
+/// The folder behind the `path` argument.
+fn folder_of(permit: &Permit) -> Result<PathBuf, Failure> {
+    let missing = || Failure::new(FailureKind::Crashed, "the permit holds no `path`");
+    let opened = permit.path("path").ok_or_else(missing)?;
+    if opened.kind() != ObjectKind::Directory {
+        // Whatever else it is, listing it says so in the words the other tools use.
+        opened.list(1)?;
+    }
+    Ok(opened.canonical().to_owned())
+}
+
+/// A failure with the one word a program can tell it apart by.
+fn outcome(failure: Failure, word: &str) -> Failure {
+    Failure { output: Some(json!({"outcome": word})), ..failure }
+}
+
+/// What an answer's content may take: the policy's bound less room for the facts around it.
+fn answer_budget(permit: &Permit) -> u64 {
+    permit.max_output_bytes().saturating_sub(ROOM_FOR_FACTS).max(ROOM_FOR_FACTS)
+}
+
+const ROOM_FOR_FACTS: u64 = 32 * 1024;

@@ -5,8 +5,13 @@
 
 mod code;
 mod filesystem;
+mod in_walls;
+mod introspection;
 mod on_thread;
 mod register;
+mod room;
+mod system;
 mod tool_entry;
 
+pub use introspection::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolStanding};
 pub use register::{ToolboxError, register};

@@ -4,11 +4,23 @@ use registry::{RegistryError, ToolRegistry};
 use sandbox::Sandbox;
 use tool::DefinitionError;
 
-use crate::{code, filesystem};
+use crate::introspection::{self, Internals};
+use crate::{code, filesystem, system};
 
-/// Registers every built-in tool. Those that run programs run them in this sandbox.
-pub fn register(registry: &mut ToolRegistry, sandbox: &Sandbox) -> Result<(), ToolboxError> {
+/// Registers every built-in tool. Those that run programs run them in this sandbox; those that look at Sinew itself ask
+/// `internals`.
+pub fn register(
+    registry: &mut ToolRegistry,
+    sandbox: &Sandbox,
+    internals: &Internals,
+) -> Result<(), ToolboxError> {
     for entry in filesystem::tools() {
+        entry.register(registry)?;
+    }
+    for entry in system::tools() {
+        entry.register(registry)?;
+    }
+    for entry in introspection::tools(internals) {
         entry.register(registry)?;
     }
     for entry in code::tools(sandbox) {

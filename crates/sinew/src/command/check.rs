@@ -8,6 +8,7 @@ use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use tool::ToolDefinition;
+use toolbox::Internals;
 
 use crate::cli::JsonArgs;
 use crate::compose;
@@ -26,7 +27,7 @@ struct Report {
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let mut registry = ToolRegistry::new();
-    toolbox::register(&mut registry, Sandbox::of_this_process())
+    toolbox::register(&mut registry, Sandbox::of_this_process(), Internals::of_this_process())
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let mut report = Report::default();
     report.settings(&setting);

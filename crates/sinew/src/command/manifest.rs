@@ -24,7 +24,8 @@ fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
     let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
     let mut registry = ToolRegistry::new();
     let sandbox = Sandbox::of_this_process();
-    toolbox::register(&mut registry, sandbox).map_err(|error| failed(&error))?;
+    toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process())
+        .map_err(|error| failed(&error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
     let workers = functions::workers(sandbox);

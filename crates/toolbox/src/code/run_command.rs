@@ -127,7 +127,7 @@ fn prepare(permit: &Permit, deadline: Instant) -> Result<Confined, Failure> {
 }
 
 /// A command that did not run.
-fn not_run(error: &SandboxError) -> Failure {
+pub(crate) fn not_run(error: &SandboxError) -> Failure {
     let (kind, hint) = match error {
         SandboxError::NoProgram { .. } => {
             (FailureKind::NotFound, "install it, or name one of those that are there")

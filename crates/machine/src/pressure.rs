@@ -1,13 +1,22 @@
-//! Memory pressure on one scale, that of macOS: 1 normal, 2 short of memory, 4 critical. The one place where the
-//! platforms differ; what they say is parsed by functions that run, and are tested, everywhere.
+//! How much time is lost by waiting, and for memory one scale for all systems, that of macOS: 1 normal, 2 short of
+//! memory, 4 critical.
 
-/// The level the kernel tells, where it tells one.
-pub(super) fn level() -> Option<f64> {
-    platform::level()
+use crate::platform;
+use crate::snapshot::{Pressure, Pressures};
+
+/// All that this system tells. Where it has no level for memory there is one by what is left of it, in percent.
+pub(crate) fn all(memory_left: Option<f64>) -> Pressures {
+    let stalls = |what: &str| platform::stalls(what).and_then(|text| shares(&text));
+    Pressures {
+        memory_level: platform::memory_level().or_else(|| memory_left.map(by_what_is_left)),
+        memory: stalls("memory"),
+        cpu: stalls("cpu"),
+        io: stalls("io"),
+    }
 }
 
 /// The level by the percentage of memory that is left.
-pub(super) fn by_what_is_left(percent: f64) -> f64 {
+fn by_what_is_left(percent: f64) -> f64 {
     match percent {
         left if left < 2.0 => CRITICAL,
         left if left < 5.0 => SHORT,
@@ -19,44 +28,26 @@ const NORMAL: f64 = 1.0;
 const SHORT: f64 = 2.0;
 const CRITICAL: f64 = 4.0;
 
-#[cfg(target_os = "linux")]
-mod platform {
-    pub(super) fn level() -> Option<f64> {
-        super::of_stalls(&std::fs::read_to_string("/proc/pressure/memory").ok()?)
-    }
-}
-
-#[cfg(target_os = "macos")]
-mod platform {
-    use std::process::{Command, Stdio};
-
-    pub(super) fn level() -> Option<f64> {
-        let mut sysctl = Command::new("/usr/sbin/sysctl");
-        sysctl.args(["-n", "kern.memorystatus_vm_pressure_level"]).stdin(Stdio::null()).stderr(Stdio::null());
-        super::of_sysctl(&String::from_utf8(sysctl.output().ok()?.stdout).ok()?)
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-mod platform {
-    pub(super) fn level() -> Option<f64> {
-        None
-    }
-}
-
-/// Of the last ten seconds, the share in which some, or all, tasks waited for memory (Linux's pressure stall
-/// information). A fifth of the time lost by some is being short; a fifth lost by all is critical.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-fn of_stalls(text: &str) -> Option<f64> {
-    let share = |of: &str| {
+/// Linux's pressure stall information. Old kernels have no line `full` for the whole machine.
+fn shares(text: &str) -> Option<Pressure> {
+    let share = |of: &str, over: &str| {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(of))?;
-        let average = line.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?;
+        let average = line.split_whitespace().find_map(|word| word.strip_prefix(over)?.strip_prefix('='))?;
         average.parse::<f64>().ok()
     };
-    let some = share("some")?;
-    // Old kernels have no such line for the whole machine.
-    let all = share("full").unwrap_or(0.0);
-    Some(match (some, all) {
+    Some(Pressure {
+        some_10s: share("some", "avg10")?,
+        some_60s: share("some", "avg60").unwrap_or(0.0),
+        full_10s: share("full", "avg10"),
+        full_60s: share("full", "avg60"),
+    })
+}
+
+/// A fifth of the last ten seconds lost by some tasks is being short of memory; a fifth lost by all is critical.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(crate) fn of_stalls(text: &str) -> Option<f64> {
+    let lost = shares(text)?;
+    Some(match (lost.some_10s, lost.full_10s.unwrap_or(0.0)) {
         (_, all) if all >= 20.0 => CRITICAL,
         (some, _) if some >= 20.0 => SHORT,
         _ => NORMAL,
@@ -65,7 +56,7 @@ fn of_stalls(text: &str) -> Option<f64> {
 
 /// What macOS calls its pressure level.
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
-fn of_sysctl(text: &str) -> Option<f64> {
+pub(crate) fn of_sysctl(text: &str) -> Option<f64> {
     match text.trim() {
         "1" => Some(NORMAL),
         "2" => Some(SHORT),

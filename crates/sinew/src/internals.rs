@@ -1,0 +1,119 @@
+//! What the tools that look at Sinew itself are told: the layer's own status, and what `sinew doctor` checks.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use execution::ToolExecutionLayer;
+use governance::files::Expectation;
+use sandbox::Sandbox;
+use tool::SandboxTier;
+use toolbox::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolStanding};
+
+/// How full the disk of the record may be.
+const FULL_PERCENT: f64 = 97.0;
+
+/// Tells the tools of this process about its layer. `state` is a private folder that exists.
+pub(crate) fn tell_of(layer: &Arc<ToolExecutionLayer>, state: &Path) {
+    // The layer holds the tools, so the tools must not hold the layer.
+    let (for_status, for_checks) = (Arc::downgrade(layer), Arc::downgrade(layer));
+    let state: PathBuf = state.to_owned();
+    Internals::of_this_process().come_from(Source {
+        status: Box::new(move || for_status.upgrade().map(|layer| status(&layer))),
+        checks: Box::new(move || checks(&for_checks, &state)),
+    });
+}
+
+fn status(layer: &ToolExecutionLayer) -> RuntimeStatus {
+    let status = layer.status();
+    let tools = layer.offers().into_iter().map(|offer| ToolStanding {
+        name: offer.name,
+        category: offer.category.as_str().to_owned(),
+        risk_level: offer.risk_level,
+        verdict: match offer.verdict {
+            Expectation::Allow => "allow",
+            Expectation::Ask => "ask",
+            Expectation::Deny => "deny",
+        }
+        .to_owned(),
+        reason: offer.reason,
+    });
+    RuntimeStatus {
+        version: status.version.to_owned(),
+        mode: status.mode,
+        uptime_seconds: status.uptime_seconds,
+        running_calls: status.calls.running as u64,
+        done_calls: status.calls.done,
+        failed_calls: status.calls.failed,
+        refused_calls: status.calls.refused,
+        remaining: status.remaining,
+        workspaces: status.workspaces,
+        policy_hash: status.policy_hash,
+        ledger: LedgerHealth {
+            state: status.ledger.state.to_owned(),
+            reason: status.ledger.reason,
+            records: status.ledger.records,
+            lost_records: status.ledger.lost_records,
+        },
+        tools: tools.collect(),
+    }
+}
+
+fn checks(layer: &Weak<ToolExecutionLayer>, state: &Path) -> Vec<Check> {
+    let mut all = walls(state);
+    if let Some(layer) = layer.upgrade() {
+        let ledger = layer.status().ledger;
+        let (is_ready, is_whole) = (ledger.state == "ready", ledger.lost_records == 0);
+        all.push(Check {
+            what: "what happens is recorded".to_owned(),
+            holds: is_ready && is_whole,
+            found: Some(match (&ledger.reason, is_whole) {
+                (Some(reason), _) => reason.clone(),
+                (None, false) => format!("{} records are lost", ledger.lost_records),
+                (None, true) => format!("{} records", ledger.records),
+            }),
+            remedy: (!is_ready || !is_whole).then(|| "`sinew ledger verify` says more".to_owned()),
+        });
+    }
+    let used = machine::used_percent(state);
+    let has_room = used.is_some_and(|used| used < FULL_PERCENT);
+    all.push(Check {
+        what: "the disk of the record has room".to_owned(),
+        holds: has_room,
+        found: used.map(|used| format!("{used:.0} % used")),
+        remedy: (!has_room).then(|| "free some of it: without a record nothing runs".to_owned()),
+    });
+    all
+}
+
+/// The walls, tried from inside.
+fn walls(state: &Path) -> Vec<Check> {
+    let sandbox = Sandbox::of_this_process();
+    let availability = sandbox.availability();
+    let missing = availability.missing.join("; ");
+    let mut all = vec![Check {
+        what: "programs can be confined".to_owned(),
+        holds: availability.tier != SandboxTier::None,
+        found: Some(availability.tier.as_str().to_owned()),
+        remedy: (!missing.is_empty()).then_some(missing),
+    }];
+    // Each look has a folder of its own: two at a time must not find each other's files.
+    let found = tempfile::tempdir_in(state).and_then(|own| sandbox.check(own.path()));
+    match found {
+        Ok(found) => all.extend(found.into_iter().map(|finding| {
+            Check {
+                what: format!("a confined program cannot {}", finding.what),
+                holds: finding.held,
+                found: None,
+                remedy: (!finding.held)
+                    .then(|| "run nothing that must be confined; `sinew doctor` says more".to_owned()),
+            }
+        })),
+        Err(error) => all.push(Check {
+            what: "the walls can be tried".to_owned(),
+            holds: false,
+            found: Some(error.to_string()),
+            remedy: None,
+        }),
+    }
+    all
+}

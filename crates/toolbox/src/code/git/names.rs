@@ -1,0 +1,65 @@
+//! What a caller may say to git: names of commits and of files, as types, so that no word of a caller can be an option,
+//! a range, a pattern or a way out of the repository.
+
+use std::ffi::OsString;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tool::{Failure, FailureKind};
+
+/// A commit, branch or tag, by one name.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct Revision(
+    #[schemars(
+        length(min = 1, max = 250),
+        extend("pattern" = r"^[0-9A-Za-z_]([0-9A-Za-z_/@^~{}+-]|\.[0-9A-Za-z_/@^~{}+-])*$")
+    )]
+    String,
+);
+
+impl Revision {
+    /// As git's argument. It comes after `--end-of-options`; that it cannot begin with a dash is the schema's.
+    pub(crate) fn word(&self) -> OsString {
+        OsString::from(&self.0)
+    }
+}
+
+/// A file or folder of the repository, from where the call stands.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct RepoPath(
+    #[schemars(length(min = 1, max = 4096), extend("pattern" = r"^[^:/\-\x00-\x1f][^\x00-\x1f]*$"))] String,
+);
+
+impl RepoPath {
+    /// As git's pathspec, taken literally.
+    pub(crate) fn pathspec(&self) -> Result<OsString, Failure> {
+        if self.0.split('/').any(|part| part == "..") {
+            let message = format!("`{}` leads out of the folder it starts in", self.0);
+            return Err(Failure::new(FailureKind::WrongKind, message).hint("name a file below `path`"));
+        }
+        Ok(OsString::from(format!(":(literal){}", self.0)))
+    }
+}
+
+/// Everything but this file, which stands at this place in the repository.
+pub(crate) fn all_but(path: &str) -> OsString {
+    OsString::from(format!(":(top,exclude,literal){path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_leads_out_is_no_file_of_the_repository() {
+        let spec = |text: &str| serde_json::from_value::<RepoPath>(json!(text)).unwrap().pathspec();
+        for text in ["..", "a/..", "../a", "a/../../b"] {
+            assert_eq!(spec(text).unwrap_err().kind, FailureKind::WrongKind, "{text}");
+        }
+        assert_eq!(spec("a..b/c*").unwrap(), ":(literal)a..b/c*");
+    }
+}

@@ -1,0 +1,179 @@
+//! `git_diff`: what changed, as a patch, with what each file gained and lost.
+
+use std::ffi::OsString;
+
+use sandbox::Sandbox;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec, Truncation};
+
+use super::answer_budget;
+use super::git::{Program, RepoPath, Repository, Revision, all_but};
+use crate::in_walls::{InWalls, Walls, Work};
+use crate::room;
+use crate::tool_entry::{Answer, ToolEntry};
+
+const MOST_NAMES: usize = 8 * 1024 * 1024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The repository, or a folder in it, absolute or relative to the workspace.
+    #[serde(default = "here", rename = "path")]
+    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
+    _path: String,
+    /// Compare what is staged, instead of the files as they are.
+    #[serde(default)]
+    staged: bool,
+    /// The commit to compare with; absent means what is staged, or the last commit if `staged`.
+    #[serde(default)]
+    from: Option<Revision>,
+    /// The commit to compare it to, instead of the files as they are. Needs `from`.
+    #[serde(default)]
+    to: Option<Revision>,
+    /// Only these files or folders, relative to `path`, by their exact names.
+    #[serde(default)]
+    #[schemars(length(max = 200))]
+    files: Vec<RepoPath>,
+    /// Unchanged lines around each change.
+    #[serde(default = "usual_context")]
+    #[schemars(range(min = 0, max = 50))]
+    context_lines: u32,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn usual_context() -> u32 {
+    3
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Difference {
+    /// The folder of the working tree.
+    repository: String,
+    /// The files that differ.
+    files: Vec<Changed>,
+    /// The changes in unified format; bytes that are not UTF-8 are shown as replacement characters.
+    patch: String,
+    /// Which git this is from.
+    git: Program,
+}
+
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+struct Changed {
+    /// From the top of the repository.
+    path: String,
+    /// Lines it gained; absent for what is no text.
+    added: Option<u64>,
+    /// Lines it lost; absent for what is no text.
+    deleted: Option<u64>,
+}
+
+pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
+    let about = "Show what changed in a git repository: unstaged, staged, or between two commits.";
+    let mut spec = ToolSpec::new("git_diff", about, Category::READ_ONLY, RiskLevel::Low);
+    spec.requires_sandbox = true;
+    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.example = Some(json!({"path": ".", "staged": true}));
+    let executor = std::sync::Arc::new(InWalls::new(sandbox, diff));
+    ToolEntry::with_executor(spec.input::<Arguments>().output::<Difference>(), executor)
+}
+
+fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Difference> {
+    Box::pin(async move {
+        let repository = Repository::open(walls).await?;
+        let names = words(arguments, &["--name-only", "-z"], &[])?;
+        let (report, git) = repository.git(walls, names, MOST_NAMES).await?;
+        let text = String::from_utf8_lossy(&report.stdout.head);
+        let permit = walls.permit();
+        let is_shown = |name: &&str| permit.shows(&repository.top().join(name));
+        // What an object database holds of a file that may not be read is no more to be read.
+        let (names, hidden): (Vec<&str>, Vec<&str>) = text.split_terminator('\0').partition(is_shown);
+        let hidden: Vec<OsString> = hidden.into_iter().map(all_but).collect();
+        let budget = answer_budget(permit) / 2;
+        // Half of what is captured is kept from the beginning, and only that is shown.
+        let capture = usize::try_from(budget.saturating_mul(4)).unwrap_or(usize::MAX);
+        let context = format!("-U{}", arguments.context_lines);
+        let patch = words(arguments, &["--numstat", "--patch", &context], &hidden)?;
+        let (report, _) = repository.git(walls, patch, capture).await?;
+        let text = String::from_utf8_lossy(&report.stdout.head).into_owned();
+        let (files, text) = read(&names, &text);
+        let (total, files) = (files.len() as u64, room::first(files, budget));
+        let patch = room::beginning(text, budget).to_owned();
+        let is_cut = report.stdout.omitted > 0 || patch.len() < text.len() || (files.len() as u64) < total;
+        let truncated = is_cut.then(|| Truncation {
+            total: report.stdout.total(),
+            returned: patch.len() as u64,
+            how_to_continue: "call again with some of `files`".to_owned(),
+        });
+        let repository = repository.top().to_string_lossy().into_owned();
+        let value = Difference { repository, files, patch, git };
+        Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+    })
+}
+
+/// Everything a setting of the repository could decide is stated; what the caller says stands behind the options.
+fn words(arguments: &Arguments, kind: &[&str], but: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let fixed = [
+        "diff",
+        "--no-color",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-renames",
+        "--ignore-submodules=dirty",
+        "--submodule=short",
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+    ];
+    let mut words: Vec<OsString> = fixed.iter().chain(kind).map(OsString::from).collect();
+    if arguments.staged {
+        words.push("--cached".into());
+    }
+    words.push("--end-of-options".into());
+    words.extend(arguments.from.iter().chain(&arguments.to).map(Revision::word));
+    words.push("--".into());
+    for file in &arguments.files {
+        words.push(file.pathspec()?);
+    }
+    words.extend_from_slice(but);
+    Ok(words)
+}
+
+/// A line of `added TAB deleted TAB path` for each file, with dashes for what is no text; an empty line; the patch. The
+/// names are those of an earlier answer, in the same order: here they are quoted.
+fn read<'a>(names: &[&str], text: &'a str) -> (Vec<Changed>, &'a str) {
+    let (counts, patch) = match text.find("\n\n") {
+        Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + 2..).unwrap_or_default()),
+        None => (text, ""),
+    };
+    let count = |line: &str| {
+        let mut parts = line.splitn(3, '\t');
+        (parts.next().and_then(|word| word.parse().ok()), parts.next().and_then(|word| word.parse().ok()))
+    };
+    let counts: Vec<(Option<u64>, Option<u64>)> = counts.lines().map(count).collect();
+    let is_whole = counts.len() == names.len();
+    let counts = counts.into_iter().filter(|_| is_whole).chain(std::iter::repeat((None, None)));
+    let one = |(name, (added, deleted)): (&&str, _)| Changed { path: (*name).to_owned(), added, deleted };
+    (names.iter().zip(counts).map(one).collect(), patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_what_is_no_text_has_none() {
+        let changed = |path: &str, added, deleted| Changed { path: path.to_owned(), added, deleted };
+        let text = "1\t2\t\"a\\tb\"\n-\t-\tpicture\n\ndiff --git\n\nx";
+        let (files, patch) = read(&["a\tb", "picture"], text);
+        assert_eq!(files, [changed("a\tb", Some(1), Some(2)), changed("picture", None, None)]);
+        assert_eq!(patch, "diff --git\n\nx");
+        let (files, _) = read(&["a", "b", "c"], text);
+        assert_eq!(files.len(), 3, "a file more than there are counts: {files:?}");
+        assert!(files.iter().all(|file| file.added.is_none()));
+        assert_eq!(read(&[], ""), (vec![], ""));
+    }
+}

@@ -1,0 +1,174 @@
+//! `git_log`: the commits of a repository, newest first.
+
+use std::ffi::OsString;
+
+use sandbox::Sandbox;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tool::{Annotations, Category, Output, RiskLevel, ToolSpec, Truncation};
+
+use super::answer_budget;
+use super::git::{Program, RepoPath, Repository, Revision};
+use crate::in_walls::{InWalls, Walls, Work};
+use crate::room;
+use crate::tool_entry::{Answer, ToolEntry};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The repository, or a folder in it, absolute or relative to the workspace.
+    #[serde(default = "here", rename = "path")]
+    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
+    _path: String,
+    /// Where to start; absent means what is checked out.
+    #[serde(default)]
+    revision: Option<Revision>,
+    /// Only commits that changed these files or folders, relative to `path`, by their exact names.
+    #[serde(default)]
+    #[schemars(length(max = 200))]
+    files: Vec<RepoPath>,
+    /// At most this many commits.
+    #[serde(default = "usual_count")]
+    #[schemars(range(min = 1, max = 1000))]
+    max_count: u64,
+    /// Leave out so many of the newest; for reading on where an answer ended.
+    #[serde(default)]
+    #[schemars(range(max = 10_000_000))]
+    skip: u64,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn usual_count() -> u64 {
+    20
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Log {
+    /// The folder of the working tree.
+    repository: String,
+    /// The commits, newest first.
+    commits: Vec<Commit>,
+    /// Which git this is from.
+    git: Program,
+}
+
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+struct Commit {
+    /// Its hash.
+    commit: String,
+    /// The commits before it.
+    parents: Vec<String>,
+    /// Who wrote it.
+    author: String,
+    /// Their address.
+    email: String,
+    /// When it was written (RFC 3339).
+    date: String,
+    /// When it was put here (RFC 3339).
+    committed: String,
+    /// Branches and tags that are at it.
+    refs: Vec<String>,
+    /// The first line of its message.
+    subject: String,
+    /// The rest of its message.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    body: String,
+}
+
+/// One NUL after each part; a message holds none.
+const FORMAT: &str = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%aI%x00%cI%x00%D%x00%s%x00%b%x00";
+const PARTS: usize = 9;
+
+pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
+    let about = "Show the commits of a git repository, newest first.";
+    let mut spec = ToolSpec::new("git_log", about, Category::READ_ONLY, RiskLevel::Low);
+    spec.requires_sandbox = true;
+    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.example = Some(json!({"path": ".", "max_count": 5}));
+    let executor = std::sync::Arc::new(InWalls::new(sandbox, log));
+    ToolEntry::with_executor(spec.input::<Arguments>().output::<Log>(), executor)
+}
+
+fn log<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
+    Box::pin(async move {
+        let repository = Repository::open(walls).await?;
+        let budget = answer_budget(walls.permit());
+        let mut words: Vec<OsString> =
+            ["log", FORMAT, "--no-color", "--encoding=UTF-8", "--no-show-signature"]
+                .into_iter()
+                .chain(["--no-ext-diff", "--no-textconv", "--no-notes", "--decorate=short"])
+                .map(Into::into)
+                .collect();
+        // One more than is asked for tells whether there are more.
+        words.push(format!("--max-count={}", arguments.max_count + 1).into());
+        words.push(format!("--skip={}", arguments.skip).into());
+        words.push("--end-of-options".into());
+        words.push(arguments.revision.as_ref().map_or_else(|| "HEAD".into(), Revision::word));
+        words.push("--".into());
+        for file in &arguments.files {
+            words.push(file.pathspec()?);
+        }
+        // Half of what is captured is kept from the beginning, and only that is shown.
+        let capture = usize::try_from(budget.saturating_mul(2)).unwrap_or(usize::MAX);
+        let (report, git) = repository.git(walls, words, capture).await?;
+        let commits = read(&String::from_utf8_lossy(&report.stdout.head));
+        let found = commits.len() as u64;
+        let most = usize::try_from(arguments.max_count).unwrap_or(usize::MAX);
+        let commits = room::first(commits.into_iter().take(most).collect(), budget);
+        let returned = commits.len() as u64;
+        let truncated = (returned < found || report.stdout.omitted > 0).then(|| Truncation {
+            total: found,
+            returned,
+            how_to_continue: format!("call again with skip={}", arguments.skip + returned),
+        });
+        let repository = repository.top().to_string_lossy().into_owned();
+        Ok(Answer {
+            value: Log { repository, commits, git },
+            facts: Output { truncated, ..Output::default() },
+        })
+    })
+}
+
+fn read(text: &str) -> Vec<Commit> {
+    let parts: Vec<&str> = text.split_terminator('\0').collect();
+    let one = |parts: &[&str]| {
+        let [commit, parents, author, email, date, committed, refs, subject, body] = parts else {
+            return None;
+        };
+        let list = |text: &str, between: &str| {
+            text.split(between).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        Some(Commit {
+            commit: commit.trim_start().to_owned(),
+            parents: list(parents, " "),
+            author: (*author).to_owned(),
+            email: (*email).to_owned(),
+            date: (*date).to_owned(),
+            committed: (*committed).to_owned(),
+            refs: list(refs, ", "),
+            subject: (*subject).to_owned(),
+            body: body.trim_end().to_owned(),
+        })
+    };
+    parts.chunks_exact(PARTS).filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_read_and_half_a_one_is_left_out() {
+        let text = "aa\0bb cc\0Ada\0ada@example.org\0date\0date\0HEAD -> main, tag: v1\0\
+                    Subject\0Body\nof it\n\0\nbb\0\0B\0\0d\0d\0\0S\0\0\ncc\0";
+        let commits = read(text);
+        assert_eq!(commits.len(), 2);
+        assert_eq!((commits[0].parents.len(), commits[0].refs.len()), (2, 2));
+        assert_eq!(commits[0].body, "Body\nof it");
+        assert_eq!((commits[1].commit.as_str(), commits[1].parents.len()), ("bb", 0));
+    }
+}

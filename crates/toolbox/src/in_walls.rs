@@ -1,0 +1,138 @@
+//! Runs a tool whose work is done by programs in walls, one after the other, within one deadline. What they used is
+//! added up; what they wrote is for the tool to read.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use governance::Permit;
+use registry::{Order, Running, ToolExecutor};
+use sandbox::{Command, Confined, End, Grant, Report, Sandbox};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tool::{Failure, FailureKind, Output, SandboxTier, Usage};
+
+use crate::code::not_run;
+use crate::tool_entry::Answer;
+
+/// A tool at work in walls.
+pub(crate) type Work<'a, O> = Pin<Box<dyn Future<Output = Result<Answer<O>, Failure>> + Send + 'a>>;
+
+/// What such a tool does, with typed arguments and a typed output.
+pub(crate) type WalledBody<A, O> = for<'a> fn(&'a mut Walls, &'a A) -> Work<'a, O>;
+
+/// Runs a body.
+pub(crate) struct InWalls<A, O> {
+    sandbox: Sandbox,
+    body: WalledBody<A, O>,
+}
+
+impl<A, O> InWalls<A, O> {
+    pub(crate) fn new(sandbox: &Sandbox, body: WalledBody<A, O>) -> Self {
+        InWalls { sandbox: sandbox.clone(), body }
+    }
+}
+
+impl<A, O> ToolExecutor for InWalls<A, O>
+where
+    A: DeserializeOwned + Send + Sync + 'static,
+    O: Serialize + Send + 'static,
+{
+    fn run(&self, order: Arc<Order>) -> Running {
+        let (sandbox, body) = (self.sandbox.clone(), self.body);
+        let deadline = Instant::now() + order.value().timeout();
+        Box::pin(async move {
+            let arguments: A = order.value().call().typed()?;
+            let mut walls =
+                Walls { sandbox, order, deadline, usage: Usage::default(), tier: SandboxTier::None };
+            let answered = body(&mut walls, &arguments).await;
+            let (usage, sandbox) = (walls.usage, walls.tier);
+            let answer = answered.map_err(|failure| Failure { sandbox, ..failure })?;
+            let value = serde_json::to_value(answer.value).map_err(|error| {
+                Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
+            })?;
+            Ok(Output { value, usage, sandbox, ..answer.facts })
+        })
+    }
+}
+
+/// What a tool has its programs run in.
+pub(crate) struct Walls {
+    sandbox: Sandbox,
+    order: Arc<Order>,
+    deadline: Instant,
+    usage: Usage,
+    tier: SandboxTier,
+}
+
+/// One program to be run.
+pub(crate) struct Errand {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    /// Where it runs.
+    pub(crate) folder: PathBuf,
+    pub(crate) grant: Grant,
+    pub(crate) variables: Vec<(String, OsString)>,
+    /// How much of each output is kept.
+    pub(crate) output_bytes: usize,
+}
+
+impl Walls {
+    pub(crate) fn permit(&self) -> &Permit {
+        self.order.value()
+    }
+
+    /// Runs a program to its end. One that was ended from outside is a failure; what its own code means is for the
+    /// tool to say.
+    pub(crate) async fn run(&mut self, errand: Errand) -> Result<Report, Failure> {
+        let command = Command {
+            program: errand.program,
+            arguments: errand.arguments,
+            input: None,
+            folder: Some(errand.folder),
+            deadline: self.deadline,
+            output_bytes: errand.output_bytes,
+            grant: errand.grant,
+            variables: errand.variables,
+        };
+        let order = Arc::clone(&self.order);
+        let prepared = tokio::task::spawn_blocking(move || Confined::prepare(order.value(), &command));
+        let confined = match prepared.await {
+            Ok(confined) => confined.map_err(|error| not_run(&error))?,
+            Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),
+        };
+        let report = self.sandbox.run(confined).await.map_err(|error| not_run(&error))?;
+        self.tier = report.tier;
+        self.usage.cpu_ms += report.spent.cpu.as_secs_f64() * 1000.0;
+        self.usage.max_rss_bytes = self.usage.max_rss_bytes.max(report.spent.max_rss_bytes);
+        self.usage.read_bytes += report.spent.read_bytes;
+        self.usage.written_bytes += report.spent.written_bytes;
+        self.ended(&report)?;
+        Ok(report)
+    }
+
+    fn ended(&self, report: &Report) -> Result<(), Failure> {
+        let name = report.executable.path.display();
+        let failed = match report.end {
+            End::Exited(_) | End::Signalled(_) => return Ok(()),
+            End::Denied => {
+                Failure::new(FailureKind::Unreadable, format!("`{name}` made a forbidden system call"))
+            }
+            End::TimedOut => Failure::new(FailureKind::TimedOut, format!("`{name}` took too long")).hint(
+                "everything it started was ended; ask for less, or raise timeout_seconds in tools.yaml",
+            ),
+            End::OutOfMemory => Failure::new(FailureKind::TooLarge, format!("`{name}` used too much memory"))
+                .hint("memory_mb of tools.yaml decides"),
+            End::TooManyProcesses => {
+                Failure::new(FailureKind::TooLarge, format!("`{name}` started too many processes"))
+                    .hint("max_processes of tools.yaml decides")
+            }
+            End::Cancelled => Failure::new(FailureKind::Cancelled, format!("`{name}` was cancelled")),
+            End::Killed => Failure::new(FailureKind::Crashed, format!("`{name}` was ended from outside")),
+        };
+        Err(failed)
+    }
+}

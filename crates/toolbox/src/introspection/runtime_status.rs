@@ -1,0 +1,28 @@
+//! `runtime_status`: the mode, what is left of the limits, and what policy lets a caller do now.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tool::{Annotations, Category, Failure, FailureKind, RiskLevel, ToolSpec};
+
+use super::internals::{Asking, Internals, RuntimeStatus, Source};
+use crate::tool_entry::ToolEntry;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {}
+
+pub(super) fn tool(internals: &Internals) -> ToolEntry {
+    let about = "Show what Sinew is doing: its mode, what is left of its limits, and which tools policy lets run now.";
+    let mut spec = ToolSpec::new("runtime_status", about, Category::SELF_CHECK, RiskLevel::Low);
+    spec.annotations = Annotations { read_only_hint: true, ..Annotations::default() };
+    spec.example = Some(json!({}));
+    let executor = Arc::new(Asking::new(internals, status));
+    ToolEntry::with_executor(spec.input::<Arguments>().output::<RuntimeStatus>(), executor)
+}
+
+fn status(source: &Source) -> Result<RuntimeStatus, Failure> {
+    (source.status)().ok_or_else(|| Failure::new(FailureKind::Cancelled, "Sinew is shutting down"))
+}

@@ -1,0 +1,47 @@
+//! How much fits into an answer: texts and lists cut where it makes sense, by what they take once they are JSON.
+
+use serde::Serialize;
+
+/// The longest beginning of a text that takes at most `budget` bytes as a JSON string.
+pub(crate) fn beginning(text: &str, budget: u64) -> &str {
+    let mut left = budget;
+    for (at, c) in text.char_indices() {
+        let cost = match c {
+            '"' | '\\' | '\n' | '\r' | '\t' => 2,
+            c if c.is_ascii_control() => 6,
+            c => c.len_utf8() as u64,
+        };
+        if cost > left {
+            return text.get(..at).unwrap_or_default();
+        }
+        left -= cost;
+    }
+    text
+}
+
+/// The first items that together take at most `budget` bytes as JSON.
+pub(crate) fn first<T: Serialize>(items: Vec<T>, budget: u64) -> Vec<T> {
+    let mut left = budget;
+    let mut fits = |item: &T| {
+        let cost = serde_json::to_string(item).map_or(u64::MAX, |text| text.len() as u64 + 1);
+        left.checked_sub(cost).map(|rest| left = rest).is_some()
+    };
+    items.into_iter().take_while(|item| fits(item)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_is_cut_by_its_size_as_json() {
+        let check =
+            |text: &str, budget, expect: &str| assert_eq!(beginning(text, budget), expect, "{text:?}");
+        check("abc", 2, "ab");
+        check("aéb", 2, "a");
+        check("a\nb", 3, "a\n");
+        check("\u{1}\u{1}", 11, "\u{1}");
+        assert_eq!(first(vec!["ab", "cd", "ef"], 10), ["ab", "cd"]);
+        assert_eq!(first(vec!["ab"], 4), Vec::<&str>::new());
+    }
+}

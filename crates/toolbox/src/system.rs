@@ -1,0 +1,20 @@
+//! Tools that look at the machine: its load, its processes, its logs. They change nothing and send no signal.
+
+mod bounded;
+mod check_process_health;
+mod journal;
+mod log_files;
+mod log_record;
+mod platform;
+mod process_facts;
+mod read_system_logs;
+mod service;
+mod system_metrics_snapshot;
+mod unified_log;
+
+use crate::tool_entry::ToolEntry;
+
+/// The tools of this area.
+pub(crate) fn tools() -> Vec<ToolEntry> {
+    vec![check_process_health::tool(), read_system_logs::tool(), system_metrics_snapshot::tool()]
+}

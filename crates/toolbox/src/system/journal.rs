@@ -1,0 +1,143 @@
+//! The journal of systemd, through `journalctl`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use serde_json::Value;
+use tool::{Failure, FailureKind};
+
+use super::bounded::{self, Cut};
+use super::log_record::{Level, LogQuery, LogRecord, Logs, moment};
+
+const PROGRAM: &str = "/usr/bin/journalctl";
+const TIME: Duration = Duration::from_secs(15);
+const BYTES: usize = 16 * 1024 * 1024;
+/// Entries that are looked through for a text.
+const MOST_SEARCHED: usize = 20_000;
+const FIELDS: &str = "MESSAGE,PRIORITY,_SYSTEMD_UNIT,_PID,_COMM,SYSLOG_IDENTIFIER,__REALTIME_TIMESTAMP";
+
+/// Asks the journal.
+pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
+    let said = bounded::run(PROGRAM, &words(query), TIME, BYTES)
+        .map_err(|error| unavailable(&format!("`{PROGRAM}` could not be started: {error}")))?;
+    if said.stdout.is_empty() && (!said.ended_well || said.stderr.contains("No journal files")) {
+        return Err(unavailable(said.stderr.lines().next().unwrap_or("journalctl gave no reason")));
+    }
+    let text = String::from_utf8_lossy(&said.stdout);
+    let mut logs = query.newest(text.lines().filter_map(record));
+    logs.cut = said.cut.map(|cut| match cut {
+        Cut::Time => "time",
+        Cut::Bytes => "bytes",
+    });
+    // journalctl says so itself where somebody belongs to none of the groups that see everything.
+    logs.note = said.stderr.contains("not seeing messages").then(|| {
+        "only your own entries are shown; members of the groups adm or systemd-journal see all".to_owned()
+    });
+    Ok(logs)
+}
+
+/// Every value stands behind its own `=`, so that none can be an option.
+fn words(query: &LogQuery) -> Vec<OsString> {
+    let searched = query.contains.is_some() || query.process.is_some();
+    let lines = if searched { MOST_SEARCHED } else { query.most };
+    let mut words = vec![
+        "--output=json".to_owned(),
+        format!("--output-fields={FIELDS}"),
+        "--no-pager".to_owned(),
+        "--utc".to_owned(),
+        format!("--lines={lines}"),
+        format!("--since=@{}", query.since.as_second()),
+    ];
+    words.extend(query.unit.as_ref().map(|unit| format!("--unit={unit}")));
+    words.extend(query.level.map(|level| format!("--priority={}", priority(level))));
+    words.into_iter().map(OsString::from).collect()
+}
+
+fn unavailable(why: &str) -> Failure {
+    Failure::new(FailureKind::NotFound, format!("this machine has no journal to read: {why}"))
+        .hint("read a file below /var/log with `file`")
+}
+
+/// The least grave number of syslog that a level takes in.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::Critical => 2,
+        Level::Error => 3,
+        Level::Warning => 4,
+        Level::Info => 6,
+        Level::Debug => 7,
+    }
+}
+
+fn level(priority: &str) -> Option<Level> {
+    Some(match priority {
+        "0" | "1" | "2" => Level::Critical,
+        "3" => Level::Error,
+        "4" => Level::Warning,
+        "5" | "6" => Level::Info,
+        "7" => Level::Debug,
+        _ => return None,
+    })
+}
+
+/// One line of JSON. A message that is no text is an array of its bytes; a field that occurs twice is one of its values.
+fn record(line: &str) -> Option<LogRecord> {
+    let entry: Value = serde_json::from_str(line).ok()?;
+    let field = |name: &str| entry.get(name).and_then(text);
+    Some(LogRecord {
+        time: field("__REALTIME_TIMESTAMP").and_then(|micros| moment(micros.parse().ok()?)),
+        level: field("PRIORITY").and_then(|word| level(&word)),
+        process: field("_COMM").or_else(|| field("SYSLOG_IDENTIFIER")),
+        pid: field("_PID").and_then(|word| word.parse().ok()),
+        unit: field("_SYSTEMD_UNIT"),
+        message: field("MESSAGE")?,
+    })
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(list) => {
+            let bytes: Option<Vec<u8>> =
+                list.iter().map(|byte| byte.as_u64().and_then(|byte| u8::try_from(byte).ok())).collect();
+            match bytes {
+                Some(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+                None => list.first().and_then(text),
+            }
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log_record::query;
+    use super::*;
+
+    #[test]
+    fn entries_of_the_journal_are_read() {
+        let line = r#"{"__REALTIME_TIMESTAMP":"1794823872000123","PRIORITY":"3","_COMM":"sshd","_PID":"812","_SYSTEMD_UNIT":"ssh.service","MESSAGE":"failed"}"#;
+        let expect = LogRecord {
+            time: Some("2026-11-16T10:11:12.000123Z".into()),
+            level: Some(Level::Error),
+            process: Some("sshd".into()),
+            pid: Some(812),
+            unit: Some("ssh.service".into()),
+            message: "failed".into(),
+        };
+        assert_eq!(record(line), Some(expect));
+        assert_eq!(record(r#"{"MESSAGE":[104,105,255]}"#).unwrap().message, "hi\u{fffd}");
+        assert_eq!(record(r#"{"MESSAGE":["one","two"]}"#).unwrap().message, "one");
+        assert_eq!(record(r#"{"MESSAGE":null}"#), None);
+        assert_eq!(record("-- No entries --"), None);
+    }
+
+    #[test]
+    fn no_value_is_a_word_of_its_own() {
+        let hostile = LogQuery { unit: Some("--output=x".into()), level: Some(Level::Warning), ..query(5) };
+        let words = words(&hostile);
+        assert!(words.contains(&"--unit=--output=x".into()), "{words:?}");
+        assert!(words.contains(&"--priority=4".into()) && words.contains(&"--lines=5".into()));
+        assert!(words.iter().all(|word| word.to_string_lossy().starts_with("--")));
+    }
+}

@@ -1,0 +1,117 @@
+//! Log files as syslog writes them, from their end, through the handle that was judged.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use resources::OpenedPath;
+use tool::Failure;
+
+use super::log_record::{LogQuery, LogRecord, Logs};
+
+/// How much of the end of a file is looked at.
+const MOST: u64 = 4 * 1024 * 1024;
+
+/// The newest lines that are asked for.
+pub(super) fn read(file: &OpenedPath, query: &LogQuery) -> Result<Logs, Failure> {
+    let size = file.metadata().map_or(0, |facts| facts.size);
+    let start = size.saturating_sub(MOST);
+    let portion = file.read_range(start, MOST)?;
+    let text = String::from_utf8_lossy(&portion.bytes);
+    // The first line of a part is the end of one.
+    let whole = if start > 0 { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text };
+    let today = Timestamp::now().to_zoned(TimeZone::system()).date();
+    let mut logs =
+        query.newest(whole.lines().filter(|line| !line.is_empty()).map(|line| record(line, today)));
+    logs.cut = (start > 0).then_some("bytes");
+    Ok(logs)
+}
+
+/// A line with a time, a host, and whoever it is from; or a line of which nothing is known but what it says.
+fn record(line: &str, today: Date) -> LogRecord {
+    let plain = || LogRecord { message: line.to_owned(), ..LogRecord::default() };
+    let Some((time, rest)) = dated(line, today) else { return plain() };
+    let time = Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
+    // `host program[pid]: message`, where a program's own file has no host.
+    let Some((head, message)) = rest.split_once(": ") else {
+        return LogRecord { time, message: rest.to_owned(), ..LogRecord::default() };
+    };
+    let tag = head.rsplit(' ').next().unwrap_or(head);
+    if head.split(' ').count() > 2 {
+        return LogRecord { time, message: rest.to_owned(), ..LogRecord::default() };
+    }
+    let (process, pid) = match tag.split_once('[') {
+        Some((name, pid)) => (name, pid.trim_end_matches(']').parse().ok()),
+        None => (tag, None),
+    };
+    LogRecord {
+        time,
+        process: Some(process.to_owned()),
+        pid,
+        message: message.to_owned(),
+        ..LogRecord::default()
+    }
+}
+
+/// The time at the beginning of a line, and what follows it.
+fn dated(line: &str, today: Date) -> Option<(Timestamp, &str)> {
+    let (word, rest) = line.split_once(' ')?;
+    if let Ok(time) = word.parse::<Timestamp>() {
+        return Some((time, rest));
+    }
+    // `2026-11-16 10:11:12 …`, in the time of this machine.
+    let at = |text: &str, format: &str| {
+        let time = DateTime::strptime(format, text).ok()?;
+        Some(TimeZone::system().to_ambiguous_zoned(time).compatible().ok()?.timestamp())
+    };
+    let (head, rest) = (line.get(..19), line.get(20..).unwrap_or_default());
+    if let Some(time) = head.and_then(|head| at(head, "%Y-%m-%d %H:%M:%S")) {
+        return Some((time, rest));
+    }
+    // `Nov 16 10:11:12 …` has no year: it is the last such day.
+    let (head, rest) = (line.get(..15)?, line.get(16..).unwrap_or_default());
+    let this = at(&format!("{} {head}", today.year()), "%Y %b %e %H:%M:%S")?;
+    let tomorrow =
+        TimeZone::system().to_ambiguous_zoned(today.tomorrow().ok()?.to_datetime(jiff::civil::Time::MAX));
+    let is_to_come = tomorrow.compatible().is_ok_and(|tomorrow| this > tomorrow.timestamp());
+    match is_to_come {
+        true => Some((at(&format!("{} {head}", today.year() - 1), "%Y %b %e %H:%M:%S")?, rest)),
+        false => Some((this, rest)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_far_as_they_are_understood() {
+        let today = Date::new(2026, 11, 16).unwrap();
+        let check =
+            |line: &str, time: Option<&str>, process: Option<&str>, pid: Option<i64>, message: &str| {
+                let found = record(line, today);
+                // Times without a zone are those of this machine.
+                let found_time = found.time.map(|time| time.get(..10).unwrap_or_default().to_owned());
+                assert_eq!(found_time.as_deref(), time, "{line}");
+                assert_eq!((found.process.as_deref(), found.pid), (process, pid), "{line}");
+                assert_eq!(found.message, message, "{line}");
+            };
+        check(
+            "2026-11-16T10:11:12.5+00:00 host sshd[812]: hello: you",
+            Some("2026-11-16"),
+            Some("sshd"),
+            Some(812),
+            "hello: you",
+        );
+        check("Nov 15 12:11:12 host cron: ran", Some("2026-11-15"), Some("cron"), None, "ran");
+        check("Nov  5 12:00:00 host cron[7]: ran", Some("2026-11-05"), Some("cron"), Some(7), "ran");
+        check("Dec 24 12:11:12 host cron: ran", Some("2025-12-24"), Some("cron"), None, "ran");
+        check(
+            "2026-04-09 12:12:00 status installed x: y",
+            Some("2026-04-09"),
+            None,
+            None,
+            "status installed x: y",
+        );
+        check("no time at all", None, None, None, "no time at all");
+    }
+}

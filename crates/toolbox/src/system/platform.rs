@@ -1,0 +1,14 @@
+//! Where the systems differ: how processes, ports, services and logs are asked for. What programs answer is parsed by
+//! functions that run, and are tested, everywhere.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+mod ps;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{listeners, logs, named, process, service};
+#[cfg(target_os = "macos")]
+pub(super) use macos::{listeners, logs, named, process, service};

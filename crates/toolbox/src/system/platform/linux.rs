@@ -1,0 +1,229 @@
+//! Linux: processes are folders below `/proc`. Each is opened once and read through that handle, so that all its facts
+//! are of one process even when its number is used again meanwhile.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat, readlinkat};
+use tool::Failure;
+
+use crate::system::log_record::{LogQuery, Logs};
+use crate::system::process_facts::{ProcessFacts, moment, now, state_word};
+use crate::system::service::Service;
+use crate::system::{journal, service};
+
+/// How long a process is looked at to see how busy it is.
+const LOOK: Duration = Duration::from_millis(100);
+/// What one file of a process holds at most.
+const MOST: u64 = 64 * 1024;
+
+/// The facts of a process, or nothing if there is none of this number.
+pub(in crate::system) fn process(pid: i64) -> Option<ProcessFacts> {
+    let folder = open(pid)?;
+    let before = Stat::of(&folder)?;
+    thread::sleep(LOOK);
+    // Through the same handle: another process of this number would not answer here.
+    let after = Stat::of(&folder).filter(|after| after.began == before.began);
+    let mut facts = facts(pid, &folder, after.as_ref().unwrap_or(&before))?;
+    facts.cpu_percent = after.map(|after| {
+        let percent = after.ticks.saturating_sub(before.ticks) as f64 / ticks() / LOOK.as_secs_f64() * 100.0;
+        (percent * 10.0).round() / 10.0
+    });
+    Some(facts)
+}
+
+/// The numbers of the processes of this name, at most so many.
+pub(in crate::system) fn named(name: &str, most: usize) -> Vec<i64> {
+    let is_named = |pid: &i64| {
+        open(*pid).and_then(|folder| Stat::of(&folder)).is_some_and(|stat| stat.name == cut(name))
+    };
+    numbers().into_iter().filter(is_named).take(most).collect()
+}
+
+/// The kernel keeps so many bytes of a name.
+fn cut(name: &str) -> &str {
+    name.char_indices()
+        .find(|(at, c)| at + c.len_utf8() > 15)
+        .map_or(name, |(at, _)| name.get(..at).unwrap_or(name))
+}
+
+/// Who listens on a port: how many sockets do, and the processes that can be seen to hold them.
+pub(in crate::system) fn listeners(port: u16) -> (usize, Vec<i64>) {
+    let tables =
+        ["tcp", "tcp6", "udp", "udp6"].map(|name| std::fs::read_to_string(format!("/proc/net/{name}")));
+    let sockets: BTreeSet<u64> = tables.iter().flatten().flat_map(|table| listening(table, port)).collect();
+    let holds = |pid: &i64| {
+        let Some(files) = open(*pid).and_then(|folder| below(&folder, "fd", OFlags::DIRECTORY)) else {
+            return false;
+        };
+        let Ok(entries) = Dir::read_from(&files) else { return false };
+        let mut names = entries.flatten().map(|entry| entry.file_name().to_owned());
+        names.any(|name| {
+            let target =
+                readlinkat(&files, name, Vec::new()).ok().and_then(|target| target.into_string().ok());
+            let inode =
+                target.and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+            inode.is_some_and(|inode| sockets.contains(&inode))
+        })
+    };
+    let held = if sockets.is_empty() { Vec::new() } else { numbers().into_iter().filter(holds).collect() };
+    (sockets.len(), held)
+}
+
+/// The sockets of a table that wait on this port: listening ones of TCP, unconnected ones of UDP.
+fn listening(table: &str, port: u16) -> Vec<u64> {
+    let one = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (_, local) = words.get(1)?.rsplit_once(':')?;
+        let waits = matches!(*words.get(3)?, "0A" | "07");
+        let is_it = u16::from_str_radix(local, 16).ok()? == port;
+        (waits && is_it).then(|| words.get(9)?.parse().ok()).flatten()
+    };
+    table.lines().filter_map(one).collect()
+}
+
+/// A unit of systemd, of the system or of this user.
+pub(in crate::system) fn service(label: &str) -> Result<Option<Service>, Failure> {
+    service::of_systemd(label)
+}
+
+/// The journal.
+pub(in crate::system) fn logs(query: &LogQuery) -> Result<Logs, Failure> {
+    journal::read(query)
+}
+
+fn numbers() -> Vec<i64> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut found: Vec<i64> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    found.sort_unstable();
+    found
+}
+
+fn open(pid: i64) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()).ok()
+}
+
+fn below(folder: &OwnedFd, name: &str, flags: OFlags) -> Option<OwnedFd> {
+    openat(folder, name, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+fn text(folder: &OwnedFd, name: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::from(below(folder, name, OFlags::empty())?).take(MOST).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The line `stat` of a process.
+struct Stat {
+    name: String,
+    state: char,
+    parent: i64,
+    /// Processor time in ticks.
+    ticks: u64,
+    threads: u64,
+    /// Since the machine was started, in ticks.
+    began: u64,
+    resident_pages: u64,
+}
+
+impl Stat {
+    fn of(folder: &OwnedFd) -> Option<Stat> {
+        Stat::read(&text(folder, "stat")?)
+    }
+
+    /// The name is in brackets and may hold anything, brackets too.
+    fn read(line: &str) -> Option<Stat> {
+        let (head, rest) = line.rsplit_once(')')?;
+        let (_, name) = head.split_once('(')?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+        Some(Stat {
+            name: name.to_owned(),
+            state: words.first()?.chars().next()?,
+            parent: words.get(1)?.parse().ok()?,
+            ticks: number(11)?.saturating_add(number(12)?),
+            threads: number(17)?,
+            began: number(19)?,
+            resident_pages: number(21)?,
+        })
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // ticks of years are far below what a double holds
+fn facts(pid: i64, folder: &OwnedFd, stat: &Stat) -> Option<ProcessFacts> {
+    let began = boot_time()? + stat.began as f64 / ticks();
+    let status = text(folder, "status");
+    let user_id = status.as_deref().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    });
+    let files = below(folder, "fd", OFlags::DIRECTORY).and_then(|files| Dir::read_from(files).ok());
+    let mut unavailable = std::collections::BTreeMap::new();
+    // `.` and `..` are among them.
+    let open_files = files.map(|entries| (entries.flatten().count() as u64).saturating_sub(2));
+    if open_files.is_none() {
+        unavailable.insert("open_files", "the system tells this of one's own processes only".to_owned());
+    }
+    let is_zombie = matches!(stat.state, 'Z' | 'X');
+    if is_zombie {
+        unavailable.insert("memory_bytes", "it has ended, and its parent has not asked how".to_owned());
+    }
+    Some(ProcessFacts {
+        pid,
+        started_at: moment(began),
+        name: stat.name.clone(),
+        state: state_word(stat.state),
+        parent_pid: Some(stat.parent),
+        user_id,
+        uptime_seconds: ((now() - began).max(0.0) * 100.0).round() / 100.0,
+        cpu_seconds: Some(stat.ticks as f64 / ticks()),
+        cpu_percent: None,
+        memory_bytes: (!is_zombie)
+            .then(|| stat.resident_pages.saturating_mul(rustix::param::page_size() as u64)),
+        threads: Some(stat.threads),
+        open_files,
+        is_sinew: pid == i64::from(std::process::id()),
+        unavailable,
+    })
+}
+
+#[allow(clippy::cast_precision_loss)] // a hundred
+fn ticks() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+/// When the machine was started.
+fn boot_time() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_process_is_read_whatever_it_calls_itself() {
+        let line = "12 (a) R (b)) S 1 1 1 0 -1 4 101 0 0 0 7 5 0 0 20 0 3 0 181440 3133440 390 18446744073709551615 1";
+        let stat = Stat::read(line).unwrap();
+        assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) R (b)", 'S', 1));
+        assert_eq!((stat.ticks, stat.threads, stat.began, stat.resident_pages), (12, 3, 181_440, 390));
+        assert!(Stat::read("12 (a) S 1").is_none());
+        assert_eq!((cut("a-name-of-sixteen"), cut("short")), ("a-name-of-sixte", "short"));
+    }
+
+    #[test]
+    fn who_waits_on_a_port_is_told_from_who_talks_on_it() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+                     0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 111 1\n\
+                     1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000  0 0 222 1\n\
+                     2: 00000000000000000000000001000000:1F90 0:0 0A 0:0 0:0 0 0 0 333 1\n\
+                     3: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 444 1\n";
+        assert_eq!(listening(table, 8080), [111, 333]);
+    }
+}

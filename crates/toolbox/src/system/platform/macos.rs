@@ -1,0 +1,60 @@
+//! macOS: the system's own programs tell, by their whole paths.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use tool::Failure;
+
+use super::ps;
+use crate::system::bounded;
+use crate::system::log_record::{LogQuery, Logs};
+use crate::system::process_facts::{ProcessFacts, now};
+use crate::system::service::Service;
+use crate::system::{service, unified_log};
+
+const TIME: Duration = Duration::from_secs(5);
+const BYTES: usize = 4 * 1024 * 1024;
+
+/// The facts of a process, or nothing if there is none of this number.
+pub(in crate::system) fn process(pid: i64) -> Option<ProcessFacts> {
+    let text = said("/bin/ps", &["-o", ps::COLUMNS, "-p", &pid.to_string()])?;
+    let zone = TimeZone::system();
+    let to_utc =
+        |time| Some(zone.to_ambiguous_zoned(time).compatible().ok()?.timestamp().as_duration().as_secs_f64());
+    ps::process(text.lines().next()?, to_utc, now())
+}
+
+/// The numbers of the processes of this name, at most so many.
+pub(in crate::system) fn named(name: &str, most: usize) -> Vec<i64> {
+    said("/bin/ps", &["-ax", "-o", "pid=,comm="]).map(|list| ps::named(&list, name, most)).unwrap_or_default()
+}
+
+/// Who listens on a port. Of other users' sockets nothing is told.
+pub(in crate::system) fn listeners(port: u16) -> (usize, Vec<i64>) {
+    let tcp = said("/usr/sbin/lsof", &["-nP", &format!("-iTCP:{port}"), "-sTCP:LISTEN", "-Fp"]);
+    let udp = said("/usr/sbin/lsof", &["-nP", &format!("-iUDP:{port}"), "-Fp"]);
+    let mut found: Vec<i64> = [tcp, udp].iter().flatten().flat_map(|text| ps::holders(text)).collect();
+    found.sort_unstable();
+    found.dedup();
+    (found.len(), found)
+}
+
+/// An agent or daemon of launchd.
+pub(in crate::system) fn service(label: &str) -> Result<Option<Service>, Failure> {
+    let user = rustix::process::getuid().as_raw();
+    let domains = [format!("gui/{user}/{label}"), format!("user/{user}/{label}"), format!("system/{label}")];
+    let print = |target: &String| said("/bin/launchctl", &["print", target]);
+    Ok(domains.iter().find_map(|target| service::of_launchctl(label, &print(target)?)))
+}
+
+/// The unified log.
+pub(in crate::system) fn logs(query: &LogQuery) -> Result<Logs, Failure> {
+    unified_log::read(query)
+}
+
+fn said(program: &str, words: &[&str]) -> Option<String> {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let said = bounded::run(program, &words, TIME, BYTES).ok()?;
+    String::from_utf8(said.stdout).ok()
+}

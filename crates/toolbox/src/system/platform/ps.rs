@@ -1,0 +1,103 @@
+//! What `ps`, `lsof` and `launchctl` of macOS say of processes.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::DateTime;
+
+use crate::system::process_facts::{ProcessFacts, moment, state_word};
+
+/// The columns asked for, in this order. The name comes last, because it may hold blanks.
+pub(super) const COLUMNS: &str = "pid=,ppid=,uid=,state=,lstart=,time=,pcpu=,rss=,comm=";
+
+/// One line of `ps`. The time of its start is local, so whoever asks says what that means.
+pub(super) fn process(
+    line: &str,
+    to_utc: impl Fn(DateTime) -> Option<f64>,
+    now: f64,
+) -> Option<ProcessFacts> {
+    let mut words = line.split_whitespace();
+    let (pid, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let (user, state) = (words.next()?.parse().ok()?, words.next()?.chars().next()?);
+    // `Mon Nov 16 10:11:12 2026`
+    let date: Vec<&str> = words.by_ref().take(5).collect();
+    let started = DateTime::strptime("%a %b %d %H:%M:%S %Y", date.join(" ")).ok().and_then(to_utc)?;
+    let (time, percent) = (words.next()?, words.next()?.parse::<f64>().ok());
+    let resident = words.next()?.parse::<u64>().ok();
+    let path = words.collect::<Vec<_>>().join(" ");
+    let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
+    let mut unavailable = BTreeMap::new();
+    for field in ["threads", "open_files"] {
+        unavailable
+            .insert(field, "macOS tells this of one's own processes only, and not through `ps`".to_owned());
+    }
+    // macOS shows foreign processes as using nothing: that is no measurement.
+    let memory_bytes = resident.filter(|kib| *kib > 0).map(|kib| kib.saturating_mul(1024));
+    if memory_bytes.is_none() {
+        unavailable.insert("memory_bytes", "macOS does not tell this of another user's process".to_owned());
+    }
+    Some(ProcessFacts {
+        pid,
+        started_at: moment(started),
+        name,
+        state: state_word(state),
+        parent_pid: Some(parent),
+        user_id: Some(user),
+        uptime_seconds: (now - started).max(0.0),
+        cpu_seconds: seconds(time),
+        cpu_percent: percent,
+        memory_bytes,
+        threads: None,
+        open_files: None,
+        is_sinew: pid == i64::from(std::process::id()),
+        unavailable,
+    })
+}
+
+/// `MINUTES:SECONDS.HUNDREDTHS`, with hours before it after a while.
+fn seconds(text: &str) -> Option<f64> {
+    text.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?))
+}
+
+/// The processes of a list with this name.
+pub(super) fn named(list: &str, name: &str, most: usize) -> Vec<i64> {
+    let is_named = |line: &&str| {
+        let path = line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+        path == name || path.rsplit('/').next() == Some(name)
+    };
+    let numbers =
+        list.lines().filter(is_named).filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    numbers.take(most).collect()
+}
+
+/// `lsof -F p`: one line `pNUMBER` each process.
+pub(super) fn holders(text: &str) -> Vec<i64> {
+    text.lines().filter_map(|line| line.strip_prefix('p')?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_ps_are_read() {
+        let line = "  501     1   501 Ss   Mon Nov 16 10:11:12 2026     1:02.50   3.4  20480 /Applications/My App.app/Contents/MacOS/My App";
+        let utc =
+            |time: DateTime| time.in_tz("UTC").ok().map(|time| time.timestamp().as_duration().as_secs_f64());
+        let facts = process(line, utc, 1_794_823_900.0).unwrap();
+        assert_eq!((facts.pid, facts.parent_pid, facts.user_id), (501, Some(1), Some(501)));
+        assert_eq!((facts.name.as_str(), facts.state), ("My App", "sleeping"));
+        assert_eq!(facts.started_at, "2026-11-16T10:11:12.00Z");
+        assert_eq!((facts.cpu_seconds, facts.memory_bytes), (Some(62.5), Some(20_971_520)));
+        assert!(facts.open_files.is_none() && facts.unavailable.contains_key("open_files"));
+        let foreign =
+            "    1     0     0 Ss   Mon Nov 16 10:00:00 2026    12:00.00   0.0      0 /sbin/launchd";
+        let facts = process(foreign, utc, 1_794_823_900.0).unwrap();
+        assert!(facts.memory_bytes.is_none() && facts.unavailable.contains_key("memory_bytes"), "{facts:?}");
+        assert!(process("garbage", utc, 0.0).is_none());
+        assert_eq!(seconds("1:02:03"), Some(3723.0));
+        let list =
+            "    1 /sbin/launchd\n  501 /Applications/My App.app/Contents/MacOS/My App\n  502 /usr/bin/My\n";
+        assert_eq!((named(list, "My App", 9), named(list, "launchd", 9)), (vec![501], vec![1]));
+        assert_eq!(holders("p812\nf5\nn*:8080\np900\n"), [812, 900]);
+    }
+}

@@ -1,0 +1,131 @@
+//! Services as the system's own manager tells of them: systemd units and launchd jobs.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tool::{Failure, FailureKind};
+
+use super::bounded;
+
+const TIME: Duration = Duration::from_secs(5);
+const BYTES: usize = 256 * 1024;
+
+/// A service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(super) struct Service {
+    /// Its label or unit.
+    pub(super) label: String,
+    /// What its manager calls its state.
+    pub(super) state: String,
+    /// Its process, while it has one.
+    pub(super) pid: Option<i64>,
+    /// How often it was started again by its manager; null where that is not counted.
+    pub(super) restarts: Option<u64>,
+    /// How its last process ended.
+    pub(super) last_exit_code: Option<i64>,
+}
+
+const PROPERTIES: &str = "Id,LoadState,ActiveState,SubState,MainPID,NRestarts,ExecMainStatus";
+
+/// Asks systemd, of the system and then of this user. The label cannot be an option: it stands behind `--`, and its type
+/// lets it begin with a letter or a digit only.
+pub(super) fn of_systemd(label: &str) -> Result<Option<Service>, Failure> {
+    let mut complaint = None;
+    for scope in ["--system", "--user"] {
+        let property = format!("--property={PROPERTIES}");
+        let words: Vec<OsString> =
+            [scope, "show", &property, "--no-pager", "--", label].map(OsString::from).to_vec();
+        let said = bounded::run("/usr/bin/systemctl", &words, TIME, BYTES)
+            .map_err(|_| no_manager("systemctl is not here"))?;
+        match said.ended_well {
+            true => {
+                if let Some(found) = of_properties(&String::from_utf8_lossy(&said.stdout)) {
+                    return Ok(Some(found));
+                }
+                complaint = Some(String::new());
+            }
+            false => complaint = complaint.or(Some(said.stderr)),
+        }
+    }
+    match complaint.filter(|said| !said.is_empty()) {
+        Some(said) => Err(no_manager(said.lines().next().unwrap_or_default())),
+        None => Ok(None),
+    }
+}
+
+fn no_manager(why: &str) -> Failure {
+    Failure::new(FailureKind::NotFound, format!("this machine has no service manager to ask: {why}"))
+        .hint("ask by pid, name or port")
+}
+
+/// `systemctl show`: one `Name=value` a line. A unit that is not there has a state too.
+fn of_properties(text: &str) -> Option<Service> {
+    let value = |name: &str| {
+        text.lines()
+            .find_map(|line| line.split_once('=').filter(|(key, _)| *key == name).map(|(_, value)| value))
+    };
+    if matches!(value("LoadState"), None | Some("not-found" | "bad-setting" | "error")) {
+        return None;
+    }
+    let state = [value("ActiveState"), value("SubState")].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    Some(Service {
+        label: value("Id").unwrap_or_default().to_owned(),
+        state,
+        pid: value("MainPID").and_then(|text| text.parse().ok()).filter(|pid| *pid > 0),
+        restarts: value("NRestarts").and_then(|text| text.parse().ok()),
+        last_exit_code: value("ExecMainStatus").and_then(|text| text.parse().ok()),
+    })
+}
+
+/// `launchctl print TARGET`: `name = value` lines, indented, of which only the outermost are the job's own.
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+pub(super) fn of_launchctl(label: &str, text: &str) -> Option<Service> {
+    let own = text.lines().filter(|line| line.starts_with('\t') && !line.starts_with("\t\t"));
+    let own: Vec<(&str, &str)> = own.filter_map(|line| line.trim().split_once(" = ")).collect();
+    let value = |name: &str| own.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+    let runs = value("runs").and_then(|text| text.parse::<u64>().ok());
+    Some(Service {
+        label: label.to_owned(),
+        state: value("state")?.to_owned(),
+        pid: value("pid").and_then(|text| text.parse().ok()),
+        restarts: runs.map(|runs| runs.saturating_sub(1)),
+        last_exit_code: value("last exit code").and_then(|text| text.split(':').next()?.trim().parse().ok()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_managers_are_understood() {
+        let text = "MainPID=812\nNRestarts=3\nExecMainStatus=0\nId=ssh.service\nLoadState=loaded\nActiveState=active\nSubState=running\n";
+        let expect = Service {
+            label: "ssh.service".into(),
+            state: "active running".into(),
+            pid: Some(812),
+            restarts: Some(3),
+            last_exit_code: Some(0),
+        };
+        assert_eq!(of_properties(text), Some(expect));
+        assert_eq!(of_properties("Id=x.service\nLoadState=not-found\nActiveState=inactive\n"), None);
+        assert_eq!(of_properties(&text.replace("812", "0")).unwrap().pid, None);
+        let text = "gui/501/com.example.agent = {\n\tactive count = 1\n\tstate = running\n\n\tprogram = /usr/local/bin/x\n\
+                    \tdefault environment = {\n\t\tPATH => /usr/bin\n\t\tstate = no\n\t}\n\truns = 4\n\tpid = 812\n\tlast exit code = 78: EX_CONFIG\n}\n";
+        let expect = Service {
+            label: "com.example.agent".into(),
+            state: "running".into(),
+            pid: Some(812),
+            restarts: Some(3),
+            last_exit_code: Some(78),
+        };
+        assert_eq!(of_launchctl("com.example.agent", text), Some(expect));
+        assert_eq!(of_launchctl("x", "Bad request.\nCould not find service"), None);
+        let never =
+            of_launchctl("x", "gui/501/x = {\n\tstate = not running\n\tlast exit code = (never exited)\n}\n")
+                .unwrap();
+        assert_eq!((never.pid, never.last_exit_code), (None, None));
+    }
+}

@@ -1,0 +1,144 @@
+//! The unified log of macOS, through `log show`. What it is asked is built from values, quoted; a caller's words are never
+//! a predicate.
+
+#![cfg_attr(not(target_os = "macos"), allow(dead_code))]
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use serde_json::Value;
+use tool::{Failure, FailureKind};
+
+use super::bounded::{self, Cut};
+use super::log_record::{Level, LogQuery, LogRecord, Logs};
+
+const PROGRAM: &str = "/usr/bin/log";
+const TIME: Duration = Duration::from_secs(25);
+const BYTES: usize = 16 * 1024 * 1024;
+
+/// Asks the log. What it costs is set by the window, not by the filters.
+pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
+    let said = bounded::run(PROGRAM, &words(query), TIME, BYTES)
+        .map_err(|error| Failure::from_io("`/usr/bin/log` could not be started", &error))?;
+    if ["Must be admin", "Operation not permitted"].iter().any(|words| said.stderr.contains(words)) {
+        let message = "macOS shows its log to administrators only";
+        let hint = "run Sinew as a user of the group admin, or read a file below /var/log with `file`";
+        return Err(Failure::new(FailureKind::Unreadable, message).hint(hint));
+    }
+    if said.stdout.is_empty() && !said.ended_well && said.cut.is_none() {
+        let why = said.stderr.lines().next().unwrap_or("it gave no reason").to_owned();
+        return Err(Failure::new(FailureKind::Io, format!("`/usr/bin/log` failed: {why}")));
+    }
+    let text = String::from_utf8_lossy(&said.stdout);
+    let mut logs = query.newest(text.lines().filter_map(record));
+    logs.cut = said.cut.map(|cut| match cut {
+        Cut::Time => "time",
+        Cut::Bytes => "bytes",
+    });
+    Ok(logs)
+}
+
+fn words(query: &LogQuery) -> Vec<OsString> {
+    let mut words: Vec<String> = ["show", "--style", "ndjson", "--last"].map(ToOwned::to_owned).to_vec();
+    words.push(format!("{}m", query.minutes));
+    if matches!(query.level, Some(Level::Info | Level::Debug)) {
+        words.push("--info".to_owned());
+    }
+    if query.level == Some(Level::Debug) {
+        words.push("--debug".to_owned());
+    }
+    if let Some(predicate) = predicate(query) {
+        words.extend(["--predicate".to_owned(), predicate]);
+    }
+    words.into_iter().map(OsString::from).collect()
+}
+
+fn predicate(query: &LogQuery) -> Option<String> {
+    let mut parts = Vec::new();
+    parts.extend(query.process.as_ref().map(|name| format!("process == {}", quoted(name))));
+    parts.extend(query.unit.as_ref().map(|name| format!("subsystem == {}", quoted(name))));
+    parts.extend(query.contains.as_ref().map(|text| format!("eventMessage CONTAINS[c] {}", quoted(text))));
+    parts.extend(match query.level {
+        Some(Level::Critical) => Some("messageType == fault".to_owned()),
+        Some(Level::Error | Level::Warning) => {
+            Some("(messageType == error OR messageType == fault)".to_owned())
+        }
+        Some(Level::Info | Level::Debug) | None => None,
+    });
+    (!parts.is_empty()).then(|| parts.join(" AND "))
+}
+
+/// A string of a predicate: quotes and backslashes are what could end it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// One line of JSON; the last one may be a summary, or cut.
+fn record(line: &str) -> Option<LogRecord> {
+    let entry: Value = serde_json::from_str(line).ok()?;
+    let text = |name: &str| entry.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let message = text("eventMessage")?.to_owned();
+    let path = text("processImagePath");
+    Some(LogRecord {
+        time: text("timestamp").and_then(utc),
+        level: text("messageType").and_then(|word| match word {
+            "Fault" => Some(Level::Critical),
+            "Error" => Some(Level::Error),
+            "Default" | "Info" => Some(Level::Info),
+            "Debug" => Some(Level::Debug),
+            _ => None,
+        }),
+        process: path.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned()),
+        pid: entry.get("processID").and_then(Value::as_i64),
+        unit: text("subsystem").map(str::to_owned),
+        message,
+    })
+}
+
+/// `2026-11-16 11:11:12.000123+0100`
+fn utc(text: &str) -> Option<String> {
+    let time = jiff::Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f%z", text).ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log_record::query;
+    use super::*;
+
+    #[test]
+    fn entries_of_the_unified_log_are_read() {
+        let line = r#"{"timezoneName":"","messageType":"Error","eventType":"logEvent","subsystem":"com.apple.network","category":"boring","processID":345,"processImagePath":"\/usr\/libexec\/airportd","timestamp":"2026-11-16 11:11:12.000123+0100","eventMessage":"<private> failed"}"#;
+        let expect = LogRecord {
+            time: Some("2026-11-16T10:11:12.000123Z".into()),
+            level: Some(Level::Error),
+            process: Some("airportd".into()),
+            pid: Some(345),
+            unit: Some("com.apple.network".into()),
+            message: "<private> failed".into(),
+        };
+        assert_eq!(record(line), Some(expect));
+        assert_eq!(record(r#"{"count":3,"finished":1}"#), None, "the summary");
+        assert_eq!(record(r#"{"eventMessage":"cut"#), None);
+    }
+
+    #[test]
+    fn values_cannot_leave_their_quotes() {
+        let hostile = LogQuery {
+            contains: Some("x\" OR 1 == 1 OR eventMessage == \"\\".into()),
+            process: Some("a".into()),
+            level: Some(Level::Error),
+            ..query(5)
+        };
+        assert_eq!(
+            predicate(&hostile).unwrap(),
+            r#"process == "a" AND eventMessage CONTAINS[c] "x\" OR 1 == 1 OR eventMessage == \"\\" AND (messageType == error OR messageType == fault)"#
+        );
+        let words = words(&hostile);
+        assert_eq!(
+            words.len(),
+            7,
+            "show, style, its value, last, its value, predicate, its value: {words:?}"
+        );
+    }
+}

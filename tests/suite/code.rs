@@ -1,0 +1,4 @@
+//! The tools that run a project's own programs, on real repositories and real projects.
+
+mod git;
+mod hostile_git;

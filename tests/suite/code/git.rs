@@ -1,0 +1,186 @@
+//! `git_status`, `git_diff` and `git_log` on ordinary repositories: what they say is what git says.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+/// Git by hand, as the owner of the repository uses it.
+pub(super) fn git(folder: &Path, words: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command
+        .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"])
+        .args(["-c", "protocol.file.allow=always"])
+        .args(words)
+        .current_dir(folder)
+        .env("HOME", "/nowhere")
+        .env("GIT_CONFIG_NOSYSTEM", "1");
+    let output = command.output().expect("run git");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "git {words:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A repository in the workspace with one commit of two files.
+pub(super) fn repository(home: &Home, name: &str) -> std::path::PathBuf {
+    let folder = home.workspace().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    git(&folder, &["init", "-q"]);
+    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    std::fs::write(folder.join("b.txt"), "b\n").unwrap();
+    git(&folder, &["add", "."]);
+    git(&folder, &["commit", "-qm", "First\n\nWith a body."]);
+    folder
+}
+
+pub(super) fn ask(daemon: &Daemon, tool: &str, arguments: &Value) -> Value {
+    daemon.agent().execute(tool, arguments)
+}
+
+/// The paths of a status, with what they are.
+fn told(result: &Value) -> Vec<(String, String, String)> {
+    assert_eq!(result["success"], true, "{result}");
+    let word = |entry: &Value, key: &str| entry[key].as_str().unwrap().to_owned();
+    let entries = result["output"]["entries"].as_array().unwrap();
+    entries.iter().map(|e| (word(e, "path"), word(e, "staged"), word(e, "unstaged"))).collect()
+}
+
+fn entry(path: &str, staged: &str, unstaged: &str) -> (String, String, String) {
+    (path.to_owned(), staged.to_owned(), unstaged.to_owned())
+}
+
+#[test]
+fn a_status_says_what_differs_and_changes_nothing() {
+    let home = Home::initialised();
+    let repo = repository(&home, "repo");
+    let daemon = Daemon::start_in(home);
+    let clean = ask(&daemon, "git_status", &json!({"path": "repo"}));
+    assert_eq!((&clean["output"]["clean"], told(&clean)), (&json!(true), vec![]), "{clean}");
+    assert_eq!(clean["output"]["branch"]["head"], "main");
+    assert_eq!(clean["output"]["branch"]["commit"], git(&repo, &["rev-parse", "HEAD"]).trim());
+    assert_eq!(clean["metadata"]["sandbox"]["tier"], "full");
+    let version = clean["output"]["git"]["version"].as_str().unwrap();
+    assert!(git(&repo, &["--version"]).contains(version));
+    assert_eq!(clean["output"]["git"]["sha256"].as_str().unwrap().len(), 64);
+
+    std::fs::write(repo.join("a.txt"), "one\n2\n").unwrap();
+    std::fs::rename(repo.join("b.txt"), repo.join("c d.txt")).unwrap();
+    git(&repo, &["add", "-A", "."]);
+    std::fs::write(repo.join("a.txt"), "one\n2\nthree\n").unwrap();
+    std::fs::write(repo.join("new"), "").unwrap();
+    let index = std::fs::read(repo.join(".git/index")).unwrap();
+    let status = ask(&daemon, "git_status", &json!({"path": "repo"}));
+    let expect = [
+        entry("a.txt", "modified", "modified"),
+        entry("c d.txt", "renamed", "unmodified"),
+        entry("new", "unmodified", "added"),
+    ];
+    assert_eq!(told(&status), expect, "{status}");
+    assert_eq!(status["output"]["entries"][1]["original_path"], "b.txt");
+    assert_eq!(std::fs::read(repo.join(".git/index")).unwrap(), index, "the index stays as it is");
+    assert!(!repo.join(".git/index.lock").exists());
+
+    let one = ask(&daemon, "git_status", &json!({"path": "repo", "max_entries": 1}));
+    assert_eq!((told(&one).len(), &one["output"]["total"]), (1, &json!(3)));
+    assert_eq!(one["metadata"]["truncated"]["total"], 3, "{one}");
+}
+
+#[test]
+fn a_diff_is_the_one_that_was_asked_for() {
+    let home = Home::initialised();
+    let repo = repository(&home, "repo");
+    std::fs::write(repo.join("a.txt"), "one\n2\n").unwrap();
+    git(&repo, &["add", "a.txt"]);
+    std::fs::write(repo.join("b.txt"), "B\n").unwrap();
+    let daemon = Daemon::start_in(home);
+    let diff = |arguments: Value| {
+        let result = ask(&daemon, "git_diff", &arguments);
+        assert_eq!(result["success"], true, "{result}");
+        let files = result["output"]["files"].as_array().unwrap();
+        let names: Vec<String> = files.iter().map(|file| file["path"].as_str().unwrap().to_owned()).collect();
+        (names.join(" "), result["output"]["patch"].as_str().unwrap().to_owned())
+    };
+    let (names, patch) = diff(json!({"path": "repo"}));
+    assert_eq!(names, "b.txt");
+    assert!(patch.contains("diff --git a/b.txt b/b.txt") && patch.contains("-b\n+B\n"), "{patch}");
+    let (names, patch) = diff(json!({"path": "repo", "staged": true}));
+    assert_eq!(names, "a.txt");
+    assert!(patch.contains("-two\n+2\n"), "{patch}");
+    assert_eq!(diff(json!({"path": "repo", "from": "HEAD"})).0, "a.txt b.txt");
+    assert_eq!(diff(json!({"path": "repo", "from": "HEAD", "files": ["b.txt"]})).0, "b.txt");
+    assert_eq!(diff(json!({"path": "repo", "from": "HEAD", "files": ["*.txt"]})).0, "", "by exact names");
+    git(&repo, &["commit", "-qam", "Second"]);
+    assert_eq!(diff(json!({"path": "repo", "from": "HEAD~1", "to": "HEAD"})).0, "a.txt b.txt");
+    let none = ask(&daemon, "git_diff", &json!({"path": "repo", "from": "no-such-branch"}));
+    assert_eq!(none["output"]["outcome"], "unknown_revision", "{none}");
+}
+
+#[test]
+fn what_may_not_be_read_is_in_no_diff_and_no_status() {
+    let home = Home::initialised();
+    let repo = repository(&home, "repo");
+    std::fs::write(repo.join(".env"), "TOKEN=canary-before\n").unwrap();
+    git(&repo, &["add", "-f", ".env"]);
+    git(&repo, &["commit", "-qm", "A mistake"]);
+    std::fs::write(repo.join(".env"), "TOKEN=canary-after\n").unwrap();
+    let daemon = Daemon::start_in(home);
+    for (tool, arguments) in [
+        ("git_status", json!({"path": "repo"})),
+        ("git_diff", json!({"path": "repo"})),
+        ("git_diff", json!({"path": "repo", "from": "HEAD~1", "to": "HEAD"})),
+        ("git_diff", json!({"path": "repo", "from": "HEAD~1", "files": [".env"]})),
+    ] {
+        let result = ask(&daemon, tool, &arguments);
+        assert_eq!(result["success"], true, "{result}");
+        let text = result.to_string();
+        assert!(!text.contains("canary") && !text.contains(".env"), "{result}");
+    }
+}
+
+#[test]
+fn a_log_is_read_in_parts() {
+    let home = Home::initialised();
+    let repo = repository(&home, "repo");
+    std::fs::write(repo.join("b.txt"), "B\n").unwrap();
+    git(&repo, &["commit", "-qam", "Second"]);
+    git(&repo, &["tag", "v1"]);
+    let daemon = Daemon::start_in(home);
+    let log = ask(&daemon, "git_log", &json!({"path": "repo"}));
+    let commits = log["output"]["commits"].as_array().unwrap();
+    assert_eq!(commits.len(), 2, "{log}");
+    assert_eq!((&commits[0]["subject"], &commits[1]["subject"]), (&json!("Second"), &json!("First")));
+    assert_eq!((&commits[1]["body"], &commits[1]["author"]), (&json!("With a body."), &json!("Ada")));
+    assert_eq!(commits[0]["parents"][0], commits[1]["commit"]);
+    assert!(commits[0]["refs"].as_array().unwrap().contains(&json!("tag: v1")), "{log}");
+    let first = ask(&daemon, "git_log", &json!({"path": "repo", "max_count": 1}));
+    let hint = first["metadata"]["truncated"]["how_to_continue"].as_str().unwrap();
+    assert_eq!(hint, "call again with skip=1");
+    let rest = ask(&daemon, "git_log", &json!({"path": "repo", "skip": 1}));
+    assert_eq!(rest["output"]["commits"][0]["subject"], "First");
+    assert_eq!(rest["metadata"]["truncated"], Value::Null);
+    let of_a = ask(&daemon, "git_log", &json!({"path": "repo", "files": ["a.txt"]}));
+    assert_eq!(of_a["output"]["commits"].as_array().unwrap().len(), 1, "{of_a}");
+}
+
+#[test]
+fn what_is_no_repository_is_said_to_be_none() {
+    let home = Home::initialised();
+    home.file("file", "x");
+    std::fs::create_dir(home.workspace().join("plain")).unwrap();
+    let daemon = Daemon::start_in(home);
+    let plain = ask(&daemon, "git_status", &json!({"path": "plain"}));
+    assert_eq!(plain["output"]["outcome"], "not_a_repository", "{plain}");
+    assert_eq!(plain["metadata"]["failure"]["kind"], "not_found");
+    let file = ask(&daemon, "git_status", &json!({"path": "file"}));
+    assert_eq!(file["metadata"]["failure"]["kind"], "wrong_kind", "{file}");
+    let missing = ask(&daemon, "git_log", &json!({"path": "missing"}));
+    assert_eq!(missing["metadata"]["failure"]["kind"], "not_found", "{missing}");
+    let empty = daemon.home().workspace().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    git(&empty, &["init", "-q"]);
+    let status = ask(&daemon, "git_status", &json!({"path": "empty"}));
+    assert_eq!(status["output"]["branch"]["commit"], Value::Null, "{status}");
+    let log = ask(&daemon, "git_log", &json!({"path": "empty"}));
+    assert_eq!(log["output"]["outcome"], "unknown_revision", "{log}");
+}
