@@ -6,6 +6,7 @@ mod calls;
 #[cfg(target_os = "linux")]
 mod code;
 mod command_line;
+mod documents;
 mod doors;
 mod explain;
 mod guardrail;
