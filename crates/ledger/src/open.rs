@@ -14,7 +14,7 @@ use crate::{
     LedgerError, Options,
     anchor::{self, Anchor, AnchorFile, AnchorFlaw, WriterState},
     disk::Disk,
-    entry::{Call, Concluded, Entry, Executed, Missing, Outcome, Recovered, Status, Torn},
+    entry::{Approval, Call, Concluded, Entry, Executed, Missing, Outcome, Recovered, Status, Torn},
     key::Key,
     line::Body,
     private_file,
@@ -43,6 +43,10 @@ pub struct Recovery {
     pub mode: Option<tool::Mode>,
     /// What ran in the last hour, interrupted calls included.
     pub executed: Vec<Executed>,
+    /// What happened to approvals that can still be decided or used, in its order.
+    pub approvals: Vec<Approval>,
+    /// When the last record was written, as far as the last segment tells.
+    pub last_record: Option<Timestamp>,
 }
 
 /// The parts of an opened ledger.
@@ -115,6 +119,8 @@ impl Recovery {
             interrupted: found.tracker.open_calls(),
             mode: found.tracker.mode(),
             executed: Vec::new(),
+            approvals: found.tracker.approvals(),
+            last_record: found.tracker.last_record(),
         }
     }
 }

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tool::{CallId, Caller, Door, Mode, RefusalCode, RiskLevel, TraceContext};
 
-use crate::entry::{Call, Concluded, Decision, Effect, Entry, ModeChange, Note, Outcome, Refused, Status};
+use crate::entry::{
+    Approval, Call, Concluded, Decision, Effect, Entry, ModeChange, Note, Outcome, Refused, Status,
+};
 
 pub(crate) fn call(tool: &str) -> Arc<Call> {
     let caller = Caller {
@@ -69,6 +71,18 @@ pub(crate) fn refusal_of(call: &Arc<Call>) -> Entry {
         latency_us: 12,
         facts: Value::Null,
     })
+}
+
+pub(crate) fn approval(id: &str, event: &str) -> Approval {
+    Approval {
+        id: id.to_owned(),
+        event: event.to_owned(),
+        call_id: None,
+        tool: None,
+        digest: "e".repeat(64),
+        by: None,
+        data: Value::Null,
+    }
 }
 
 pub(crate) fn mode(from: Mode, to: Mode) -> Entry {

@@ -9,13 +9,16 @@ use std::{
 use jiff::Timestamp;
 use tool::{CallId, Mode};
 
-use crate::entry::{Call, Checkpoint, Entry, Executed, Status};
+use crate::entry::{Approval, Call, Checkpoint, Entry, Executed, Status};
 
 /// How long a run is remembered: the longest rate window.
 const WINDOW: i64 = 3600;
 /// How finely, in seconds. A call counts until the end of its slot has left the window, so a restart never forgets
 /// one early.
 const SLOT: i64 = 10;
+/// How many approvals can be open at a time. Whoever asks has a smaller bound; beyond this one the oldest is forgotten,
+/// which means that it can never be used.
+const MOST_APPROVALS: usize = 1024;
 
 type Slots = VecDeque<(i64, u32)>;
 
@@ -25,11 +28,15 @@ pub(crate) struct Tracker {
     open: HashMap<CallId, Arc<Call>>,
     mode: Option<Mode>,
     executed: HashMap<String, HashMap<Mode, Slots>>,
+    /// Approvals that can still be decided or used, in the order of what happened to them.
+    approvals: VecDeque<Approval>,
+    last_record: Option<Timestamp>,
 }
 
 impl Tracker {
     /// Takes in one entry.
     pub(crate) fn note(&mut self, entry: &Entry, time: Timestamp) {
+        self.last_record = self.last_record.max(Some(time));
         match entry {
             Entry::Decision(decision) => {
                 self.count(&decision.call, time);
@@ -47,12 +54,14 @@ impl Tracker {
                 }
             }
             Entry::Mode(change) => self.mode = Some(change.to),
-            Entry::Checkpoint(checkpoint) => *self = Tracker::from(checkpoint),
+            Entry::Approval(approval) => self.note_approval(approval),
+            Entry::Checkpoint(checkpoint) => {
+                *self = Tracker { last_record: self.last_record, ..Tracker::from(checkpoint) };
+            }
             Entry::Reload(_)
             | Entry::Start(_)
             | Entry::Stop(_)
             | Entry::Session(_)
-            | Entry::Approval(_)
             | Entry::Undo(_)
             | Entry::Note(_)
             | Entry::Recovered(_)
@@ -64,7 +73,7 @@ impl Tracker {
 
     /// Whether an entry of this kind can change anything here.
     pub(crate) fn cares_for(kind: &str) -> bool {
-        matches!(kind, "decision" | "outcome" | "refusal" | "mode" | "checkpoint")
+        matches!(kind, "decision" | "outcome" | "refusal" | "mode" | "approval" | "checkpoint")
     }
 
     /// The mode that holds.
@@ -89,6 +98,16 @@ impl Tracker {
         calls
     }
 
+    /// The latest time of an entry that was taken in.
+    pub(crate) fn last_record(&self) -> Option<Timestamp> {
+        self.last_record
+    }
+
+    /// What happened to the approvals that are still open, in its order.
+    pub(crate) fn approvals(&self) -> Vec<Approval> {
+        self.approvals.iter().cloned().collect()
+    }
+
     /// What ran in the hour before `now`.
     pub(crate) fn executed(&self, now: Timestamp) -> Vec<Executed> {
         let oldest = now.as_second() - WINDOW;
@@ -108,7 +127,19 @@ impl Tracker {
     /// Everything, for the head of a new segment.
     pub(crate) fn checkpoint(&self, now: Timestamp) -> Checkpoint {
         let open = self.open_calls().into_iter().map(|call| (*call).clone()).collect();
-        Checkpoint { mode: self.mode, open, executed: self.executed(now) }
+        Checkpoint { mode: self.mode, open, executed: self.executed(now), approvals: self.approvals() }
+    }
+
+    fn note_approval(&mut self, approval: &Approval) {
+        if !approval.is_open() {
+            return self.approvals.retain(|open| open.id != approval.id);
+        }
+        self.approvals.push_back(approval.clone());
+        while self.approvals.len() > MOST_APPROVALS
+            && let Some(oldest) = self.approvals.pop_front()
+        {
+            self.approvals.retain(|open| open.id != oldest.id);
+        }
     }
 
     fn count(&mut self, call: &Call, time: Timestamp) {
@@ -144,7 +175,8 @@ impl From<&Checkpoint> for Tracker {
             executed.entry(ran.tool.clone()).or_default().insert(ran.mode, slots);
         }
         let open = checkpoint.open.iter().map(|call| (call.call_id, Arc::new(call.clone()))).collect();
-        Tracker { open, mode: checkpoint.mode, executed }
+        let approvals = checkpoint.approvals.iter().cloned().collect();
+        Tracker { open, mode: checkpoint.mode, executed, approvals, last_record: None }
     }
 }
 
@@ -187,6 +219,37 @@ mod tests {
         next.note(&Entry::Checkpoint(checkpoint.clone()), at(1017));
         assert_eq!(next.checkpoint(at(1017)), checkpoint);
         assert_eq!((next.mode(), next.open_count()), (Some(Mode::Lockdown), 2));
+    }
+
+    #[test]
+    fn an_approval_is_open_until_it_is_decided_against_used_or_over() {
+        let mut tracker = Tracker::default();
+        for (id, event) in [
+            ("a", "requested"),
+            ("b", "requested"),
+            ("a", "granted"),
+            ("c", "standing"),
+            ("d", "requested"),
+            ("d", "denied"),
+            ("b", "expired"),
+            ("e", "requested"),
+            ("e", "a word of a later version"),
+        ] {
+            tracker.note(&Entry::Approval(samples::approval(id, event)), at(1000));
+        }
+        let open = |tracker: &Tracker| -> Vec<String> {
+            tracker.approvals().iter().map(|open| format!("{} {}", open.id, open.event)).collect()
+        };
+        assert_eq!(open(&tracker), ["a requested", "a granted", "c standing"]);
+        let mut next = Tracker::default();
+        next.note(&Entry::Checkpoint(tracker.checkpoint(at(1001))), at(1001));
+        next.note(&Entry::Approval(samples::approval("a", "used")), at(1002));
+        assert_eq!(open(&next), ["c standing"]);
+        for n in 0..3000 {
+            next.note(&Entry::Approval(samples::approval(&n.to_string(), "requested")), at(1003));
+        }
+        assert_eq!(next.approvals().len(), MOST_APPROVALS, "memory is bounded");
+        assert_eq!(next.approvals().last().unwrap().id, "2999");
     }
 
     #[test]

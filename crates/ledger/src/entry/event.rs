@@ -84,7 +84,8 @@ pub struct Session {
 pub struct Approval {
     /// Names the approval.
     pub id: String,
-    /// `requested`, `granted`, `denied`, `expired`, `used` or a word of the owner's.
+    /// `requested`, `granted` or `standing` for one that is open; `denied`, `expired`, `used`, `void`, `revoked` or any
+    /// other word for one that is over.
     pub event: String,
     /// The call that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +101,13 @@ pub struct Approval {
     /// Anything else, redacted.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
+}
+
+impl Approval {
+    /// Whether something can still come of it. A word that nobody knows ends it.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.event.as_str(), "requested" | "granted" | "standing")
+    }
 }
 
 /// Something that happened to a saved state.

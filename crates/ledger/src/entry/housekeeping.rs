@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tool::Mode;
 
-use super::Call;
+use super::{Approval, Call};
 
 /// The state at the head of a segment: enough to start from this segment alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct Checkpoint {
     /// What ran in the last hour.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executed: Vec<Executed>,
+    /// What happened to approvals that are still open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
 }
 
 /// How often one tool ran in one mode, in slots of ten seconds.
