@@ -210,6 +210,11 @@ impl Question {
         self.permit.facts()
     }
 
+    /// What it asks for, to be looked at: nothing runs by a permit that is only borrowed.
+    pub fn proposed(&self) -> &Permit {
+        &self.permit
+    }
+
     /// The permit, once a human said yes to this very question. Whoever calls this has that answer on record.
     pub fn approved(mut self) -> Permit {
         self.permit.rules.append(&mut self.asked_by);

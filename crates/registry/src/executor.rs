@@ -17,8 +17,35 @@ pub type Order = Intent<Permit>;
 /// A tool at work.
 pub type Running = Pin<Box<dyn Future<Output = Result<Output, Failure>> + Send>>;
 
+/// What a call would do, for the person who is asked about it. What is in it is shown, and binds the answer: if any of
+/// it is another when the call runs, the answer does not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preview {
+    /// Files whose content it would change.
+    pub changes: Vec<Change>,
+    /// Anything else that its arguments and paths do not say: the program behind a name, what a script holds.
+    pub facts: Vec<(String, String)>,
+}
+
+/// One file whose content a call would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its canonical name.
+    pub path: std::path::PathBuf,
+    /// What it holds; `None` where nothing is there.
+    pub before: Option<Vec<u8>>,
+    /// What it would hold; `None` where it would be gone.
+    pub after: Option<Vec<u8>>,
+}
+
 /// The body of a tool.
 pub trait ToolExecutor: Send + Sync + 'static {
+    /// What a call would do beyond what its arguments and paths say. It changes nothing, and may block. A call that
+    /// cannot be foretold is not one a person can be asked about.
+    fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
+        Ok(Preview::default())
+    }
+
     /// Does the work. The order is shared because a thread stuck in a system call outlives its deadline, and must
     /// keep its handles while it does.
     fn run(&self, order: Arc<Order>) -> Running;

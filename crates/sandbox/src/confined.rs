@@ -167,7 +167,7 @@ impl Confined {
 }
 
 /// Where the program runs: in a folder it was granted, or in `/` if it was granted none.
-fn working_folder(command: &Command, permit: &Permit) -> Result<PathBuf, SandboxError> {
+pub(crate) fn working_folder(command: &Command, permit: &Permit) -> Result<PathBuf, SandboxError> {
     let first = || permit.folders().first().map_or(Path::new("/"), |folder| folder.root());
     let folder = command.folder.as_deref().unwrap_or_else(first);
     let granted = permit.folders().iter().any(|granted| folder.starts_with(granted.root()));
@@ -177,7 +177,7 @@ fn working_folder(command: &Command, permit: &Permit) -> Result<PathBuf, Sandbox
     }
 }
 
-fn refuse_nul(command: &Command) -> Result<(), SandboxError> {
+pub(crate) fn refuse_nul(command: &Command) -> Result<(), SandboxError> {
     let has_nul = |word: &OsStr| word.as_bytes().contains(&0);
     if has_nul(&command.program) {
         return Err(SandboxError::Nul("the program"));

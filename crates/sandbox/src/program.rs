@@ -89,7 +89,7 @@ struct Seen {
 const REMEMBERED: usize = 256;
 
 /// The digest of a file. Taken once for as long as the file stays as it is: some interpreters have 100 MB.
-fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
+pub(crate) fn digest(path: &Path, facts: &Metadata) -> io::Result<String> {
     static KNOWN: LazyLock<Mutex<HashMap<Seen, String>>> = LazyLock::new(Mutex::default);
     let seen = Seen {
         device: facts.dev(),

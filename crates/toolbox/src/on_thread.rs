@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use governance::Permit;
-use registry::{Order, Running, ToolExecutor};
+use registry::{Order, Preview, Running, ToolExecutor};
 use resources::OpenedPath;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -17,14 +17,18 @@ use crate::tool_entry::Answer;
 /// What a tool does, with typed arguments and a typed output.
 pub(crate) type Body<A, O> = fn(&Permit, &A) -> Result<Answer<O>, Failure>;
 
+/// What a tool would do, with typed arguments.
+pub(crate) type Foresight<A> = fn(&Permit, &A) -> Result<Preview, Failure>;
+
 /// Runs a body.
 pub(crate) struct OnThread<A, O> {
     body: Body<A, O>,
+    foresight: Foresight<A>,
 }
 
 impl<A, O> OnThread<A, O> {
-    pub(crate) fn new(body: Body<A, O>) -> Self {
-        OnThread { body }
+    pub(crate) fn new(body: Body<A, O>, foresight: Foresight<A>) -> Self {
+        OnThread { body, foresight }
     }
 }
 
@@ -46,6 +50,10 @@ where
     A: DeserializeOwned + Send + 'static,
     O: Serialize + Send + 'static,
 {
+    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        (self.foresight)(permit, &permit.call().typed()?)
+    }
+
     fn run(&self, order: Arc<Order>) -> Running {
         let body = self.body;
         Box::pin(async move {

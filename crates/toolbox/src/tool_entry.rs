@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use registry::ToolRegistry;
+use registry::{Preview, ToolRegistry};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tool::{Output, ToolSpec};
 
-use crate::on_thread::{Body, OnThread};
+use crate::on_thread::{Body, Foresight, OnThread};
 use crate::register::ToolboxError;
 
 /// One line of a tool list.
@@ -24,7 +24,17 @@ impl ToolEntry {
         A: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,
     {
-        ToolEntry { spec: spec.input::<A>().output::<O>(), executor: Arc::new(OnThread::new(body)) }
+        ToolEntry::foreseen(spec, body, |_, _| Ok(Preview::default()))
+    }
+
+    /// The same for a tool whose arguments do not say all that it would do.
+    pub(crate) fn foreseen<A, O>(spec: ToolSpec, body: Body<A, O>, foresight: Foresight<A>) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        O: Serialize + JsonSchema + Send + 'static,
+    {
+        let executor = Arc::new(OnThread::new(body, foresight));
+        ToolEntry { spec: spec.input::<A>().output::<O>(), executor }
     }
 
     /// A tool with a body of another kind; its spec has its schemas.

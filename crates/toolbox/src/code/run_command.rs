@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
-use registry::{Order, Running, ToolExecutor};
-use sandbox::{Command, Confined, Grant, Hear, Piece, Sandbox, SandboxError};
+use registry::{Order, Preview, Running, ToolExecutor};
+use sandbox::{Command, Confined, Executable, Foresight, Grant, Hear, Piece, Sandbox, SandboxError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -55,6 +55,18 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
 }
 
 impl ToolExecutor for RunCommand {
+    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        let command = command(permit, Instant::now() + permit.timeout())?;
+        let foresight = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
+        let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
+        let mut facts = vec![
+            ("program".to_owned(), file(&foresight.program)),
+            ("runs in".to_owned(), foresight.folder.display().to_string()),
+        ];
+        facts.extend(foresight.files.iter().map(|named| ("reads".to_owned(), file(named))));
+        Ok(Preview { facts, ..Preview::default() })
+    }
+
     fn run(&self, order: Arc<Order>) -> Running {
         self.run_telling(order, Progress::default())
     }
@@ -107,13 +119,17 @@ fn note(piece: Piece<'_>) -> ProgressNote {
 }
 
 fn prepare(permit: &Permit, deadline: Instant) -> Result<Confined, Failure> {
+    Confined::prepare(permit, &command(permit, deadline)?).map_err(|error| not_run(&error))
+}
+
+fn command(permit: &Permit, deadline: Instant) -> Result<Command, Failure> {
     let arguments: Arguments = permit.call().typed()?;
     let mut words = arguments.command.into_iter();
     let Some(program) = words.next() else {
         return Err(Failure::new(FailureKind::NotFound, "`command` names no program"));
     };
     let budget = permit.max_output_bytes() / WORST_GROWTH;
-    let command = Command {
+    Ok(Command {
         program: program.into(),
         arguments: words.map(Into::into).collect(),
         input: None,
@@ -122,8 +138,7 @@ fn prepare(permit: &Permit, deadline: Instant) -> Result<Confined, Failure> {
         output_bytes: usize::try_from(budget.min(MOST_OUTPUT)).unwrap_or(0),
         grant: Grant::AsPermitted,
         variables: Vec::new(),
-    };
-    Confined::prepare(permit, &command).map_err(|error| not_run(&error))
+    })
 }
 
 /// A command that did not run.

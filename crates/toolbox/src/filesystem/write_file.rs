@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use governance::Permit;
+use registry::{Change, Preview};
 use resources::{Expected, ObjectKind, OpenedPath};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,9 @@ use tool::{
 
 use super::{shown, target};
 use crate::tool_entry::{Answer, ToolEntry};
+
+/// Nobody reads a change of a larger file.
+const MOST_FORESEEN: u64 = 8 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -60,24 +64,12 @@ pub(super) fn tool() -> ToolEntry {
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "notes.txt", "content": "Remember the milk.\n"}));
-    ToolEntry::new(spec, write)
+    ToolEntry::foreseen(spec, write, foresee)
 }
 
 fn write(permit: &Permit, arguments: &Arguments) -> Result<Answer<Written>, Failure> {
     let file = target(permit)?;
-    let whole = Cow::Borrowed(arguments.content.as_bytes());
-    let (content, expected) = match (arguments.mode, &arguments.expected_sha256) {
-        (WriteMode::Append, asked) if file.kind() == ObjectKind::File => {
-            appended(permit, file, &arguments.content, asked.as_deref())?
-        }
-        (WriteMode::Create, None) => (whole, Expected::Absent),
-        (WriteMode::Create, Some(_)) => {
-            let message = "a file that must not exist has no expected_sha256";
-            return Err(Failure::new(FailureKind::Conflict, message).hint("leave one of the two out"));
-        }
-        (_, None) => (whole, Expected::Anything),
-        (_, Some(sha256)) => (whole, Expected::Content { sha256: sha256.clone() }),
-    };
+    let (content, expected) = planned(permit, file, arguments)?;
     let replaced = file.replace(&content, &expected)?;
     let usage = Usage { written_bytes: replaced.bytes, ..Usage::default() };
     let facts = Output { files_touched: vec![shown(file)], usage, ..Output::default() };
@@ -88,6 +80,47 @@ fn write(permit: &Permit, arguments: &Arguments) -> Result<Answer<Written>, Fail
         sha256: replaced.sha256,
     };
     Ok(Answer { value, facts })
+}
+
+/// The file before and after, for the person who is asked.
+fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
+    let file = target(permit)?;
+    let (content, _) = planned(permit, file, arguments)?;
+    let before = match file.kind() {
+        ObjectKind::File => Some(file.read_range(0, MOST_FORESEEN)?).map(|old| (old.bytes, old.more)),
+        _ => None,
+    };
+    if before.as_ref().is_some_and(|(_, more)| *more) {
+        let message = format!("`{}` is too large for its change to be shown", shown(file));
+        return Err(Failure::new(FailureKind::TooLarge, message));
+    }
+    let change = Change {
+        path: file.canonical().to_owned(),
+        before: before.map(|(bytes, _)| bytes),
+        after: Some(content.into_owned()),
+    };
+    Ok(Preview { changes: vec![change], ..Preview::default() })
+}
+
+/// What the file would hold, and what must be there for that.
+fn planned<'a>(
+    permit: &Permit,
+    file: &OpenedPath,
+    arguments: &'a Arguments,
+) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
+    let whole = Cow::Borrowed(arguments.content.as_bytes());
+    Ok(match (arguments.mode, &arguments.expected_sha256) {
+        (WriteMode::Append, asked) if file.kind() == ObjectKind::File => {
+            appended(permit, file, &arguments.content, asked.as_deref())?
+        }
+        (WriteMode::Create, None) => (whole, Expected::Absent),
+        (WriteMode::Create, Some(_)) => {
+            let message = "a file that must not exist has no expected_sha256";
+            return Err(Failure::new(FailureKind::Conflict, message).hint("leave one of the two out"));
+        }
+        (_, None) => (whole, Expected::Anything),
+        (_, Some(sha256)) => (whole, Expected::Content { sha256: sha256.clone() }),
+    })
 }
 
 /// The old content with the new behind it, to be written only if the old is still what was read here.
