@@ -10,9 +10,10 @@ use ledger::Ledger;
 use serde_json::Value;
 use telemetry::{CallSpan, Stage, Subject, redact};
 use tokio_util::sync::CancellationToken;
-use tool::{CallId, Caller, Mode, Progress, Refusal, RefusalCode, TraceContext, canonical};
+use tool::{Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, TraceContext, canonical};
 
 use crate::World;
+use crate::approvals::{Asking, Hand};
 use crate::calls::{Stop, StoppedBy, Track};
 use crate::sessions::WorkerSession;
 
@@ -37,6 +38,10 @@ pub struct Request {
     pub started: Instant,
     /// Fired when the caller takes the call back.
     pub withdrawn: CancellationToken,
+    /// How it goes about a human, where one must be asked.
+    pub asking: Asking,
+    /// The answer of a human that it brings along.
+    pub approval_id: Option<String>,
 }
 
 /// One call on the road: its identity and the world it is judged in.
@@ -64,6 +69,13 @@ pub(crate) struct Call {
     /// What the judge saw of a call that is not run.
     saw: OnceLock<Value>,
     intended: AtomicBool,
+    pub(crate) asking: Asking,
+    /// The question it is about, once there is one.
+    pub(crate) hand: Option<Hand>,
+    /// The arguments that a human put in the place of its own.
+    pub(crate) edited: Option<Arguments>,
+    /// Fired when nobody waits for the answer any longer.
+    pub(crate) gone: CancellationToken,
 }
 
 impl Call {
@@ -109,6 +121,10 @@ impl Call {
             saw: OnceLock::new(),
             intended: AtomicBool::new(false),
             tool_name: request.tool_name,
+            asking: request.asking,
+            hand: request.approval_id.map(|id| Hand { id, own: false }),
+            edited: None,
+            gone: CancellationToken::new(),
             caller: request.caller,
             progress: request.progress,
             trace: request.trace,
@@ -130,10 +146,16 @@ impl Call {
     }
 
     /// The same call under the mode and the rules of now.
-    pub(crate) fn renewed(self, world: Arc<World>, mode: Mode) -> Call {
+    pub(crate) fn renewed(self, world: Arc<World>, mode: Mode, hand: Option<Hand>) -> Call {
         let workspaces = world.workspaces.based_at(self.workspaces.base());
         // A decision that was on record has its end there too.
-        Call { workspaces, world, mode, intended: AtomicBool::new(false), ..self }
+        Call { workspaces, world, mode, hand, intended: AtomicBool::new(false), ..self }
+    }
+
+    /// The same call with the arguments that a human gave it.
+    pub(crate) fn edited(self, ledger: &Ledger, arguments: &Arguments) -> Call {
+        let digest = ledger.keyed_digest(&canonical::bytes(&Value::Object(arguments.clone())));
+        Call { arguments_digest: digest, edited: Some(arguments.clone()), ..self }
     }
 
     /// Waits for a part of the road, but not past the caller's deadline, nor once the call must end.

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -15,6 +16,7 @@ use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
 use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
+use crate::approvals::{self, Approvals};
 use crate::call::{Call, Request};
 use crate::calls::Calls;
 use crate::content;
@@ -26,7 +28,7 @@ use crate::recorder;
 use crate::reload::Reloads;
 use crate::sessions::{self, Sessions};
 use crate::slots::Slots;
-use crate::status::{LedgerStatus, ProposalStatus, Status, Tally};
+use crate::status::{ApprovalsStatus, LedgerStatus, ProposalStatus, Status, Tally};
 use crate::transition::OwedChanges;
 use crate::watch::ModeWatch;
 use crate::world::{ToolFilter, World};
@@ -39,11 +41,14 @@ pub struct Parts {
     pub ledger: Arc<Ledger>,
     /// What the ledger remembers of earlier lives.
     pub recovery: Recovery,
+    /// Where questions to a human are kept, and the operator's PIN.
+    pub state: PathBuf,
 }
 
 /// Runs calls: checks, judges, records, executes.
 pub struct ToolExecutionLayer {
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) approvals: Approvals,
     pub(crate) limits: Limits,
     pub(crate) tally: Tally,
     pub(crate) world: ArcSwap<World>,
@@ -69,13 +74,15 @@ pub struct ToolExecutionLayer {
 impl ToolExecutionLayer {
     /// A layer that goes on where the ledger left off: same mode, same rate windows.
     pub fn new(parts: Parts) -> Result<Arc<Self>, TelemetryError> {
-        let Parts { world, ledger, recovery } = parts;
+        let Parts { world, ledger, recovery, state } = parts;
         content::share_patterns(&world.policy)?;
         let mode = recorder::restored_mode(&ledger, &recovery);
         let limits = Limits::restore(places(&world, mode), &recovery, |tool| world.goes_out(tool.as_str()));
         let watch = ModeWatch::new(world.policy.transitions(), mode, ledger.health().head);
+        let approvals = Approvals::restore(&ledger, &recovery, &state);
         Ok(Arc::new(ToolExecutionLayer {
             ledger,
+            approvals,
             limits,
             watch,
             calls: Calls::default(),
@@ -104,6 +111,8 @@ impl ToolExecutionLayer {
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
         let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));
         let listed = self.calls.until_the_end_of(&track);
+        // Gone with this future: a call that waits for a human does not run for a caller who has left.
+        let _present = call.gone.clone().drop_guard();
         let work = AssertUnwindSafe(async move {
             let (call, mut result) = layer.conduct(call, arguments).await;
             sessions::report(&call, &mut result);
@@ -137,13 +146,20 @@ impl ToolExecutionLayer {
                     self.refusals.turn().await;
                     recorder::refused(self, &call, *refusal)
                 }
-                Ok(Err(Halt::Again(same))) => {
+                Ok(Err(Halt::Again(same, hand))) => {
                     arguments = Value::Object(same);
-                    call = call.renewed(self.world.load_full(), self.mode.get());
+                    call = call.renewed(self.world.load_full(), self.mode.get(), hand);
+                    continue;
+                }
+                Ok(Err(Halt::Edited(other, hand))) => {
+                    call = call.edited(&self.ledger, &other);
+                    arguments = Value::Object(other);
+                    call = call.renewed(self.world.load_full(), self.mode.get(), hand);
                     continue;
                 }
                 Err(_) => recorder::crashed(self, &call),
             };
+            approvals::leave(self, &call, result.metadata.refusal.as_ref().map(|refusal| refusal.code)).await;
             return (call, result);
         }
     }
@@ -183,6 +199,10 @@ impl ToolExecutionLayer {
             remaining: world.policy.remaining(mode, self.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
             calls: self.tally.counts(self.limits.running()),
+            approvals: ApprovalsStatus {
+                pending: self.approvals.pending(),
+                pin: self.approvals.pin_is_set(),
+            },
             tools: world.registry.len(),
             policy_hash: world.policy.hash().to_owned(),
             workspaces: world.workspaces.iter().map(|folder| folder.root().display().to_string()).collect(),
@@ -214,6 +234,7 @@ impl ToolExecutionLayer {
     /// Admits no more calls and waits for the running ones. Returns how many were still running at the deadline.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.draining.store(true, Ordering::Release);
+        self.approvals.close();
         self.tasks.close();
         let _ = tokio::time::timeout(deadline, self.tasks.wait()).await;
         self.tasks.len()

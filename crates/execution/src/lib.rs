@@ -4,6 +4,7 @@
 //! `ToolResult` comes out, whatever happens in between. The stages themselves live in their own crates;
 //! `pipeline.rs` is their order, top to bottom.
 
+mod approvals;
 mod book;
 mod call;
 mod calls;
@@ -32,6 +33,10 @@ mod transition;
 mod watch;
 mod world;
 
+pub use approvals::{
+    Answer, Asking, Card, CardLine, DecideError, Decided, Fact, Lasting, Listed, Pin, PinError, ShownChange,
+    Side, StandingRule, Tone, shown,
+};
 pub use call::Request;
 pub use calls::{CallStanding, Cancelled, Standing};
 pub use content::redactor;

@@ -37,6 +37,16 @@ pub struct ModeSet {
     pub recorded: bool,
 }
 
+impl ModeSet {
+    /// Whether a mode lets more happen than where it is entered from.
+    pub fn loosens(to: Mode) -> bool {
+        match to {
+            Mode::Normal | Mode::Recovery => true,
+            Mode::Alert | Mode::Degraded | Mode::Lockdown => false,
+        }
+    }
+}
+
 impl ModeCell {
     pub(crate) fn new(mode: Mode) -> Self {
         ModeCell { current: Mutex::new(mode) }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use governance::{Cleared, Permit, Verdict};
 use guardrail::{InputSchema, Known, ValidCall};
-use registry::Order;
+use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
 use telemetry::Stage;
 use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 
+use crate::approvals::{self, Approved, Hand};
 use crate::call::Call;
 use crate::calls::Standing;
 use crate::content;
@@ -52,8 +53,10 @@ pub(crate) struct Deciding<'a> {
 pub(crate) enum Halt {
     /// It is not run.
     Refused(Box<Refusal>),
-    /// The mode or the rules changed while it waited: it walks again, under the new ones.
-    Again(Arguments),
+    /// The mode, the rules or a human's answer came while it waited: it walks again, with what it has in hand.
+    Again(Arguments, Option<Hand>),
+    /// A human changed what it asks for: that walks instead.
+    Edited(Arguments, Option<Hand>),
 }
 
 impl<R: Into<Box<Refusal>>> From<R> for Halt {
@@ -66,21 +69,18 @@ impl<R: Into<Box<Refusal>>> From<R> for Halt {
 pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Value) -> Result<Ran, Halt> {
     sessions::admit(layer, call)?;
     let tool = look_up(call, &arguments)?;
-    let permit = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
-        Verdict::Permit(permit) => permit,
-        Verdict::Question(question) => {
-            call.keep_facts(question.facts());
-            return Err(Box::new(question.unanswered()).into());
-        }
+    let (permit, approved) = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
+        Verdict::Permit(permit) => (permit, Approved::Unasked),
+        Verdict::Question(question) => approvals::approve(layer, call, tool, question).await?,
         Verdict::Denial(denial) => return Err(call.denied(denial).into()),
     };
     let (permit, slot) = reserve(layer, call, permit).await?;
-    let order = Arc::new(intend(layer, call, permit).await?);
+    let order = Arc::new(intend(layer, call, tool, permit, &approved).await?);
     match run::run(layer, call, tool, &order, slot).await {
         Ok(end) => Ok(Ran { order, end }),
         Err(Overtaken) => {
             recorder::overtaken(layer, call, &order);
-            Err(Halt::Again(order.value().call().arguments().clone()))
+            Err(Halt::Again(order.value().call().arguments().clone(), call.hand.clone()))
         }
     }
 }
@@ -178,7 +178,7 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
             layer.limits.count(&permit).map_err(|denial| call.denied(denial))?;
             Ok((permit, slot))
         }
-        _ => Err(Halt::Again(permit.call().arguments().clone())),
+        _ => Err(Halt::Again(permit.call().arguments().clone(), call.hand.clone())),
     }
 }
 
@@ -194,11 +194,20 @@ async fn place_unless_changed(layer: &ToolExecutionLayer, call: &Call) -> Result
     }
 }
 
-/// The decision is on record, as durably as its risk asks, before anything happens.
-async fn intend(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<Order, Box<Refusal>> {
-    let decision = recorder::decision(call, &permit);
-    let _timing = call.span.stage(Stage::Record);
+/// The decision is on record, as durably as its risk asks, before anything happens; and before it, that the answer of a
+/// human was used up.
+async fn intend(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    permit: Permit,
+    approved: &Approved,
+) -> Result<Order, Halt> {
     let counted = Counted::of(&permit);
+    let confirmed = approvals::confirm(layer, call, tool, permit, approved).await;
+    let (permit, approval_id) = confirmed.inspect_err(|_| layer.limits.uncount(&counted))?;
+    let decision = recorder::decision(call, &permit, approval_id);
+    let _timing = call.span.stage(Stage::Record);
     let recorded = call.in_time(layer.ledger.intend(decision, permit)).await;
     let order =
         recorded.and_then(|intent| intent.map_err(|error| recorder::unavailable(&call.tool_name, &error)));
@@ -206,5 +215,5 @@ async fn intend(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Resu
         Ok(_) => call.mark_intended(),
         Err(_) => layer.limits.uncount(&counted),
     }
-    order
+    Ok(order?)
 }

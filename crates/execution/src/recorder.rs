@@ -26,7 +26,7 @@ pub(crate) use refusals::{refused, unavailable};
 pub(crate) use sessions::session;
 
 /// The decision that lets a call run, as the ledger keeps it.
-pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
+pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>) -> Decision {
     let definition = permit.call().definition();
     Decision {
         call: call.on_record(definition.name().as_str()),
@@ -37,7 +37,7 @@ pub(crate) fn decision(call: &Call, permit: &Permit) -> Decision {
         policy_hash: call.world.policy.hash().to_owned(),
         arguments_digest: call.arguments_digest.clone(),
         idempotency_key: None,
-        approval_id: None,
+        approval_id,
         rules: permit.rules().to_vec(),
         facts: redact::shared().redact_value(permit.facts()),
     }
@@ -74,7 +74,8 @@ fn stages(call: &Call) -> Value {
 }
 
 fn metadata(call: &Call) -> Metadata {
-    Metadata::new(call.id, &call.trace, call.mode, call.world.policy.hash())
+    let edited_arguments = call.edited.clone();
+    Metadata { edited_arguments, ..Metadata::new(call.id, &call.trace, call.mode, call.world.policy.hash()) }
 }
 
 /// The call, as events name it.

@@ -19,6 +19,7 @@ use tool::{CallId, Caller, Progress, ToolDefinition, ToolResult, TraceContext, f
 pub(crate) use admission::{admit, charge, report};
 pub use terms::{SessionTerms, TermsError};
 
+use crate::approvals::Asking;
 use crate::call::{Call, Request};
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
@@ -195,6 +196,8 @@ impl ToolExecutionLayer {
             progress: Progress::default(),
             started: Instant::now(),
             withdrawn: CancellationToken::new(),
+            asking: Asking::Never,
+            approval_id: None,
         };
         let (call, _) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
         let refusal = match admission::spend_hop(self, &call) {

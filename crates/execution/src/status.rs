@@ -27,6 +27,8 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// How calls ended, and how many run now.
     pub calls: CallCounts,
+    /// Questions to a human.
+    pub approvals: ApprovalsStatus,
     /// What is left of the limits that hold for all tools in this mode.
     pub remaining: Map<String, Value>,
     /// How many tools there are.
@@ -37,6 +39,15 @@ pub struct Status {
     pub workspaces: Vec<String>,
     /// The state of the ledger.
     pub ledger: LedgerStatus,
+}
+
+/// Questions to a human.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ApprovalsStatus {
+    /// How many wait for an answer.
+    pub pending: usize,
+    /// Whether a yes takes the operator's PIN.
+    pub pin: bool,
 }
 
 /// A change of mode that a rule wants and a human decides.

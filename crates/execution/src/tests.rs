@@ -28,7 +28,7 @@ use tool::{
     ToolSpec, TraceContext,
 };
 
-use crate::{Parts, Request, ToolExecutionLayer, World};
+use crate::{Asking, Parts, Request, ToolExecutionLayer, World};
 
 /// A tool made of a function.
 struct Does<F>(F);
@@ -110,7 +110,7 @@ impl Bench {
     fn layer_in(folder: &Path, registry: ToolRegistry) -> Arc<ToolExecutionLayer> {
         let world = Bench::world_in(folder, registry);
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
-        ToolExecutionLayer::new(Parts { world, ledger, recovery }).unwrap()
+        ToolExecutionLayer::new(Parts { world, ledger, recovery, state: folder.join("state") }).unwrap()
     }
 
     fn world_in(folder: &Path, registry: ToolRegistry) -> World {
@@ -146,6 +146,8 @@ fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request 
         progress: Progress::default(),
         started: Instant::now(),
         withdrawn: CancellationToken::new(),
+        asking: Asking::Never,
+        approval_id: None,
     }
 }
 

@@ -107,7 +107,7 @@ impl ToolExecutionLayer {
             return Err(ModeError::NoWay { from, to, ways: ways_out(from).collect() });
         }
         let change = wish.on_record(from);
-        let recorded = if loosens(to) {
+        let recorded = if ModeSet::loosens(to) {
             self.record_mode(change).await.map_err(|error| ModeError::NotRecorded(error.to_string()))?;
             self.enter(to, wish.who);
             true
@@ -189,13 +189,5 @@ impl ToolExecutionLayer {
         if let Err(error) = self.ledger.append(&Entry::Note(note)) {
             tracing::error!(%error, "a proposal could not be recorded");
         }
-    }
-}
-
-/// Whether a mode is one of those that let more happen than where they are entered from.
-fn loosens(to: Mode) -> bool {
-    match to {
-        Mode::Normal | Mode::Recovery => true,
-        Mode::Alert | Mode::Degraded | Mode::Lockdown => false,
     }
 }

@@ -33,6 +33,8 @@ const PATIENCE_WITH_NOISE: u32 = 16;
 const MOST_FOLLOWING: usize = 4;
 /// How long a peer that was told why may go on writing before it is cut off.
 const LINGER: Duration = Duration::from_secs(1);
+/// How often a peer that has nothing more to say is looked after.
+const GLANCE: Duration = Duration::from_millis(250);
 /// How long the answers of calls that have ended may take when the daemon stops.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -78,8 +80,9 @@ struct Talk<C: 'static> {
 }
 
 impl<C: Send + Sync> Connection<C> {
-    /// Talks until either side has had enough.
-    pub(crate) async fn run<R, W>(mut self, read: R, write: W)
+    /// Talks until either side has had enough. `has_left` tells a peer that is gone from one that only has nothing more to
+    /// say.
+    pub(crate) async fn run<R, W>(mut self, read: R, write: W, has_left: fn(&R) -> bool)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin + Send + 'static,
@@ -91,7 +94,7 @@ impl<C: Send + Sync> Connection<C> {
         let following = JoinSet::new();
         let mut talk = Talk { connection: self, outbox, answers, following, follows: None, open, noise: 0 };
         let end = talk.listen(&mut lines).await;
-        talk.conclude(&end).await;
+        talk.conclude(&end, || has_left(lines.source())).await;
         // With its last sender gone the writer sends what is queued, and ends.
         drop(talk);
         let _ = writer.await;
@@ -254,7 +257,7 @@ impl<C: Send + Sync> Talk<C> {
     }
 
     /// Lets the open answers come to their end, where someone is there to read them.
-    async fn conclude(&mut self, end: &End) {
+    async fn conclude(&mut self, end: &End, has_left: impl Fn() -> bool) {
         match end {
             End::Gone => self.answers.abort_all(),
             End::Finished | End::Unusable | End::Idle => loop {
@@ -263,6 +266,8 @@ impl<C: Send + Sync> Talk<C> {
                     () = self.outbox.gone() => return self.answers.abort_all(),
                     () = self.connection.stop.cancelled() => return self.break_off().await,
                     done = self.answers.join_next() => if done.is_none() { return },
+                    // Nothing is written while a call waits for a human, so nothing fails to be.
+                    () = tokio::time::sleep(GLANCE) => if has_left() { return self.answers.abort_all() },
                 }
             },
             End::Stopped => self.break_off().await,

@@ -1,8 +1,14 @@
 //! What `control.sock` offers: the human's side. No agent gets this socket, and none of this is on the other one.
 
+mod approvals_decide;
+mod approvals_list;
+mod approvals_show;
+mod approvals_watch;
 mod calls_cancel;
 mod calls_list;
 mod events;
+mod grants_list;
+mod grants_revoke;
 mod ledger_export;
 mod ledger_filter;
 mod ledger_query;
@@ -10,6 +16,7 @@ mod ledger_tail;
 mod ledger_verify;
 mod mode_get;
 mod mode_set;
+mod pin_set;
 mod reload;
 mod shutdown;
 mod status;
@@ -17,7 +24,7 @@ mod status;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use execution::{LedgerError, ToolExecutionLayer};
+use execution::{LedgerError, PinError, ToolExecutionLayer};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -42,6 +49,13 @@ pub(crate) struct Control {
 }
 
 const METHODS: &[Method<Control>] = &[
+    approvals_list::METHOD,
+    approvals_show::METHOD,
+    approvals_decide::METHOD,
+    approvals_watch::METHOD,
+    grants_list::METHOD,
+    grants_revoke::METHOD,
+    pin_set::METHOD,
     mode_get::METHOD,
     mode_set::METHOD,
     calls_list::METHOD,
@@ -65,6 +79,17 @@ fn reading(work: impl FnOnce() -> Result<Value, LedgerError> + Send + 'static) -
             Err(_) => Err(RpcError::internal()),
         }
     })
+}
+
+/// The word for a PIN that was not taken.
+fn pin_word(error: &PinError) -> &'static str {
+    match error {
+        PinError::Missing => "pin_needed",
+        PinError::Wrong => "pin_wrong",
+        PinError::TooMany { .. } => "pin_locked",
+        PinError::Length => "pin_length",
+        PinError::File(_) => "pin_unusable",
+    }
 }
 
 /// The human's side of the daemon.

@@ -83,6 +83,11 @@ enum Found {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
+    /// What is read from.
+    pub(crate) fn source(&self) -> &R {
+        &self.source
+    }
+
     pub(crate) fn new(source: R, limit: usize, budget: Budget) -> Self {
         let (buffer, last_read) = (Vec::new(), Instant::now());
         LineReader {

@@ -1,9 +1,12 @@
 //! Accepts connections on one socket: checks who comes, how many are there, and gives each a task of its own.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::budget::Budget;
 use crate::connection::Connection;
+use crate::platform::Platform;
 use crate::private_folder::own_uid;
 use crate::rpc::{self, RpcError};
 use crate::service::Service;
@@ -128,7 +132,7 @@ impl<C: Send + Sync> Listener<C> {
         };
         self.hall.connections.spawn(async move {
             let (read, write) = stream.into_split();
-            connection.run(read, write).await;
+            connection.run(read, write, has_left).await;
             drop(place);
         });
     }
@@ -147,6 +151,16 @@ impl<C: Send + Sync> Listener<C> {
         let error = RpcError::server("busy", message).with("max_connections", most);
         let _ = stream.try_write(&rpc::write(None, &Err(error), self.hall.limits.max_line_bytes));
     }
+}
+
+/// Whether the peer has closed both directions. One that closed its own alone may still read its answers.
+fn has_left(read: &OwnedReadHalf) -> bool {
+    let stream: &UnixStream = read.as_ref();
+    let mut watched = [PollFd::new(stream.as_fd(), PollFlags::empty())];
+    let asked = poll(&mut watched, PollTimeout::ZERO);
+    let [peer] = watched;
+    let hung_up = asked.is_ok() && peer.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
+    hung_up && Platform::CURRENT.hang_up_is_final()
 }
 
 /// A peer that is already gone has no identity, and gets no connection.

@@ -37,6 +37,14 @@ impl Platform {
         }
     }
 
+    /// Whether a socket that hung up has closed both directions. macOS says the same of one that still reads.
+    pub(crate) fn hang_up_is_final(self) -> bool {
+        match self {
+            Platform::Linux => true,
+            Platform::MacOs => false,
+        }
+    }
+
     /// The folders of a user, where nothing else was said. `xdg` gives a variable's absolute folder.
     pub(crate) fn folders(self, user_home: &Path, xdg: impl Fn(&'static str) -> Option<PathBuf>) -> Folders {
         match self {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{CallId, Failure, FailureKind, Fault, Mode, Refusal, SessionReport, TraceContext};
+use crate::{Arguments, CallId, Failure, FailureKind, Fault, Mode, Refusal, SessionReport, TraceContext};
 
 /// What a tool hands back when it reached its end.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,6 +114,9 @@ pub struct Metadata {
     /// The worker session it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionReport>,
+    /// The arguments that the user put in the place of the caller's before agreeing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited_arguments: Option<Arguments>,
     /// Why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
@@ -154,6 +157,7 @@ impl Metadata {
             recorded: false,
             remaining: Map::new(),
             session: None,
+            edited_arguments: None,
             refusal: None,
             failure: None,
         }

@@ -74,7 +74,13 @@ fn world(folder: &Path, rule: &str) -> World {
 
 fn layer(folder: &Path, rule: &str) -> Arc<ToolExecutionLayer> {
     let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
-    ToolExecutionLayer::new(Parts { world: world(folder, rule), ledger, recovery }).unwrap()
+    ToolExecutionLayer::new(Parts {
+        world: world(folder, rule),
+        ledger,
+        recovery,
+        state: folder.join("state"),
+    })
+    .unwrap()
 }
 
 fn call(tool: &str, input: Value) -> HostCall {

@@ -18,6 +18,7 @@ const LONGEST_REASON: usize = 1000;
 fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
     let (mode, reason): (Mode, String) = (params.need("mode")?, params.need("reason")?);
+    let pin: Option<String> = params.want("pin")?;
     params.finish()?;
     if reason.trim().is_empty() || reason.len() > LONGEST_REASON {
         let message = format!("`reason` must say why, in 1 to {LONGEST_REASON} bytes");
@@ -25,6 +26,12 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
     }
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
+        // What lets less happen is never in anybody's way.
+        if ModeSet::loosens(mode)
+            && let Err(error) = layer.pin().verify(pin).await
+        {
+            return Err(RpcError::server(super::pin_word(&error), error.to_string()));
+        }
         match layer.set_mode(mode, &reason, &caller).await {
             Ok(ModeSet { previous, recorded: true }) => {
                 rpc::answer(&json!({"mode": mode, "previous": previous}))

@@ -15,8 +15,17 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
     let mut params = call.params;
     // The digest of the candidate that was shown: what was changed since then is not accepted with it.
     let accept: Option<String> = params.want("accept")?;
+    let pin: Option<String> = params.want("pin")?;
     params.finish()?;
     let reloader = Arc::clone(&control.reloader);
     let acceptance = accept.map_or(Acceptance::Ask, Acceptance::Seen);
-    Ok(Answer::later(async move { rpc::answer(&reloader.reload(acceptance).await) }))
+    let layer = Arc::clone(&control.layer);
+    Ok(Answer::later(async move {
+        if let Acceptance::Seen(_) = acceptance
+            && let Err(error) = layer.pin().verify(pin).await
+        {
+            return Err(RpcError::server(super::pin_word(&error), error.to_string()));
+        }
+        rpc::answer(&reloader.reload(acceptance).await)
+    }))
 }

@@ -11,7 +11,7 @@ use tool::{Progress, ToolName, ToolResult, TraceContext};
 use super::era::Era;
 use super::{progress, result};
 use crate::agent::Agent;
-use crate::methods::execute::tool_name;
+use crate::methods::execute::{asking, tool_name};
 use crate::rpc::RpcError;
 use crate::service::{Answer, Call, Method};
 use crate::session::Session;
@@ -22,6 +22,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     let mut params = call.params;
     let (era, meta) = Era::of(session, &mut params)?;
     refuse_unknown_wishes(&meta)?;
+    let word = |key: &str| wish(&meta, key);
     let request = Request {
         tool_name: tool_name(&mut params, "name")?,
         arguments: params.take("arguments").unwrap_or_else(|| json!({})),
@@ -32,6 +33,8 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         progress: Progress::default(),
         started: call.began,
         withdrawn: call.withdrawn,
+        asking: asking(word(APPROVAL)?.as_deref(), APPROVAL)?,
+        approval_id: word(APPROVAL_ID)?,
     };
     let layer = Arc::clone(&agent.layer);
     let listener = meta.get("progressToken").cloned().zip(session.notifier());
@@ -45,6 +48,19 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         measure(&ended, call.began);
         result::reply(ended, era.seal())
     }))
+}
+
+/// How the client goes about a human, and the answer it brings along.
+const APPROVAL: &str = "sinew/approval";
+const APPROVAL_ID: &str = "sinew/approval_id";
+
+/// One of our own words in the envelope.
+fn wish(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError> {
+    match meta.get(key) {
+        None => Ok(None),
+        Some(Value::String(word)) => Ok(Some(word.clone())),
+        Some(other) => Err(RpcError::wrong_type(key, "a string", other)),
+    }
 }
 
 /// The duration that MCP's conventions ask a server for.
@@ -67,7 +83,8 @@ fn trace(meta: &Map<String, Value>) -> TraceContext {
 
 /// Whatever the client asks of Sinew itself must be honoured or refused, never passed over.
 fn refuse_unknown_wishes(meta: &Map<String, Value>) -> Result<(), RpcError> {
-    match meta.keys().find(|key| key.starts_with("sinew/")) {
+    let known = [APPROVAL, APPROVAL_ID];
+    match meta.keys().find(|key| key.starts_with("sinew/") && !known.contains(&key.as_str())) {
         Some(wish) => Err(RpcError::not_supported_yet(wish)),
         None => Ok(()),
     }
@@ -87,7 +104,9 @@ mod tests {
         assert_eq!(with_state.trace_state.as_deref(), Some("vendor=1"));
         assert_eq!(trace(&meta(json!({"traceparent": 5}))).parent_span_id, None);
         refuse_unknown_wishes(&meta(json!({"progressToken": 1, "io.example/x": {}}))).unwrap();
-        let error = refuse_unknown_wishes(&meta(json!({"sinew/approval": "async"}))).unwrap_err();
-        assert!(error.message.contains("`sinew/approval` is not supported yet"), "{}", error.message);
+        refuse_unknown_wishes(&meta(json!({"sinew/approval": "async", "sinew/approval_id": "x"}))).unwrap();
+        let error = refuse_unknown_wishes(&meta(json!({"sinew/wish": 1}))).unwrap_err();
+        assert!(error.message.contains("`sinew/wish` is not supported yet"), "{}", error.message);
+        assert!(wish(&meta(json!({"sinew/approval": 5})), APPROVAL).is_err());
     }
 }

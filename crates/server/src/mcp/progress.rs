@@ -71,6 +71,8 @@ mod tests {
             progress: Progress::default(),
             started: Instant::now(),
             withdrawn: Default::default(),
+            asking: Default::default(),
+            approval_id: None,
         }
     }
 

@@ -73,7 +73,11 @@ fn content(result: &ToolResult) -> Vec<Block> {
         None => text(content),
     };
     if result.success {
-        return vec![told(result.output.to_string())];
+        let edited = result.metadata.edited_arguments.iter().map(|arguments| {
+            let arguments = Value::Object(arguments.clone());
+            text(format!("The user changed the arguments before agreeing; what ran is: {arguments}"))
+        });
+        return [told(result.output.to_string())].into_iter().chain(edited).collect();
     }
     let mut blocks = vec![match &result.metadata.refusal {
         Some(refusal) => text(refusal_text(refusal)),

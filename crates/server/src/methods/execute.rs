@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use execution::Request;
+use execution::{Asking, Request};
 use serde_json::{Map, Value};
 use tool::{Door, Progress, TraceContext};
 
@@ -15,7 +15,7 @@ use crate::session::Session;
 pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/execute", run };
 
 /// Parameters of the protocol that this version cannot honour.
-const NOT_YET: [&str; 3] = ["idempotency_key", "approval_id", "dry_run"];
+const NOT_YET: [&str; 2] = ["idempotency_key", "dry_run"];
 /// No tool name comes near it; a longer text is not worth a record.
 const LONGEST_NAME: usize = 256;
 /// No call may take longer, so a longer patience means the same.
@@ -42,9 +42,20 @@ pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params)
         progress: Progress::default(),
         started: call.began,
         withdrawn: call.withdrawn,
+        asking: asking(params.want::<String>("approval")?.as_deref(), "approval")?,
+        approval_id: params.want("approval_id")?,
     };
     NOT_YET.into_iter().try_for_each(|field| params.not_yet(field))?;
     Ok((request, params))
+}
+
+/// How the caller goes about a human.
+pub(crate) fn asking(word: Option<&str>, field: &str) -> Result<Asking, RpcError> {
+    match word {
+        None | Some("wait") => Ok(Asking::Wait),
+        Some("async") => Ok(Asking::Async),
+        Some(_) => Err(RpcError::invalid_params(field, &format!("`{field}` must be `wait` or `async`"))),
+    }
 }
 
 /// The name of a tool, which need not exist.

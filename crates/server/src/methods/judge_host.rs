@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use execution::{HostCall, Origin, Request, UnknownHost};
+use execution::{Asking, HostCall, Origin, Request, UnknownHost};
 use tool::{Caller, Door, Progress, TraceContext};
 
 use super::execute::{deadline, tool_name};
@@ -27,6 +27,8 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         progress: Progress::default(),
         started: call.began,
         withdrawn: call.withdrawn,
+        asking: Asking::Never,
+        approval_id: None,
     };
     let origin = origin(&mut params)?;
     params.finish()?;

@@ -76,6 +76,14 @@ impl Parameter for String {
     }
 }
 
+impl Parameter for bool {
+    const EXPECTED: &'static str = "true or false";
+
+    fn read(value: Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
 impl Parameter for u64 {
     const EXPECTED: &'static str = "a whole number, not negative";
 

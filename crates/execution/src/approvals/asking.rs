@@ -1,0 +1,452 @@
+//! The part of the road where a human decides: asking, waiting, and using the answer up right before the call runs.
+//!
+//! Nothing is held while a call waits. After a yes it walks the road again from the start, so that mode, rates, bounds
+//! and what it would do are those of the moment it runs in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use governance::{Permit, Question};
+use registry::Tool;
+use serde_json::json;
+use telemetry::{Event, Note, Stage, emit};
+use tokio::sync::mpsc;
+use tool::{Arguments, CallId, ProgressNote, Refusal, RefusalCode, RuleRef, canonical};
+
+use super::clock::later;
+use super::effect::{self, Effect};
+use super::hand::{Approved, Asking, Hand};
+use super::queue::{Claim, Terms, Unusable};
+use super::rule::Rule;
+use super::{Edit, Edited, Kept, subject};
+use crate::call::Call;
+use crate::calls::Standing;
+use crate::layer::ToolExecutionLayer;
+use crate::pipeline::{self, Halt};
+use crate::recorder;
+
+/// The permit of a call that a human must be asked about: by the answer in hand, by a rule that stands, or after waiting
+/// for an answer and walking again.
+pub(crate) async fn approve(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    question: Question,
+) -> Result<(Permit, Approved), Halt> {
+    call.keep_facts(question.facts());
+    if let Asking::Never = call.asking {
+        return Err(Box::new(question.unanswered()).into());
+    }
+    let rules = names(question.asked_by());
+    let Some(hand) = &call.hand else { return ask(layer, call, tool, question, rules).await };
+    match layer.approvals.standing(&hand.id, &call.caller) {
+        Ok(()) => {
+            let hand = hand.clone();
+            Ok((question.approved(), Approved::Once { hand, rules }))
+        }
+        Err(Unusable::Pending) => {
+            let (question, effect) = look(layer, call, tool, question, Question::proposed).await?;
+            let asked = layer.approvals.queue().get(&hand.id).map(|asked| asked.digest.clone());
+            if asked == Some(effect.digest().to_owned()) {
+                let arguments = question.call().arguments().clone();
+                drop((question, effect));
+                return Err(wait_or_leave(layer, call, tool, hand, arguments).await);
+            }
+            if !hand.own {
+                return Err(unusable(call, &hand.id, &Unusable::Mismatch).into());
+            }
+            layer.approvals.void(&layer.ledger, &hand.id, CHANGED).await;
+            ask(layer, call, tool, question, rules).await
+        }
+        // It had its answer and was overtaken before it began, or the question was about what is no longer so.
+        Err(Unusable::Used | Unusable::Void(_)) if hand.own => ask(layer, call, tool, question, rules).await,
+        Err(why) => Err(unusable(call, &hand.id, &why).into()),
+    }
+}
+
+/// How often a call that waits says so.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const CHANGED: &str = "what the call would do has changed since it was asked about";
+
+/// Uses the answer up, if it still is one to this: the last thing before the decision is recorded and the call runs.
+pub(crate) async fn confirm(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    permit: Permit,
+    approved: &Approved,
+) -> Result<(Permit, Option<String>), Halt> {
+    if let Approved::Unasked = approved {
+        return Ok((permit, None));
+    }
+    let (permit, effect) = look(layer, call, tool, permit, |permit| permit).await?;
+    let again = |permit: &Permit| Halt::Again(permit.call().arguments().clone(), None);
+    match approved {
+        Approved::Unasked => Ok((permit, None)),
+        Approved::ByRule { rules } => {
+            let wanted = effect.wanted(call, &permit, &layer.approvals.life, rules);
+            let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
+            // Revoked or run out since: it is asked about.
+            covering.map(Some).map(|id| (permit, id)).ok_or_else(|| again_without(call))
+        }
+        Approved::Once { hand, rules } => {
+            let digest = effect.digest().to_owned();
+            let claim = Claim { caller: &call.caller, digest: &digest, rules };
+            match layer.approvals.take(&layer.ledger, &hand.id, claim).await {
+                Ok(Ok(())) => Ok((permit, Some(hand.id.clone()))),
+                Ok(Err(Unusable::Mismatch)) if hand.own => {
+                    layer.approvals.void(&layer.ledger, &hand.id, CHANGED).await;
+                    Err(again(&permit))
+                }
+                Ok(Err(why)) => Err(unusable(call, &hand.id, &why).into()),
+                Err(error) => Err(recorder::unavailable(&call.tool_name, &error).into()),
+            }
+        }
+    }
+}
+
+/// Asks, unless a rule stands that covers the call.
+async fn ask(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    question: Question,
+    rules: Vec<String>,
+) -> Result<(Permit, Approved), Halt> {
+    let (question, effect) = look(layer, call, tool, question, Question::proposed).await?;
+    let wanted = effect.wanted(call, question.proposed(), &layer.approvals.life, &rules);
+    let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
+    if covering.is_some() {
+        return Ok((question.approved(), Approved::ByRule { rules }));
+    }
+    let hand = put(layer, call, &question, &effect, rules, Hands::Off).await?;
+    let arguments = question.call().arguments().clone();
+    drop((question, effect));
+    Err(wait_or_leave(layer, call, tool, &hand, arguments).await)
+}
+
+/// Whether a human has changed the arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hands {
+    Off,
+    On,
+}
+
+/// Puts a question into the queue: its card on disk, then its record, then it can be seen and answered.
+async fn put(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    question: &Question,
+    effect: &Effect,
+    rules: Vec<String>,
+    hands: Hands,
+) -> Result<Hand, Box<Refusal>> {
+    let approvals = &layer.approvals;
+    approvals.sweep(&layer.ledger).await;
+    let id = fresh_id();
+    let limit = call.world.policy.approval_timeout();
+    let limit = if let Asking::Async = call.asking { limit } else { call.time_left(limit) };
+    let asked_at = approvals.now();
+    let expires_at = later(asked_at, limit);
+    let frame = effect::Asking { id: &id, asked_at, expires_at, edited: hands == Hands::On };
+    let card = effect.card(call, question.proposed(), question.asked_by(), frame)?;
+    let wanted = effect.wanted(call, question.proposed(), &approvals.life, &rules);
+    let arguments = (card.masked == 0).then(|| question.call().arguments().clone());
+    let kept = Kept { card, rule: Rule::like(&wanted).ok(), arguments };
+    let bytes = canonical::bytes(&json!(kept));
+    let record = call.on_record(question.call().definition().name().as_str());
+    let terms = Terms { call: record, rules, card: layer.ledger.keyed_digest(&bytes), asked_at, expires_at };
+    let digest = effect.digest().to_owned();
+
+    let _turn = approvals.turn.lock().await;
+    let proposed = approvals.queue().request(&id, &digest, &terms).map_err(|_| too_many(call))?;
+    if let Err(error) = approvals.cards.keep(kept, &bytes) {
+        let reason =
+            format!("Permission denied: Approval is required, and the question cannot be kept: {error}");
+        let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
+        return Err(Box::new(refusal.detail("question_not_kept")));
+    }
+    if let Err(error) = approvals.record(&layer.ledger, proposed).await {
+        approvals.cards.drop(&id);
+        return Err(recorder::unavailable(&call.tool_name, &error));
+    }
+    emit(Event::ApprovalRequested {
+        call: subject(&terms.call),
+        approval_id: &id,
+        risk: question.call().definition().risk_level(),
+        timeout_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+    });
+    Ok(Hand { id, own: true })
+}
+
+/// A caller that cannot wait is told what to come back with.
+async fn wait_or_leave(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    hand: &Hand,
+    arguments: Arguments,
+) -> Halt {
+    match call.asking {
+        Asking::Async | Asking::Never => pending(call, &hand.id, "asked").into(),
+        Asking::Wait => wait(layer, call, tool, hand, arguments).await,
+    }
+}
+
+/// Waits for an answer. Whoever is judged by a mode or rules that hold no more is judged again at once.
+async fn wait(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    hand: &Hand,
+    arguments: Arguments,
+) -> Halt {
+    let _timing = call.span.stage(Stage::ApprovalWait);
+    call.span.note(Note::Approval(&hand.id));
+    layer.calls.enter(&call.track, Standing::Suspended { approval_id: hand.id.clone() });
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    let approvals = &layer.approvals;
+    // Before the first look, so that no answer falls in between.
+    let (mut answers, mut changes) = (approvals.subscribe(), layer.changes.subscribe());
+    let mut edits = Editing::open(layer, &hand.id);
+    loop {
+        match approvals.standing(&hand.id, &call.caller) {
+            Ok(()) => return Halt::Again(arguments, Some(hand.clone())),
+            Err(Unusable::Pending) => {}
+            Err(why) => {
+                approvals.sweep(&layer.ledger).await;
+                return unusable(call, &hand.id, &why).into();
+            }
+        }
+        if layer.has_changed_since(call) {
+            return Halt::Again(arguments, Some(hand.clone()));
+        }
+        let expires = approvals.queue().get(&hand.id).map(|asked| asked.terms.expires_at);
+        let left = expires.map_or(Duration::ZERO, |expires| approvals.clock.until(expires));
+        // The caller's own patience, too: the question may be an older one.
+        let left = call.time_left(left);
+        if left.is_zero() && call.time_left(Duration::MAX).is_zero() {
+            return out_of_time(layer, call, hand).await;
+        }
+        tokio::select! {
+            biased;
+            () = call.gone.cancelled() => return pending(call, &hand.id, "caller_gone").into(),
+            () = approvals.closing.cancelled() => return pending(call, &hand.id, "shutting_down").into(),
+            _ = answers.changed() => {}
+            _ = changes.changed() => {}
+            Some(edit) = edits.next() => {
+                if let Some(halt) = edited(layer, call, tool, hand, edit).await {
+                    return halt;
+                }
+            }
+            by = call.track.stop().given() => {
+                if hand.own {
+                    approvals.void(&layer.ledger, &hand.id, "the call that asked was cancelled").await;
+                }
+                return by.refusal(&call.tool_name, call.mode).into();
+            }
+            _ = heartbeat.tick() => call.progress.tell(waiting_for(&hand.id, left)),
+            () = tokio::time::sleep(left) => {}
+        }
+    }
+}
+
+/// The caller waits no longer. A question of its own ends with it.
+async fn out_of_time(layer: &ToolExecutionLayer, call: &Call, hand: &Hand) -> Halt {
+    layer.approvals.sweep(&layer.ledger).await;
+    if hand.own {
+        return unusable(call, &hand.id, &Unusable::Expired).into();
+    }
+    pending(call, &hand.id, "deadline_passed").into()
+}
+
+/// A human changed the arguments: they are checked and judged like any others, and asked about anew. What is wrong with
+/// them is told to the human, and the call goes on waiting as it was.
+async fn edited(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    hand: &Hand,
+    edit: Edit,
+) -> Option<Halt> {
+    let Edit { arguments, answer } = edit;
+    let judged = judge_edited(layer, call, tool, arguments.clone()).await;
+    let (told, halt) = match judged {
+        Ok(Some(next)) => (Ok(Edited::Asks(next.id.clone())), Some(Halt::Edited(arguments, Some(next)))),
+        Ok(None) => (Ok(Edited::Runs), Some(Halt::Edited(arguments, None))),
+        Err(refusal) => (Err(refusal.reason), None),
+    };
+    if halt.is_some() {
+        layer.approvals.void(&layer.ledger, &hand.id, "its arguments were changed by a human").await;
+    }
+    let _ = answer.send(told);
+    halt
+}
+
+/// The new question, or none where nobody needs to be asked.
+async fn judge_edited(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    arguments: Arguments,
+) -> Result<Option<Hand>, Box<Refusal>> {
+    use governance::Verdict;
+    let value = serde_json::Value::Object(arguments);
+    match pipeline::judge(layer, call, tool.definition(), tool.schema(), value).await? {
+        Verdict::Permit(_) => Ok(None),
+        Verdict::Denial(denial) => Err(denial.into()),
+        Verdict::Question(question) => {
+            let rules = names(question.asked_by());
+            let (question, effect) = look(layer, call, tool, question, Question::proposed).await?;
+            put(layer, call, &question, &effect, rules, Hands::On).await.map(Some)
+        }
+    }
+}
+
+/// Takes back the question of a call that ended without an answer to it: nobody is asked about what is over.
+pub(crate) async fn leave(layer: &ToolExecutionLayer, call: &Call, ended: Option<RefusalCode>) {
+    let Some(hand) = call.hand.as_ref().filter(|hand| hand.own) else { return };
+    if ended != Some(RefusalCode::ApprovalPending) {
+        layer.approvals.void(&layer.ledger, &hand.id, "the call that asked has ended without it").await;
+    }
+}
+
+/// Looks at what a call would do, on a thread that may block.
+async fn look<T: Send + 'static>(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    held: T,
+    permit: fn(&T) -> &Permit,
+) -> Result<(T, Effect), Box<Refusal>> {
+    let (tool, ledger) = (Arc::clone(tool), Arc::clone(&layer.ledger));
+    let looking = async {
+        let place = layer.openings.take(call.caller.connection).await;
+        tokio::task::spawn_blocking(move || {
+            let effect = Effect::of(&tool, permit(&held), &ledger);
+            drop(place);
+            (held, effect)
+        })
+        .await
+    };
+    let failed = || {
+        let reason = "Sinew failed while looking at what the call would do";
+        Box::new(
+            Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason).detail("internal_fault"),
+        )
+    };
+    let (held, effect) = call.in_time(looking).await?.map_err(|_| failed())?;
+    match effect {
+        Ok(effect) => Ok((held, effect)),
+        Err(failure) => Err(effect::unforeseen(call, &failure)),
+    }
+}
+
+/// What keeps a client from taking a call that waits for one that hangs.
+fn waiting_for(id: &str, left: Duration) -> ProgressNote {
+    let message = format!("waiting for a human to decide approval {id}, for at most {} s", left.as_secs());
+    ProgressNote { data: Some(json!({"approval_id": id})), ..ProgressNote::saying(message) }
+}
+
+/// The rules that ask, as a yes is bound to them.
+fn names(rules: &[RuleRef]) -> Vec<String> {
+    rules.iter().map(|rule| format!("{} {}", rule.file, rule.id)).collect()
+}
+
+/// Ten digits of chance: short enough to be typed, and never taken for another by accident.
+fn fresh_id() -> String {
+    let id = CallId::fresh().to_string();
+    id.get(id.len().saturating_sub(10)..).unwrap_or(&id).to_owned()
+}
+
+fn again_without(call: &Call) -> Halt {
+    let reason = "Permission denied: The rule by which nobody was asked does not hold any more";
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("approval_revoked");
+    Box::new(refusal.hint("repeat the call: a human is asked")).into()
+}
+
+fn pending(call: &Call, id: &str, detail: &str) -> Box<Refusal> {
+    let reason = "Permission denied: Approval is pending";
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::ApprovalPending, reason).detail(detail);
+    let hint = format!("nothing was run; repeat the same call with approval_id `{id}` once it is approved");
+    Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal.hint(hint) })
+}
+
+fn too_many(call: &Call) -> Box<Refusal> {
+    let reason = "Permission denied: Approval is required, and too many questions wait already";
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason).detail("too_many_approvals");
+    Box::new(refusal.hint("wait until some are answered: `sinew approvals list` shows them to the human"))
+}
+
+/// The refusal of a call whose answer is not a yes to it.
+fn unusable(call: &Call, id: &str, why: &Unusable) -> Box<Refusal> {
+    use RefusalCode::{ApprovalDenied, ApprovalPending, ApprovalTimedOut, Conflict};
+    let (code, detail, reason, hint) = match why {
+        Unusable::Denied(message) => {
+            let said = message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+            let reason = format!("Approval denied by user{said}");
+            (
+                ApprovalDenied,
+                "denied_by_user",
+                reason,
+                "do not try the same again; ask the user what they want",
+            )
+        }
+        Unusable::Expired => {
+            let reason = "Approval timed out: nobody answered in time".to_owned();
+            (ApprovalTimedOut, "timed_out", reason, "nothing was run; silence is not consent")
+        }
+        Unusable::Pending => {
+            (ApprovalPending, "asked", "Approval is pending".to_owned(), "come back when it is decided")
+        }
+        Unusable::Used => {
+            let reason = format!("Approval {id} was used already");
+            (
+                Conflict,
+                "approval_used",
+                reason,
+                "an approval is for one call: repeat it without approval_id to ask again",
+            )
+        }
+        Unusable::Void(why) => {
+            let reason = format!("Approval {id} was withdrawn: {why}");
+            (Conflict, "approval_withdrawn", reason, "repeat the call without approval_id to ask again")
+        }
+        Unusable::Mismatch => {
+            let reason = format!("Approval {id} is for something else than this call would do now");
+            (Conflict, "approval_mismatch", reason, "repeat the call without approval_id to ask again")
+        }
+        Unusable::Unknown => {
+            let reason = "There is no such approval for this caller".to_owned();
+            (Conflict, "approval_unknown", reason, "repeat the call without approval_id to ask")
+        }
+    };
+    let reason = format!("Permission denied: {reason}");
+    let refusal = Refusal::new(&call.tool_name, code, reason).detail(detail).hint(hint);
+    Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal })
+}
+
+/// Where changes to the arguments of a waiting call come in, for as long as it waits.
+struct Editing<'a> {
+    layer: &'a ToolExecutionLayer,
+    id: &'a str,
+    edits: mpsc::Receiver<Edit>,
+}
+
+impl<'a> Editing<'a> {
+    fn open(layer: &'a ToolExecutionLayer, id: &'a str) -> Self {
+        let (sender, edits) = mpsc::channel(1);
+        layer.approvals.editors().insert(id.to_owned(), sender);
+        Editing { layer, id, edits }
+    }
+
+    async fn next(&mut self) -> Option<Edit> {
+        self.edits.recv().await
+    }
+}
+
+impl Drop for Editing<'_> {
+    fn drop(&mut self) {
+        self.layer.approvals.editors().remove(self.id);
+    }
+}

@@ -1,0 +1,118 @@
+use registry::Change;
+use tool::RuleRef;
+
+use super::*;
+use crate::approvals::shown::tests::{is_plain, read_back};
+
+fn fact(label: &str, text: &str) -> Fact {
+    Fact { label: label.to_owned(), text: text.to_owned() }
+}
+
+fn card(text: &str) -> Card {
+    let change = Change { path: "/w/a.txt".into(), before: None, after: Some(text.as_bytes().to_vec()) };
+    Card {
+        id: text.to_owned(),
+        tool: text.to_owned(),
+        summary: text.to_owned(),
+        effect: vec![fact(text, text)],
+        changes: vec![ShownChange::of(&change).unwrap()],
+        arguments: vec![fact("content", text)],
+        asked_by: vec![RuleRef { file: text.to_owned(), line: 3, id: text.to_owned() }],
+        caller: text.to_owned(),
+        session: Some(text.to_owned()),
+        call_id: CallId::fresh(),
+        trace_id: text.to_owned(),
+        risk: RiskLevel::High,
+        mode: Mode::Alert,
+        masked: 0,
+        edited: true,
+        asked_at: Timestamp::UNIX_EPOCH,
+        expires_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// The content that a card says would be written to a new file.
+fn written(card: &Card) -> String {
+    let lines = card.lines();
+    let begin = lines.iter().position(|line| line.text.starts_with("file      ")).unwrap();
+    let mut out = String::new();
+    for line in &lines[begin + 1..] {
+        match line.tone {
+            Tone::Added => out.push_str(&(read_back(&line.text[3..]) + "\n")),
+            Tone::Quiet if line.text.contains("no newline") => drop(out.pop()),
+            Tone::Quiet if line.text.contains("@@") => {}
+            _ => break,
+        }
+    }
+    out
+}
+
+#[test]
+fn what_is_shown_reads_back_as_what_would_be_written() {
+    let pieces = [
+        "a",
+        "\n",
+        "  ",
+        "\t",
+        "\r",
+        "\r\n",
+        "\u{1b}[2K",
+        "\\",
+        "\u{202e}",
+        "é",
+        "\u{a0}",
+        "@@",
+        "no newline",
+        "        ",
+        "+",
+        "-",
+    ];
+    let mut seed = 7_u64;
+    for _ in 0..2_000 {
+        let mut text = String::new();
+        for _ in 0..15 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            text.push_str(pieces[usize::try_from(seed >> 33).unwrap() % pieces.len()]);
+        }
+        let card = card(&text);
+        assert_eq!(written(&card), text, "{:?}", card.changes);
+        assert!(card.lines().iter().all(|line| is_plain(&line.text)));
+    }
+}
+
+#[test]
+fn nothing_hidden_gets_out_of_any_field() {
+    for c in ['\u{1b}', '\r', '\u{8}', '\u{9b}', '\u{202e}', '\u{200d}', '\u{e0020}', '\u{3000}', '\n'] {
+        for line in card(&format!("x{c}y")).lines() {
+            assert!(is_plain(&line.text), "{:x}: {}", u32::from(c), line.text);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_a_misfit() {
+    assert_eq!(card("short").misfit(), None);
+    for (text, why) in [
+        ("line\n".repeat(1001), "lines"),
+        ("x".repeat(5000), "a line of"),
+        (format!("{}\n", "x".repeat(2000)).repeat(20), "characters"),
+    ] {
+        let misfit = card(&text).misfit().unwrap();
+        assert!(misfit.contains(why), "{misfit}");
+    }
+}
+
+#[test]
+fn what_is_lost_need_not_be_text_but_what_is_written_must() {
+    let change = |before: &[u8], after: &[u8]| {
+        ShownChange::of(&Change {
+            path: "/w/a".into(),
+            before: Some(before.to_vec()),
+            after: Some(after.to_vec()),
+        })
+    };
+    let shown = change(b"\xff\xfe", b"new\n").unwrap();
+    assert!(shown.lines[0].1.contains("is no text: sha256 "), "{shown:?}");
+    assert!(shown.lines.contains(&(Side::New, "new".to_owned())));
+    assert_eq!(change(b"old", b"\xff"), None);
+}

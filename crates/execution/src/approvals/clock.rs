@@ -1,0 +1,56 @@
+//! The time by which questions and answers run out. It never goes back: not when somebody sets the clock back, and not
+//! over a restart, as far as the record tells.
+
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// A clock that only goes forward.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    base: Timestamp,
+    since: Instant,
+}
+
+impl Clock {
+    /// A clock that starts no earlier than what is on record.
+    pub(crate) fn not_before(recorded: Option<Timestamp>) -> Self {
+        Clock::at(Timestamp::now(), recorded)
+    }
+
+    fn at(now: Timestamp, recorded: Option<Timestamp>) -> Self {
+        Clock { base: recorded.map_or(now, |recorded| recorded.max(now)), since: Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        later(self.base, self.since.elapsed())
+    }
+
+    /// How long it is until then.
+    pub(crate) fn until(&self, then: Timestamp) -> Duration {
+        Duration::try_from(then.duration_since(self.now())).unwrap_or_default()
+    }
+}
+
+/// A point in time after another; the end of time where there is none.
+pub(crate) fn later(from: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    from.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_set_back_brings_nothing_back() {
+        let recorded = Timestamp::from_second(1_000_000).unwrap();
+        let day_before = Timestamp::from_second(1_000_000 - 86_400).unwrap();
+        assert!(Clock::at(day_before, Some(recorded)).now() >= recorded);
+        let day_after = Timestamp::from_second(1_000_000 + 86_400).unwrap();
+        let clock = Clock::at(day_after, Some(recorded));
+        assert!(clock.now() >= day_after);
+        assert_eq!(clock.until(recorded), Duration::ZERO);
+        assert_eq!(later(Timestamp::MAX, Duration::MAX), Timestamp::MAX);
+    }
+}

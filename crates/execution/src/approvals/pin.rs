@@ -1,0 +1,167 @@
+//! The operator's PIN: what keeps another process of the same user, an agent's own shell included, from saying yes.
+//!
+//! It is kept as an Argon2id hash in a file for this user's eyes alone, read once at start: taking the file away does
+//! not take the PIN away from a daemon that runs. It is no defence against a process that can rewrite the state and
+//! restart the daemon, nor against root.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use argon2::Argon2;
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+
+/// What is asked of a PIN: anything shorter is tried out in an afternoon, back-off or not.
+const SHORTEST: usize = 4;
+const LONGEST: usize = 128;
+/// After so many wrong ones each further try has to wait, twice as long every time.
+const FREE_TRIES: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// The PIN, if there is one.
+#[derive(Debug)]
+pub struct Pin {
+    file: PathBuf,
+    hash: Mutex<Result<Option<String>, String>>,
+    tries: Mutex<Tries>,
+}
+
+#[derive(Debug, Default)]
+struct Tries {
+    wrong: u32,
+    not_before: Option<Instant>,
+}
+
+/// Why a PIN was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// There is one, and it was not given.
+    #[error("the operator PIN is needed")]
+    Missing,
+    /// It is another one.
+    #[error("the PIN is wrong")]
+    Wrong,
+    /// Too many wrong ones.
+    #[error("too many wrong PINs: try again in {seconds} s")]
+    TooMany {
+        /// How long to wait.
+        seconds: u64,
+    },
+    /// It is no PIN.
+    #[error("a PIN has {SHORTEST} to {LONGEST} characters")]
+    Length,
+    /// The file cannot be used.
+    #[error("the operator PIN cannot be used: {0}")]
+    File(String),
+}
+
+impl Pin {
+    /// The PIN of this state folder. A file that is there and cannot be read is not the same as none: then nothing is
+    /// approved.
+    pub fn at(state: &Path) -> Pin {
+        let file = state.join("operator-pin");
+        let hash = match std::fs::read_to_string(&file) {
+            Ok(text) => match PasswordHash::new(text.trim()) {
+                Ok(_) => Ok(Some(text.trim().to_owned())),
+                Err(error) => Err(format!("{}: {error}", file.display())),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("{}: {error}", file.display())),
+        };
+        Pin { file, hash: Mutex::new(hash), tries: Mutex::default() }
+    }
+
+    fn hash(&self) -> MutexGuard<'_, Result<Option<String>, String>> {
+        self.hash.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tries(&self) -> MutexGuard<'_, Tries> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a yes takes a PIN.
+    pub fn is_set(&self) -> bool {
+        !matches!(*self.hash(), Ok(None))
+    }
+
+    /// Whether this is the PIN; anything is where there is none.
+    pub async fn verify(&self, given: Option<String>) -> Result<(), PinError> {
+        let hash = match &*self.hash() {
+            Ok(None) => return Ok(()),
+            Ok(Some(hash)) => hash.clone(),
+            Err(why) => return Err(PinError::File(why.clone())),
+        };
+        let given = given.ok_or(PinError::Missing)?;
+        self.tries().begin()?;
+        let matches = tokio::task::spawn_blocking(move || is_match(&hash, &given)).await.unwrap_or(false);
+        self.tries().end(matches)
+    }
+
+    /// Sets a PIN, or takes it away. Whoever does knows the one there is.
+    pub async fn set(&self, given: Option<String>, new: Option<String>) -> Result<(), PinError> {
+        if new.as_ref().is_some_and(|new| !(SHORTEST..=LONGEST).contains(&new.chars().count())) {
+            return Err(PinError::Length);
+        }
+        self.verify(given).await?;
+        let file = self.file.clone();
+        let written = tokio::task::spawn_blocking(move || write(&file, new)).await;
+        let hash = written.unwrap_or_else(|_| Err(io::Error::other("a fault inside Sinew")));
+        let hash = hash.map_err(|error| PinError::File(format!("{}: {error}", self.file.display())))?;
+        *self.hash() = Ok(hash);
+        Ok(())
+    }
+}
+
+impl Tries {
+    /// Counts a try before it is made, so that a hundred at once are not one.
+    fn begin(&mut self) -> Result<(), PinError> {
+        let now = Instant::now();
+        if let Some(not_before) = self.not_before.filter(|not_before| now < *not_before) {
+            let seconds = (not_before - now).as_secs() + 1;
+            return Err(PinError::TooMany { seconds });
+        }
+        self.wrong += 1;
+        let beyond = self.wrong.saturating_sub(FREE_TRIES);
+        let pause = Duration::from_secs(1 << beyond.min(16)).min(LONGEST_PAUSE);
+        self.not_before = (beyond > 0).then(|| now + pause);
+        Ok(())
+    }
+
+    fn end(&mut self, matches: bool) -> Result<(), PinError> {
+        if !matches {
+            return Err(PinError::Wrong);
+        }
+        *self = Tries::default();
+        Ok(())
+    }
+}
+
+fn is_match(hash: &str, given: &str) -> bool {
+    let hash = PasswordHash::new(hash);
+    hash.is_ok_and(|hash| Argon2::default().verify_password(given.as_bytes(), &hash).is_ok())
+}
+
+/// Old or new, never half.
+fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
+    let Some(new) = new else {
+        return match std::fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(None),
+        };
+    };
+    let salt =
+        SaltString::encode_b64(tool::CallId::fresh().to_string().get(19..35).unwrap_or_default().as_bytes());
+    let salt = salt.map_err(|error| io::Error::other(error.to_string()))?;
+    let hash = Argon2::default().hash_password(new.as_bytes(), &salt);
+    let hash = hash.map_err(|error| io::Error::other(error.to_string()))?.to_string();
+    let beside = file.with_extension("new");
+    let _ = std::fs::remove_file(&beside);
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    out.write_all(hash.as_bytes())?;
+    out.sync_all()?;
+    std::fs::rename(&beside, file)?;
+    Ok(Some(hash))
+}

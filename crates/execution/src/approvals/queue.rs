@@ -1,0 +1,334 @@
+//! Questions to a human and their answers: a pure fold over what is on record.
+//!
+//! Every change is proposed as the record that will say so, put on disk by whoever asked, and then applied; a start
+//! applies the same records again. So what holds in memory is what is on record, and nothing else. Time is handed in.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ledger::entry::Approval;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tool::Caller;
+
+use super::rule::{Rule, Wanted};
+
+/// Questions that can wait at a time, and how many of them may be one caller's. A flood of questions is how a human is
+/// made to say yes without looking.
+const MOST_OPEN: usize = 128;
+const MOST_OF_ONE: usize = 32;
+/// Rules that can stand at a time: more than a person remembers having made.
+const MOST_STANDING: usize = 64;
+/// Questions that are over and still remembered, to tell a caller what became of them.
+const MOST_OVER: usize = 256;
+
+/// All questions and standing rules.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    asked: BTreeMap<String, Asked>,
+    standing: BTreeMap<String, Standing>,
+    /// The questions that are over, oldest first.
+    over: VecDeque<String>,
+}
+
+/// One question.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) digest: String,
+    pub(crate) terms: Terms,
+    pub(crate) state: State,
+}
+
+/// What a question is about, as it is on record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Terms {
+    /// The call that asked.
+    pub(crate) call: Arc<ledger::Call>,
+    /// The rules that ask, by file and name.
+    pub(crate) rules: Vec<String>,
+    /// Stands for what is shown.
+    pub(crate) card: String,
+    pub(crate) asked_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// Where a question stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Pending,
+    /// A human said yes, and it can be used until then, once.
+    Granted {
+        until: Timestamp,
+    },
+    Denied {
+        message: Option<String>,
+    },
+    Expired,
+    Used,
+    /// It was taken back: by the one who asked, by a stricter rule, or by the one who answered.
+    Void {
+        why: String,
+    },
+}
+
+impl State {
+    /// The word for people.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Granted { .. } => "approved",
+            State::Denied { .. } => "denied",
+            State::Expired => "expired",
+            State::Used => "used",
+            State::Void { .. } => "withdrawn",
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, State::Pending | State::Granted { .. })
+    }
+}
+
+/// A rule by which a human is not asked again for a while.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    pub(crate) rule: Rule,
+    /// The question whose answer it was.
+    pub(crate) from: String,
+    pub(crate) made_at: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
+/// What a call brings when it wants to use an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) digest: &'a str,
+    /// The rules that ask now.
+    pub(crate) rules: &'a [String],
+}
+
+/// Why no question was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// Why a question was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undecidable {
+    Unknown,
+    /// Somebody was first, or nobody was in time.
+    Over(&'static str),
+}
+
+/// Why an answer cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// There is none, or it is another caller's.
+    Unknown,
+    Pending,
+    Denied(Option<String>),
+    Expired,
+    Used,
+    Void(String),
+    /// It was given for something else.
+    Mismatch,
+}
+
+impl Queue {
+    /// The questions, oldest first.
+    pub(crate) fn asked(&self) -> Vec<(&String, &Asked)> {
+        let mut all: Vec<_> = self.asked.iter().collect();
+        all.sort_by_key(|(id, asked)| (asked.terms.asked_at, (*id).clone()));
+        all
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<&Asked> {
+        self.asked.get(id)
+    }
+
+    pub(crate) fn standing(&self) -> impl Iterator<Item = (&String, &Standing)> {
+        self.standing.iter()
+    }
+
+    /// A new question.
+    pub(crate) fn request(&self, id: &str, digest: &str, terms: &Terms) -> Result<Approval, Full> {
+        let open = || self.asked.values().filter(|asked| asked.state.is_open());
+        let of_one = open().filter(|asked| is_same(&asked.terms.call.caller, &terms.call.caller)).count();
+        if open().count() >= MOST_OPEN || of_one >= MOST_OF_ONE {
+            return Err(Full);
+        }
+        let asked = Asked { digest: digest.to_owned(), terms: terms.clone(), state: State::Pending };
+        Ok(entry(id, &asked, "requested", None, json!(terms)))
+    }
+
+    /// A yes. The first answer is the one that counts.
+    pub(crate) fn grant(
+        &self,
+        id: &str,
+        by: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<Approval, Undecidable> {
+        let asked = self.decidable(id, now)?;
+        Ok(entry(id, asked, "granted", Some(by), json!({"until": until})))
+    }
+
+    /// A no.
+    pub(crate) fn deny(
+        &self,
+        id: &str,
+        by: &str,
+        now: Timestamp,
+        message: Option<&str>,
+    ) -> Result<Approval, Undecidable> {
+        let asked = self.decidable(id, now)?;
+        Ok(entry(id, asked, "denied", Some(by), json!({"message": message})))
+    }
+
+    fn decidable(&self, id: &str, now: Timestamp) -> Result<&Asked, Undecidable> {
+        let asked = self.asked.get(id).ok_or(Undecidable::Unknown)?;
+        match &asked.state {
+            State::Pending if now < asked.terms.expires_at => Ok(asked),
+            State::Pending => Err(Undecidable::Over(State::Expired.as_str())),
+            over => Err(Undecidable::Over(over.as_str())),
+        }
+    }
+
+    /// Uses an answer up, if it was given to this caller for this very effect.
+    pub(crate) fn take(&self, id: &str, claim: Claim<'_>, now: Timestamp) -> Result<Approval, Unusable> {
+        let asked = self.usable(id, claim.caller, now)?;
+        // A rule that did not ask then is one the human was not told of.
+        let as_shown = claim.rules.iter().all(|rule| asked.terms.rules.contains(rule));
+        if asked.digest != claim.digest || !as_shown {
+            return Err(Unusable::Mismatch);
+        }
+        Ok(entry(id, asked, "used", None, Value::Null))
+    }
+
+    /// An answer that this caller may use for what it was given for.
+    pub(crate) fn usable(&self, id: &str, caller: &Caller, now: Timestamp) -> Result<&Asked, Unusable> {
+        let asked = self.asked.get(id).filter(|asked| is_same(&asked.terms.call.caller, caller));
+        let asked = asked.ok_or(Unusable::Unknown)?;
+        match &asked.state {
+            State::Granted { until } if now < *until => Ok(asked),
+            State::Pending if now < asked.terms.expires_at => Err(Unusable::Pending),
+            State::Granted { .. } | State::Pending | State::Expired => Err(Unusable::Expired),
+            State::Denied { message } => Err(Unusable::Denied(message.clone())),
+            State::Used => Err(Unusable::Used),
+            State::Void { why } => Err(Unusable::Void(why.clone())),
+        }
+    }
+
+    /// Takes a question or an unused answer back.
+    pub(crate) fn void(&self, id: &str, why: &str) -> Option<Approval> {
+        let asked = self.asked.get(id).filter(|asked| asked.state.is_open())?;
+        Some(entry(id, asked, "void", None, json!({"why": why})))
+    }
+
+    /// Whatever has run out by now.
+    pub(crate) fn expired(&self, now: Timestamp) -> Vec<Approval> {
+        let questions = self.asked.iter().filter(|(_, asked)| match &asked.state {
+            State::Pending => asked.terms.expires_at <= now,
+            State::Granted { until } => *until <= now,
+            State::Denied { .. } | State::Expired | State::Used | State::Void { .. } => false,
+        });
+        let rules = self.standing.iter().filter(|(_, standing)| standing.until <= now);
+        let questions = questions.map(|(id, asked)| entry(id, asked, "expired", None, Value::Null));
+        questions.chain(rules.map(|(id, standing)| over(id, standing, "expired", None))).collect()
+    }
+
+    /// A new standing rule.
+    pub(crate) fn stand(&self, id: &str, standing: &Standing, by: &str) -> Result<Approval, Full> {
+        if self.standing.len() >= MOST_STANDING {
+            return Err(Full);
+        }
+        Ok(Approval { data: json!(standing), ..over(id, standing, "standing", Some(by)) })
+    }
+
+    /// Takes a standing rule back.
+    pub(crate) fn revoke(&self, id: &str, by: &str) -> Option<Approval> {
+        self.standing.get(id).map(|standing| over(id, standing, "revoked", Some(by)))
+    }
+
+    /// The standing rule that covers a call, if one does.
+    pub(crate) fn covering(&self, wanted: &Wanted<'_>, now: Timestamp) -> Option<&String> {
+        let holds = |standing: &Standing| now < standing.until && standing.rule.covers(wanted);
+        self.standing.iter().find(|(_, standing)| holds(standing)).map(|(id, _)| id)
+    }
+
+    /// Takes in what is on record. An entry that cannot be read is passed over: then nothing can come of it.
+    pub(crate) fn apply(&mut self, approval: &Approval) {
+        let Approval { id, event, digest, data, .. } = approval;
+        let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
+        match event.as_str() {
+            "requested" => {
+                if let Ok(terms) = serde_json::from_value(data.clone()) {
+                    let asked = Asked { digest: digest.clone(), terms, state: State::Pending };
+                    self.asked.insert(id.clone(), asked);
+                }
+            }
+            "granted" => match text("until").and_then(|until| until.parse().ok()) {
+                Some(until) => self.turn(id, State::Granted { until }),
+                None => self.turn(id, State::Expired),
+            },
+            "standing" => {
+                if let Ok(standing) = serde_json::from_value(data.clone()) {
+                    self.standing.insert(id.clone(), standing);
+                }
+            }
+            "denied" => self.turn(id, State::Denied { message: text("message") }),
+            "expired" => self.turn(id, State::Expired),
+            "used" => self.turn(id, State::Used),
+            _ => self.turn(id, State::Void { why: text("why").unwrap_or_default() }),
+        }
+    }
+
+    fn turn(&mut self, id: &str, state: State) {
+        self.standing.remove(id);
+        let Some(asked) = self.asked.get_mut(id) else { return };
+        let is_over = asked.state.is_open() && !state.is_open();
+        asked.state = state;
+        if is_over {
+            self.over.push_back(id.to_owned());
+        }
+        while self.over.len() > MOST_OVER
+            && let Some(oldest) = self.over.pop_front()
+        {
+            self.asked.remove(&oldest);
+        }
+    }
+}
+
+/// Whether two calls are the same party's. What a client calls itself is its own word: it can only narrow.
+fn is_same(one: &Caller, other: &Caller) -> bool {
+    (one.uid, &one.client, &one.session) == (other.uid, &other.client, &other.session)
+}
+
+fn entry(id: &str, asked: &Asked, event: &str, by: Option<&str>, data: Value) -> Approval {
+    Approval {
+        id: id.to_owned(),
+        event: event.to_owned(),
+        call_id: Some(asked.terms.call.call_id),
+        tool: Some(asked.terms.call.tool.clone()),
+        digest: asked.digest.clone(),
+        by: by.map(str::to_owned),
+        data,
+    }
+}
+
+/// An entry about a standing rule.
+fn over(id: &str, standing: &Standing, event: &str, by: Option<&str>) -> Approval {
+    Approval {
+        id: id.to_owned(),
+        event: event.to_owned(),
+        call_id: None,
+        tool: Some(standing.rule.tool().to_owned()),
+        digest: String::new(),
+        by: by.map(str::to_owned),
+        data: json!({"from": standing.from}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! The state machine under every order of events that chance comes up with: asked, answered, run out, taken back,
+//! reloaded, used by whoever, and the daemon gone at any moment, before or after what it wrote was on disk.
+
+use std::collections::HashMap;
+
+use ledger::entry::Approval;
+use tool::{CallId, Door, Mode, TraceContext};
+
+use super::*;
+
+/// Chance that can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+fn caller(n: usize) -> Caller {
+    let session = (n > 0).then(|| format!("s{n}"));
+    Caller { uid: 501, pid: None, door: Door::Mcp, connection: 1, client: None, session }
+}
+
+fn terms(owner: usize, rules: &[&str], asked_at: i64, expires_at: i64) -> Terms {
+    let call = ledger::Call {
+        call_id: CallId::fresh(),
+        tool: "write_file".to_owned(),
+        mode: Mode::Alert,
+        caller: caller(owner),
+        trace: TraceContext::root(),
+    };
+    Terms {
+        call: Arc::new(call),
+        rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+        card: String::new(),
+        asked_at: at(asked_at),
+        expires_at: at(expires_at),
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// What the test knows of a question without asking the queue.
+#[derive(Clone, Debug)]
+struct Truth {
+    owner: usize,
+    digest: usize,
+    asked_by: usize,
+    expires: i64,
+    granted_until: Option<i64>,
+    ended: bool,
+    executed: u32,
+}
+
+/// A world around the queue: the disk, the clock, and what the files and the rules are like now.
+struct World {
+    queue: Queue,
+    /// What is on disk.
+    disk: Vec<Approval>,
+    now: i64,
+    /// What a call would do now; another number is another effect.
+    effect: usize,
+    /// How many rules ask now, and whether any forbids.
+    rules: usize,
+    forbidden: bool,
+    truth: HashMap<String, Truth>,
+}
+
+const RULES: [&str; 3] = ["tools", "modes", "safety"];
+
+impl World {
+    /// Puts a change on disk and makes it hold; or dies in between, on either side of the disk.
+    fn commit(&mut self, approval: Approval, dice: &mut Dice) -> bool {
+        match dice.roll(40) {
+            0 => {
+                self.crash();
+                false
+            }
+            1 => {
+                self.disk.push(approval);
+                self.crash();
+                false
+            }
+            _ => {
+                self.queue.apply(&approval);
+                self.disk.push(approval);
+                true
+            }
+        }
+    }
+
+    /// Everything in memory is gone; a start applies what the ledger still counts as open.
+    fn crash(&mut self) {
+        self.queue = Queue::default();
+        for approval in &self.disk {
+            self.queue.apply(approval);
+        }
+    }
+
+    fn digest(&self) -> String {
+        format!("effect {}", self.effect)
+    }
+
+    /// A call that brings an answer walks the road: judged by the rules of now, and only then is the answer used.
+    fn call(&mut self, id: &str, who: usize, dice: &mut Dice) {
+        if self.forbidden {
+            return;
+        }
+        let digest = self.digest();
+        let rules: Vec<String> = RULES[..self.rules].iter().map(|rule| (*rule).to_owned()).collect();
+        let caller = caller(who);
+        let claim = Claim { caller: &caller, digest: &digest, rules: &rules };
+        let Ok(used) = self.queue.take(id, claim, at(self.now)) else { return };
+        if !self.commit(used, dice) {
+            return;
+        }
+        let truth = self.truth.get_mut(id).expect("only what was asked is used");
+        truth.executed += 1;
+        assert_eq!(truth.executed, 1, "executed at most once");
+        assert!(truth.granted_until.is_some_and(|until| self.now < until), "only if approved, and unexpired");
+        assert!(!truth.ended, "only if not denied or taken back");
+        assert_eq!(truth.digest, self.effect, "only if unchanged");
+        assert_eq!(truth.owner, who, "only for its caller");
+        assert!(self.rules <= truth.asked_by, "only if no further rule asks");
+    }
+
+    fn step(&mut self, dice: &mut Dice) {
+        let ids: Vec<String> = self.truth.keys().cloned().collect();
+        let id = if ids.is_empty() { "none".to_owned() } else { ids[dice.roll(ids.len())].clone() };
+        match dice.roll(12) {
+            0 if ids.len() < 4 => self.ask(dice),
+            1 | 2 => {
+                let until = self.now + 5;
+                if let Ok(granted) = self.queue.grant(&id, "human", at(self.now), at(until)) {
+                    let truth = self.truth.get_mut(&id).unwrap();
+                    assert!(truth.granted_until.is_none() && !truth.ended, "the first decision stands");
+                    assert!(self.now < truth.expires, "what ran out is not approved");
+                    let on_disk = self.disk.len();
+                    self.commit(granted, dice);
+                    if self.disk.len() > on_disk {
+                        self.truth.get_mut(&id).unwrap().granted_until = Some(until);
+                    }
+                }
+            }
+            3 => {
+                if let Ok(denied) = self.queue.deny(&id, "human", at(self.now), None) {
+                    assert!(self.truth[&id].granted_until.is_none(), "the first decision stands");
+                    self.end(&id, denied, dice);
+                }
+            }
+            4 => {
+                if let Some(void) = self.queue.void(&id, "taken back") {
+                    self.end(&id, void, dice);
+                }
+            }
+            5 => {
+                for expired in self.queue.expired(at(self.now)) {
+                    let id = expired.id.clone();
+                    let truth = &self.truth[&id];
+                    let end = truth.granted_until.unwrap_or(truth.expires);
+                    assert!(end <= self.now, "nothing runs out early");
+                    self.end(&id, expired, dice);
+                }
+            }
+            6 => self.now += i64::try_from(dice.roll(4)).unwrap(),
+            7 => self.effect = dice.roll(2),
+            8 => self.rules = 1 + dice.roll(3),
+            9 => self.forbidden = dice.roll(3) == 0,
+            10 if dice.roll(4) == 0 => self.crash(),
+            _ => {
+                let who = dice.roll(2);
+                self.call(&id, who, dice);
+            }
+        }
+    }
+
+    fn ask(&mut self, dice: &mut Dice) {
+        let id = format!("{}-{}", self.truth.len(), dice.roll(1_000_000));
+        let owner = dice.roll(2);
+        let terms = terms(owner, &RULES[..self.rules], self.now, self.now + 4);
+        let requested = self.queue.request(&id, &self.digest(), &terms).unwrap();
+        let on_disk = self.disk.len();
+        self.commit(requested, dice);
+        if self.disk.len() > on_disk {
+            let truth = Truth {
+                owner,
+                digest: self.effect,
+                asked_by: self.rules,
+                expires: self.now + 4,
+                granted_until: None,
+                ended: false,
+                executed: 0,
+            };
+            self.truth.insert(id, truth);
+        }
+    }
+
+    fn end(&mut self, id: &str, approval: Approval, dice: &mut Dice) {
+        let on_disk = self.disk.len();
+        self.commit(approval, dice);
+        if self.disk.len() > on_disk {
+            self.truth.get_mut(id).unwrap().ended = true;
+        }
+    }
+}
+
+#[test]
+fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allowed() {
+    let (mut executed, mut asked) = (0_u64, 0_u64);
+    for schedule in 1..=10_000_u64 {
+        let mut dice = Dice(schedule.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut world = World {
+            queue: Queue::default(),
+            disk: Vec::new(),
+            now: 1_000_000,
+            effect: 0,
+            rules: 1,
+            forbidden: false,
+            truth: HashMap::new(),
+        };
+        for _ in 0..30 {
+            world.step(&mut dice);
+        }
+        asked += world.truth.len() as u64;
+        executed += world.truth.values().map(|truth| u64::from(truth.executed)).sum::<u64>();
+    }
+    assert!(executed > 500, "the schedules reach what they are to show: {executed} of {asked}");
+}
+
+#[test]
+fn one_caller_cannot_fill_the_queue() {
+    let mut queue = Queue::default();
+    for n in 0..MOST_OF_ONE {
+        let requested = queue.request(&n.to_string(), "d", &terms(0, &[], 0, 10)).unwrap();
+        queue.apply(&requested);
+    }
+    assert_eq!(queue.request("more", "d", &terms(0, &[], 0, 10)).unwrap_err(), Full);
+    assert!(queue.request("another's", "d", &terms(1, &[], 0, 10)).is_ok());
+}
+
+#[test]
+fn what_is_over_is_forgotten_in_the_end() {
+    let mut queue = Queue::default();
+    for n in 0..1000 {
+        let id = n.to_string();
+        let requested = queue.request(&id, "d", &terms(0, &[], 0, 10)).unwrap();
+        queue.apply(&requested);
+        let denied = queue.deny(&id, "human", at(1), Some("no")).unwrap();
+        queue.apply(&denied);
+    }
+    assert_eq!(queue.asked().len(), MOST_OVER, "memory is bounded");
+    let told = queue.usable("999", &caller(0), at(1)).unwrap_err();
+    assert_eq!(told, Unusable::Denied(Some("no".to_owned())), "and the last ones are still told");
+}

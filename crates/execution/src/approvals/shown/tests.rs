@@ -1,0 +1,102 @@
+use super::*;
+
+/// Reads an escaped text back.
+pub(crate) fn read_back(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        let kind = rest.chars().next().expect("an escape is whole");
+        rest = &rest[kind.len_utf8()..];
+        let braced = |rest: &str| rest.split_once('}').map(|(inside, _)| inside.to_owned()).expect("a brace");
+        let char_of = |hex: &str| char::from_u32(u32::from_str_radix(hex, 16).unwrap()).unwrap();
+        match kind {
+            '\\' => out.push('\\'),
+            'n' => out.push('\n'),
+            't' => out.push('\t'),
+            'r' => out.push('\r'),
+            'u' => {
+                let inside = braced(&rest[1..]);
+                out.push(char_of(&inside));
+                rest = &rest[inside.len() + 2..];
+            }
+            '{' => {
+                let inside = braced(rest);
+                let (hex, count) = inside.split_once('×').unwrap();
+                out.extend(std::iter::repeat_n(char_of(hex), count.parse().unwrap()));
+                rest = &rest[inside.len() + 1..];
+            }
+            other => panic!("no escape: \\{other}"),
+        }
+    }
+    out
+}
+
+/// Whether a line can be put on a screen and be seen for what it is.
+pub(crate) fn is_plain(line: &str) -> bool {
+    !line.chars().any(is_unseen)
+}
+
+fn check(text: &str, expect: &str) {
+    assert_eq!(shown(text), expect);
+    assert_eq!(read_back(expect), text);
+}
+
+#[test]
+fn what_could_deceive_is_written_out() {
+    check("plain text, é 日本 🙂", "plain text, é 日本 🙂");
+    check("a\u{1b}[2K\rb\u{8}c\u{9b}1m", "a\\u{1b}[2K\\rb\\u{8}c\\u{9b}1m");
+    check("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}");
+    check("safe\u{202e}txt.exe", "safe\\u{202e}txt.exe");
+    check("a\u{200b}b\u{e0041}c\u{fe0f}d\u{ad}", "a\\u{200b}b\\u{e0041}c\\u{fe0f}d\\u{ad}");
+    check("a\u{a0}b\u{3000}c\u{2800}", "a\\u{a0}b\\u{3000}c\\u{2800}");
+    check("e\u{301}", "e\\u{301}");
+    check("C:\\new\\u{1b}", "C:\\\\new\\\\u{1b}");
+    check("line\nnext\ttab", "line\\nnext\\ttab");
+}
+
+#[test]
+fn padding_is_counted_not_shown() {
+    check("    indented", "    indented");
+    check("a  b", "a  b");
+    check(&format!("rm -rf ~{}# harmless", " ".repeat(10_000)), "rm -rf ~\\{20×10000}# harmless");
+    check(&format!("x{}y", "\n".repeat(500)), "x\\{a×500}y");
+    check("trailing  ", "trailing\\u{20}\\u{20}");
+    check("   ", "\\u{20}\\u{20}\\u{20}");
+    check(&format!("{}x", " ".repeat(65)), "\\{20×65}x");
+}
+
+#[test]
+fn every_character_is_seen_or_written_out_and_can_be_read_back() {
+    // Beyond the planes that have characters, samples will do.
+    let everything = (0..0x1_4000).chain((0x1_4000..=0x10_ffff).step_by(61)).filter_map(char::from_u32);
+    for c in everything {
+        for text in [format!("a{c}b"), format!("{c}{c}{c}{c}{c}")] {
+            let line = shown(&text);
+            assert!(is_plain(&line), "{:x}", u32::from(c));
+            assert_eq!(read_back(&line), text, "{:x}", u32::from(c));
+        }
+    }
+}
+
+#[test]
+fn any_mixture_can_be_read_back() {
+    let pieces =
+        ["a", "\\", " ", "  ", "\n", "\u{1b}", "×", "{20×3}", "u{41}", "\\u{41}", "\u{202e}", "é", "}"];
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..10_000 {
+        let mut text = String::new();
+        for _ in 0..12 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            text.push_str(pieces[usize::try_from(seed % pieces.len() as u64).unwrap()]);
+        }
+        let line = shown(&text);
+        assert!(is_plain(&line));
+        assert_eq!(read_back(&line), text);
+    }
+}
