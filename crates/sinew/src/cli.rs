@@ -1,5 +1,6 @@
 //! The words a person types. Parsing only: what they do lives in `command/`, one file each.
 
+mod approvals;
 mod hook;
 mod manifest;
 mod policy;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use tool::{CallId, Category, Mode};
 
+pub(crate) use approvals::{ApprovalsCommand, ApproveArgs, DenyArgs, PinArgs, PinCommand, Span};
 pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
 pub(crate) use manifest::ManifestCommand;
 pub(crate) use policy::{AllowArgs, PolicyCommand};
@@ -51,6 +53,16 @@ pub(crate) enum Command {
     Ps(JsonArgs),
     /// End calls wherever they stand, with every process they started.
     Cancel(CancelArgs),
+    /// Questions that wait for you: calls that policy lets run only with a human's leave.
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
+    /// Let calls run that wait for you.
+    Approve(ApproveArgs),
+    /// Refuse calls that wait for you.
+    Deny(DenyArgs),
+    /// The operator PIN, without which nothing is approved.
+    #[command(subcommand)]
+    Pin(PinCommand),
     /// How far the machine trusts its agent right now.
     #[command(subcommand)]
     Mode(ModeCommand),
@@ -124,6 +136,12 @@ pub(crate) struct CallArgs {
     /// Give up after this many milliseconds, waiting included.
     #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,
+    /// Do not wait where a human must decide: end with the approval's id, and exit code 4.
+    #[arg(long = "async")]
+    pub(crate) no_wait: bool,
+    /// Use the answer to this approval, which an earlier call of the same kind asked for.
+    #[arg(long, value_name = "ID")]
+    pub(crate) approval_id: Option<String>,
 }
 
 #[derive(Args)]
@@ -235,6 +253,11 @@ pub(crate) struct InitArgs {
     /// Replace files that were edited; their old content is kept beside them.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Also set an operator PIN: without it nothing is approved, not even by a process that runs as you.
+    #[arg(long)]
+    pub(crate) pin: bool,
+    #[command(flatten)]
+    pub(crate) pin_source: PinArgs,
 }
 
 #[derive(Subcommand)]

@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod allow;
+mod approvals;
 mod call;
 mod check;
 mod completions;
@@ -14,6 +15,7 @@ mod logs;
 mod manifest;
 mod mcp;
 mod mode;
+mod pin;
 mod policy;
 mod ps;
 mod reload;
@@ -36,6 +38,10 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Explain(args) => explain::run(args),
         Command::Tools(command) => tools::run(command),
         Command::Status(output) => status::run(output),
+        Command::Approvals(command) => approvals::run(command),
+        Command::Approve(args) => approvals::approve(&args),
+        Command::Deny(args) => approvals::deny(&args),
+        Command::Pin(command) => pin::run(&command),
         Command::Mode(command) => mode::run(command),
         Command::Ps(output) => ps::run(output),
         Command::Cancel(args) => ps::cancel(&args),

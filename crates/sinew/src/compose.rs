@@ -235,7 +235,9 @@ fn ledger_options(setting: &Setting, settings: &LedgerSettings) -> Options {
 fn layer(setting: &Setting, settings: &Settings, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let opened = Ledger::open(&ledger_folder(setting), &ledger_options(setting, &settings.ledger));
     let (ledger, recovery) = opened.map_err(Problem::configuration)?;
-    let layer = ToolExecutionLayer::new(Parts { world, ledger, recovery }).map_err(Problem::configuration)?;
+    let state = setting.home().state().to_owned();
+    let parts = Parts { world, ledger, recovery, state };
+    let layer = ToolExecutionLayer::new(parts).map_err(Problem::configuration)?;
     internals::tell_of(&layer, setting.home().state());
     Ok(layer)
 }

@@ -157,6 +157,19 @@ impl Setting {
         self.ask(Socket::Control, method, params)
     }
 
+    /// The same for one who makes something of the daemon's refusal.
+    pub(crate) fn try_control(
+        &self,
+        method: &str,
+        params: &Value,
+    ) -> Result<Result<Value, ClientError>, Problem> {
+        let asked = async { self.connect(Socket::Control).await?.request(method, params.clone()).await };
+        match self.runtime()?.block_on(asked) {
+            Err(error @ ClientError::Answered { .. }) => Ok(Err(error)),
+            asked => asked.map(Ok).map_err(|error| unanswered(&error)),
+        }
+    }
+
     fn ask(&self, socket: Socket, method: &str, params: Value) -> Result<Value, Problem> {
         let asked = async { self.connect(socket).await?.request(method, params).await };
         self.runtime()?.block_on(asked).map_err(|error| unanswered(&error))
@@ -192,7 +205,7 @@ fn read_back(native: Value) -> Result<ToolDefinition, Problem> {
 }
 
 /// A daemon that cannot be asked or does not do what it was asked, in words that say what to do.
-fn unanswered(error: &ClientError) -> Problem {
+pub(crate) fn unanswered(error: &ClientError) -> Problem {
     let exit = match error {
         ClientError::Answered { code: INVALID_PARAMS, .. } => Exit::Usage,
         ClientError::Answered { .. } => Exit::Failed,

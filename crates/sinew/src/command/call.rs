@@ -1,15 +1,16 @@
 //! `sinew call`: one tool call, through the daemon if one runs, else along the same road in this process.
 
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use execution::{Request, ToolFilter};
+use execution::{Asking, Request, ToolFilter};
 use serde_json::{Value, json};
 use server::StateLock;
 use tool::{Arguments, Caller, Door, Progress, ToolDefinition, ToolResult, TraceContext};
 
 use crate::arguments::Spoken;
 use crate::cli::CallArgs;
-use crate::command::tools;
+use crate::command::{approvals, tools};
 use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::render;
@@ -17,11 +18,13 @@ use crate::setting::{Reach, Setting};
 use crate::terminal::{QUIET, paint, say, tell};
 
 pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
-    let spoken = Spoken::new(args.words, args.json.as_deref())?;
+    let CallArgs { words, json, deadline_ms, no_wait, approval_id } = args;
+    let wishes = Wishes { deadline_ms, no_wait, approval_id };
+    let spoken = Spoken::new(words, json.as_deref())?;
     let setting = Setting::find()?;
     let (result, wants_json) = match setting.reach_or_state()? {
-        Reach::Daemon => through_daemon(&setting, spoken, args.deadline_ms)?,
-        Reach::Nobody(state) => in_this_process(&setting, &state, spoken, args.deadline_ms)?,
+        Reach::Daemon => through_daemon(&setting, spoken, &wishes)?,
+        Reach::Nobody(state) => in_this_process(&setting, &state, spoken, &wishes)?,
     };
     let shown = match wants_json {
         true => say(render::versioned(serde_json::to_value(&result).unwrap_or_default())),
@@ -34,11 +37,14 @@ pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
     }
 }
 
-fn through_daemon(
-    setting: &Setting,
-    spoken: Spoken,
+/// What the caller wants besides the call.
+struct Wishes {
     deadline_ms: Option<u64>,
-) -> Result<(ToolResult, bool), Problem> {
+    no_wait: bool,
+    approval_id: Option<String>,
+}
+
+fn through_daemon(setting: &Setting, spoken: Spoken, wishes: &Wishes) -> Result<(ToolResult, bool), Problem> {
     let definitions = setting.definitions(&ToolFilter::default())?;
     let (tool, wants_json) = (spoken.tool.clone(), spoken.wants_json);
     let arguments = spoken.arguments(tools::find(&definitions, &tool))?;
@@ -46,7 +52,9 @@ fn through_daemon(
     params.insert("tool_name".to_owned(), json!(tool));
     params.insert("arguments".to_owned(), arguments);
     params.insert("cwd".to_owned(), json!(setting.folder()));
-    params.extend(deadline_ms.map(|limit| ("deadline_ms".to_owned(), json!(limit))));
+    params.extend(wishes.deadline_ms.map(|limit| ("deadline_ms".to_owned(), json!(limit))));
+    params.extend(wishes.approval_id.as_ref().map(|id| ("approval_id".to_owned(), json!(id))));
+    params.extend(wishes.no_wait.then(|| ("approval".to_owned(), json!("async"))));
     let reply = setting.ask_agent("sinew/execute", Value::Object(params))?;
     let result = serde_json::from_value(reply).map_err(|error| {
         Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}"))
@@ -58,7 +66,7 @@ fn in_this_process(
     setting: &Setting,
     _state: &StateLock,
     spoken: Spoken,
-    deadline_ms: Option<u64>,
+    wishes: &Wishes,
 ) -> Result<(ToolResult, bool), Problem> {
     tell(paint(
         QUIET,
@@ -70,9 +78,22 @@ fn in_this_process(
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
     let arguments: Value = spoken.arguments(tools::find(&definitions, &tool))?;
-    let deadline = deadline_ms.map(Duration::from_millis);
-    let request = Request { deadline, ..request(setting, tool, arguments) };
-    let result = runtime.block_on(layer.execute(request));
+    let deadline = wishes.deadline_ms.map(Duration::from_millis);
+    // Without a terminal nobody is there to be asked.
+    let asking = match (wishes.no_wait, std::io::stdin().is_terminal()) {
+        (true, _) => Asking::Async,
+        (false, true) => Asking::Wait,
+        (false, false) => Asking::Never,
+    };
+    let approval_id = wishes.approval_id.clone();
+    let request = Request { deadline, asking, approval_id, ..request(setting, tool, arguments) };
+    let result = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            result = layer.execute(request) => result,
+            never = approvals::ask_here(&layer), if asking == Asking::Wait => match never {},
+        }
+    });
     // A thread stuck in a dead mount must not keep the command from ending.
     runtime.shutdown_background();
     Ok((result, wants_json))
@@ -97,5 +118,7 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
         progress: Progress::default(),
         started: Instant::now(),
         withdrawn: Default::default(),
+        asking: Asking::Wait,
+        approval_id: None,
     }
 }

@@ -25,7 +25,8 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
             found.iter().map(|finding| json!({"cannot": finding.what, "held": finding.held})).collect();
         let tier = availability.tier.as_str();
         let sandbox = json!({"tier": tier, "missing": availability.missing, "walls": walls});
-        say(render::versioned(json!({"sandbox": sandbox})))?;
+        let pin = execution::Pin::at(setting.home().state()).is_set();
+        say(render::versioned(json!({"sandbox": sandbox, "operator_pin": pin})))?;
     } else {
         let colour = if is_sound { GOOD } else { BAD };
         say(format!("sandbox   {}", paint(colour, availability.tier.as_str())))?;
@@ -36,6 +37,15 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
             let word = if finding.held { paint(GOOD, "cannot") } else { paint(BAD, "CAN") };
             say(format!("          a confined program {word} {}", finding.what))?;
         }
+    }
+    if !output.json {
+        let set = execution::Pin::at(setting.home().state()).is_set();
+        let told = if set {
+            paint(GOOD, "set: nothing is approved without it")
+        } else {
+            paint(NOTE, "none: any process that runs as you can approve (`sinew pin set`)")
+        };
+        say(format!("PIN       {told}"))?;
     }
     Ok(if is_sound { Exit::Done } else { Exit::Failed })
 }

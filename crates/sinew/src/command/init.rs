@@ -8,7 +8,7 @@ use std::path::Path;
 use server::WorkspaceAccess;
 
 use crate::cli::InitArgs;
-use crate::command::{schema, workspace};
+use crate::command::{pin, schema, workspace};
 use crate::exit::{Exit, Problem};
 use crate::host_table;
 use crate::setting::Setting;
@@ -26,6 +26,9 @@ pub(crate) enum Existing {
 pub(crate) fn run(args: &InitArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     write(&setting, if args.force { Existing::Replace } else { Existing::Keep })?;
+    if args.pin {
+        pin::set(&setting, args.pin_source)?;
+    }
     match &args.workspace {
         Some(dir) => workspace::add(&setting, dir, WorkspaceAccess::ReadWrite)?,
         None => tell("next: `sinew workspace add DIR` lets callers work in a folder"),

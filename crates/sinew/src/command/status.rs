@@ -40,6 +40,7 @@ fn show(status: &Value) -> Result<(), Problem> {
     table.add_row(["version", &text("/version")]);
     table.add_row(["up", &format!("{} s", text("/uptime_seconds"))]);
     table.add_row(["calls", &calls]);
+    table.add_row(["approvals", &approvals(&text)]);
     table.add_row(["tools", &text("/tools")]);
     table.add_row(["ledger", &ledger(&text)]);
     table.add_row(["workspaces", &folders]);
@@ -51,6 +52,15 @@ fn show(status: &Value) -> Result<(), Problem> {
         table.add_row(["reload", &line]);
     }
     say(table)
+}
+
+/// Who waits for the human.
+fn approvals(text: &impl Fn(&str) -> String) -> String {
+    let pin = if text("/approvals/pin") == "true" { "with a PIN" } else { "without a PIN" };
+    match text("/approvals/pending").as_str() {
+        "0" => format!("nothing waits for you, {pin}"),
+        pending => paint(NOTE, format!("{pending} wait for you (`sinew approvals watch`), {pin}")),
+    }
 }
 
 /// What became of the last change of the configuration, where somebody has to do something about it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use execution::{HostCall, HostJudge, HostVerdict, Origin, Request, UnknownHost};
+use execution::{Asking, HostCall, HostJudge, HostVerdict, Origin, Request, UnknownHost};
 use serde_json::{Value, json};
 use tool::{Arguments, Caller, Door, Progress, TraceContext};
 
@@ -109,6 +109,8 @@ impl Asked {
             progress: Progress::default(),
             started: Instant::now(),
             withdrawn: Default::default(),
+            asking: Asking::Never,
+            approval_id: None,
         };
         HostCall { host: CLAUDE_CODE.to_owned(), request, origin: self.origin.clone() }
     }

@@ -1,0 +1,195 @@
+//! `sinew approvals`, `sinew approve` and `sinew deny`: a human sees what a call would do, and decides. The daemon holds
+//! the questions; this shows and asks.
+
+mod answer;
+mod watch;
+
+use execution::{CardLine, Listed, Tone, shown};
+use serde_json::{Value, json};
+
+use crate::cli::{ApprovalsCommand, ApproveArgs, DenyArgs, JsonArgs};
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::setting::Setting;
+use crate::terminal::{BAD, GOOD, NOTE, QUIET, STRONG, paint, say, tell};
+
+pub(crate) use answer::ask_here;
+
+pub(crate) fn run(command: ApprovalsCommand) -> Result<Exit, Problem> {
+    match command {
+        ApprovalsCommand::List(output) => list(output),
+        ApprovalsCommand::Show { id, output } => show(&id, output),
+        ApprovalsCommand::Watch => watch::run(),
+        ApprovalsCommand::Edit { id, arguments, pin, output } => answer::edit(&id, &arguments, pin, output),
+        ApprovalsCommand::Grants(output) => grants(output),
+        ApprovalsCommand::Revoke { ids, output } => answer::revoke(&ids, output),
+    }
+}
+
+pub(crate) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
+    answer::approve(args)
+}
+
+pub(crate) fn deny(args: &DenyArgs) -> Result<Exit, Problem> {
+    answer::deny(args)
+}
+
+fn list(output: JsonArgs) -> Result<Exit, Problem> {
+    let reply = Setting::find()?.ask_control("control/approvals.list", json!({}))?;
+    if output.json {
+        say(ascii(&render::versioned(reply)))?;
+        return Ok(Exit::Done);
+    }
+    let approvals = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
+    if approvals.is_empty() {
+        tell("nothing waits for you");
+        return Ok(Exit::Done);
+    }
+    let mut table = render::plain_table();
+    table.set_header(["APPROVAL", "STATE", "LEFT", "RISK", "CALLER", "WHAT IT WOULD DO"]);
+    for approval in &approvals {
+        let left = approval.get("seconds_left").and_then(Value::as_u64).unwrap_or_default();
+        table.add_row([
+            text(approval, "id"),
+            text(approval, "state"),
+            format!("{left} s"),
+            text(approval, "risk"),
+            text(approval, "caller"),
+            cut(&text(approval, "summary")),
+        ]);
+    }
+    say(table)?;
+    tell(paint(
+        QUIET,
+        "`sinew approvals show ID` shows all of one; `sinew approvals watch` answers with one key",
+    ));
+    Ok(Exit::Done)
+}
+
+fn show(id: &str, output: JsonArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let id = resolve(&setting, id)?;
+    let reply = setting.ask_control("control/approvals.show", json!({"id": id}))?;
+    if output.json {
+        say(ascii(&render::versioned(reply)))?;
+        return Ok(Exit::Done);
+    }
+    let listed = listed(reply)?;
+    for line in heading(&listed).into_iter().chain(listed.card.lines()) {
+        say(painted(&line))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn grants(output: JsonArgs) -> Result<Exit, Problem> {
+    let reply = Setting::find()?.ask_control("control/grants.list", json!({}))?;
+    if output.json {
+        say(ascii(&render::versioned(reply)))?;
+        return Ok(Exit::Done);
+    }
+    let grants = reply.get("grants").and_then(Value::as_array).cloned().unwrap_or_default();
+    if grants.is_empty() {
+        tell("no rule stands: you are asked about everything that policy asks about");
+    }
+    for grant in &grants {
+        let left = grant.get("seconds_left").and_then(Value::as_u64).unwrap_or_default();
+        say(paint(STRONG, format!("{} ({left} s left)", text(grant, "id"))))?;
+        for line in grant.get("lines").and_then(Value::as_array).into_iter().flatten() {
+            say(format!("  {}", shown(line.as_str().unwrap_or_default())))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What stands above a card.
+fn heading(listed: &Listed) -> Vec<CardLine> {
+    let waits = if listed.waiting { "its caller waits" } else { "its caller does not wait" };
+    let text = format!(
+        "approval {}: {}, {} s left, {waits}",
+        shown(&listed.card.id),
+        shown(&listed.state),
+        listed.seconds_left
+    );
+    vec![CardLine { tone: Tone::Quiet, text }]
+}
+
+/// A line of a card in its colour. The text is visible characters only; the colour is ours.
+fn painted(line: &CardLine) -> String {
+    match line.tone {
+        Tone::Title => paint(STRONG, &line.text),
+        Tone::Plain => line.text.clone(),
+        Tone::Quiet => paint(QUIET, &line.text),
+        Tone::Added => paint(GOOD, &line.text),
+        Tone::Removed => paint(BAD, &line.text),
+        Tone::Warning => paint(NOTE, &line.text),
+    }
+}
+
+/// The question whose id begins so.
+fn resolve(setting: &Setting, id: &str) -> Result<String, Problem> {
+    let reply = setting.ask_control("control/approvals.list", json!({}))?;
+    let approvals = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
+    let ids: Vec<&str> = approvals.iter().filter_map(|one| one.get("id").and_then(Value::as_str)).collect();
+    let begun: Vec<&&str> = ids.iter().filter(|known| id.len() >= 3 && known.starts_with(id)).collect();
+    match begun.as_slice() {
+        [one] => Ok((**one).to_owned()),
+        // Whether there is one, and what became of it, the daemon knows.
+        [] => Ok(id.to_owned()),
+        _ => Err(Problem::usage(format!("`{}` is the beginning of several approvals", shown(id)))),
+    }
+}
+
+fn listed(reply: Value) -> Result<Listed, Problem> {
+    serde_json::from_value(reply)
+        .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).map(shown).unwrap_or_default()
+}
+
+/// A table has one line for each; what is left out is counted, and `show` has it.
+fn cut(summary: &str) -> String {
+    const LONGEST: usize = 100;
+    let length = summary.chars().count();
+    match length > LONGEST {
+        true => format!("{} … {} more", summary.chars().take(LONGEST).collect::<String>(), length - LONGEST),
+        false => summary.to_owned(),
+    }
+}
+
+/// JSON in which every character is visible, whatever it holds.
+fn ascii(value: &Value) -> String {
+    let mut out = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            ' '..='~' => out.push(c),
+            c => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_visible_and_the_same() {
+        let value = json!({"a": "\u{1b}[2J\u{202e}é\u{9b}\u{e0041}\n", "b": [1, null]});
+        let text = ascii(&value);
+        assert!(text.chars().all(|c| (' '..='~').contains(&c)), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn what_a_table_leaves_out_is_counted() {
+        assert_eq!(cut("short"), "short");
+        assert!(cut(&"x".repeat(150)).ends_with("… 50 more"));
+    }
+}

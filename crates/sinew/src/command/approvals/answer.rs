@@ -1,0 +1,222 @@
+//! Answers given on the command line: to the daemon, or in this process where none runs.
+
+use std::io::{BufRead, IsTerminal};
+use std::sync::Arc;
+
+use execution::{Answer, Listed, ToolExecutionLayer, shown};
+use serde_json::{Map, Value, json};
+use server::ClientError;
+use tool::{Caller, Door};
+
+use super::{ascii, heading, painted, resolve};
+use crate::cli::{ApproveArgs, DenyArgs, JsonArgs, PinArgs, Span};
+use crate::command::pin;
+use crate::exit::{Exit, Problem};
+use crate::setting::{Setting, unanswered};
+use crate::terminal::{GOOD, NOTE, paint, say, tell};
+
+pub(super) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let mut params = Map::new();
+    params.insert("answer".to_owned(), json!("approve"));
+    match args.span {
+        None => {}
+        Some(Span::Session) => drop(params.insert("for_session".to_owned(), json!(true))),
+        Some(Span::Lasting(span)) => drop(params.insert("for_seconds".to_owned(), json!(span.as_secs()))),
+    }
+    if !args.pattern.is_empty() {
+        params.insert("patterns".to_owned(), json!(args.pattern));
+    }
+    let mut desk = Desk { setting, pin: pin::Source::of(args.pin), agreed: args.yes };
+    desk.each(&args.ids, args.output, &params, "approved")
+}
+
+pub(super) fn deny(args: &DenyArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let mut params = Map::new();
+    params.insert("answer".to_owned(), json!("deny"));
+    params.extend(args.reason.as_ref().map(|reason| ("message".to_owned(), json!(reason))));
+    let mut desk = Desk { setting, pin: pin::Source::Nobody, agreed: true };
+    desk.each(&args.ids, args.output, &params, "denied")
+}
+
+pub(super) fn edit(id: &str, arguments: &str, pin: PinArgs, output: JsonArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let text = match arguments {
+        "-" => std::io::read_to_string(std::io::stdin())
+            .map_err(|error| Problem::usage(format!("standard input cannot be read: {error}")))?,
+        given => given.to_owned(),
+    };
+    let arguments: Map<String, Value> = serde_json::from_str(&text)
+        .map_err(|error| Problem::usage(format!("the arguments are not a JSON object: {error}")))?;
+    let mut params = Map::new();
+    params.insert("answer".to_owned(), json!("edit"));
+    params.insert("arguments".to_owned(), Value::Object(arguments));
+    let mut desk = Desk { setting, pin: pin::Source::of(pin), agreed: true };
+    desk.each(&[id.to_owned()], output, &params, "changed")
+}
+
+pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let mut revoked = Vec::new();
+    for id in ids {
+        let reply = setting.ask_control("control/grants.revoke", json!({"id": id}))?;
+        if !output.json {
+            say(format!("{} is revoked: you are asked again", shown(id)))?;
+        }
+        revoked.push(reply);
+    }
+    if output.json {
+        say(ascii(&json!({"schema_version": 1, "grants": revoked})))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Where answers are given: asks for what is needed besides.
+pub(super) struct Desk {
+    pub(super) setting: Setting,
+    pub(super) pin: pin::Source,
+    /// Whether a rule is taken as it is.
+    pub(super) agreed: bool,
+}
+
+impl Desk {
+    /// Every one is tried, whatever became of the others.
+    fn each(
+        &mut self,
+        ids: &[String],
+        output: JsonArgs,
+        params: &Map<String, Value>,
+        done: &str,
+    ) -> Result<Exit, Problem> {
+        let (mut exit, mut replies) = (Exit::Done, Vec::new());
+        for id in ids {
+            let id = resolve(&self.setting, id)?;
+            match self.decide(&id, params.clone()) {
+                Ok(reply) => {
+                    if !output.json {
+                        say(outcome(&id, &reply, done))?;
+                    }
+                    replies.push(reply);
+                }
+                Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
+                Err(problem) => {
+                    replies.push(json!({"id": id, "decided": false, "error": problem.message}));
+                    crate::complain(&problem);
+                    exit = problem.exit;
+                }
+            }
+        }
+        if output.json {
+            say(ascii(&json!({"schema_version": 1, "approvals": replies})))?;
+        }
+        Ok(exit)
+    }
+
+    fn decide(&mut self, id: &str, mut params: Map<String, Value>) -> Result<Value, Problem> {
+        params.insert("id".to_owned(), json!(id));
+        loop {
+            params.extend(self.pin.known().map(|pin| ("pin".to_owned(), json!(pin))));
+            match self.setting.try_control("control/approvals.decide", &Value::Object(params.clone()))? {
+                Ok(reply) => return Ok(reply),
+                Err(error) => match (word(&error), &error) {
+                    (Some("pin_needed"), _) => self.pin.ask()?,
+                    (Some("rule_not_displayed"), ClientError::Answered { data, .. }) => {
+                        let rule = data.get("rule").cloned().unwrap_or_default();
+                        display(&rule);
+                        if !self.agreed && !agrees("make this rule?")? {
+                            return Err(Problem::new(
+                                Exit::Refused,
+                                "no rule was made, and nothing was approved",
+                            ));
+                        }
+                        params.insert("rule".to_owned(), rule);
+                    }
+                    _ => return Err(unanswered(&error)),
+                },
+            }
+        }
+    }
+}
+
+fn outcome(id: &str, reply: &Value, done: &str) -> String {
+    let text = |key: &str| reply.get(key).and_then(Value::as_str).map(shown);
+    match (text("grant"), text("asks_as")) {
+        (Some(grant), _) => {
+            format!("{id} is {done}; the rule is {grant} (`sinew approvals revoke {grant}` ends it)")
+        }
+        (None, Some(next)) => format!("{id} is {done}; it is asked about again as {next}"),
+        (None, None) => format!("{id} is {}", paint(GOOD, done)),
+    }
+}
+
+fn display(rule: &Value) {
+    tell(paint(NOTE, "the rule:"));
+    for line in rule.as_array().into_iter().flatten() {
+        tell(format!("  {}", shown(line.as_str().unwrap_or_default())));
+    }
+}
+
+/// The word of an answer that is an error.
+pub(super) fn word(error: &ClientError) -> Option<&str> {
+    match error {
+        ClientError::Answered { data, .. } => data.get("code").and_then(Value::as_str),
+        _ => None,
+    }
+}
+
+/// Asks on the terminal. Nobody there means no.
+fn agrees(question: &str) -> Result<bool, Problem> {
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            Problem::usage("nobody is there to be asked").hint("add --yes once you have read the rule")
+        );
+    }
+    tell(format!("{question} [y/N]"));
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    Ok(read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
+}
+
+/// Asks on the terminal about the calls of this process, until it is dropped.
+pub(crate) async fn ask_here(layer: &Arc<ToolExecutionLayer>) -> std::convert::Infallible {
+    let mut changes = layer.approvals_changes();
+    let mut seen = Vec::new();
+    loop {
+        for listed in layer.approvals().await {
+            if listed.state == "pending" && !seen.contains(&listed.card.id) {
+                seen.push(listed.card.id.clone());
+                answer_here(layer, &listed).await;
+            }
+        }
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn answer_here(layer: &Arc<ToolExecutionLayer>, listed: &Listed) {
+    for line in heading(listed).iter().chain(&listed.card.lines()) {
+        tell(painted(line));
+    }
+    let needs_pin = layer.pin().is_set();
+    let asked = tokio::task::spawn_blocking(move || {
+        let yes = agrees("let it run?").unwrap_or(false);
+        let pin = (yes && needs_pin).then(|| pin::read("operator PIN").ok()).flatten();
+        (yes, pin)
+    });
+    let (yes, pin) = asked.await.unwrap_or((false, None));
+    let answer = if yes { Answer::Once } else { Answer::Deny(None) };
+    let by = Caller {
+        uid: nix::unistd::getuid().as_raw(),
+        pid: None,
+        door: Door::Embedded,
+        connection: 0,
+        client: Some("the terminal".to_owned()),
+        session: None,
+    };
+    if let Err(error) = layer.decide(&listed.card.id, answer, &by, pin).await {
+        tell(paint(NOTE, error));
+        let _ = layer.decide(&listed.card.id, Answer::Deny(None), &by, None).await;
+    }
+}

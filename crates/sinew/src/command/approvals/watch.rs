@@ -1,0 +1,169 @@
+//! `sinew approvals watch`: questions as they come, one key to answer each. The view itself is in `view`; here are the
+//! terminal, the keys and the daemon.
+
+mod screen;
+mod view;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event, KeyEventKind};
+use execution::Listed;
+use serde_json::{Map, Value, json};
+use server::{Client, ClientError, Socket};
+use tokio::runtime::Runtime;
+
+use super::answer::word;
+use super::listed;
+use crate::exit::{Exit, Problem};
+use crate::setting::{Setting, unanswered};
+use screen::Screen;
+use view::{Act, View};
+
+/// How often the daemon is asked what waits, and how long a key is waited for.
+const EVERY: Duration = Duration::from_millis(400);
+const GLANCE: Duration = Duration::from_millis(100);
+
+pub(super) fn run() -> Result<Exit, Problem> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Problem::usage("watching needs a terminal").hint("sinew approvals list --json"));
+    }
+    let setting = Setting::find()?;
+    let mut desk = Desk { runtime: setting.runtime()?, client: None, setting, pin: None };
+    let mut view = View::default();
+    // The daemon must answer once before the screen is taken.
+    view.take(desk.questions()?);
+    let mut screen = Screen::open()?;
+    let mut asked = Instant::now();
+    loop {
+        screen.draw(&view)?;
+        if event::poll(GLANCE).map_err(|error| broken(&error))? {
+            let act = match event::read().map_err(|error| broken(&error))? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => view.press(key),
+                _ => None,
+            };
+            match act {
+                Some(Act::Quit) => return Ok(Exit::Done),
+                Some(Act::Edit(id)) => edit(&mut desk, &mut view, &mut screen, &id)?,
+                Some(Act::Decide(id, params)) => desk.decide(&mut view, &id, params),
+                Some(Act::Pin(pin, id, params)) => {
+                    desk.pin = Some(pin);
+                    desk.decide(&mut view, &id, params);
+                }
+                None => {}
+            }
+            asked = Instant::now().checked_sub(EVERY).unwrap_or(asked);
+        }
+        if asked.elapsed() >= EVERY {
+            asked = Instant::now();
+            match desk.questions() {
+                Ok(questions) => view.take(questions),
+                Err(problem) => view.say(&problem.message),
+            }
+        }
+    }
+}
+
+fn broken(error: &std::io::Error) -> Problem {
+    Problem::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
+}
+
+/// The conversation with the daemon.
+struct Desk {
+    setting: Setting,
+    runtime: Runtime,
+    client: Option<Client>,
+    pin: Option<String>,
+}
+
+impl Desk {
+    fn ask(&mut self, method: &str, params: Value) -> Result<Value, ClientError> {
+        let asked = self.runtime.block_on(async {
+            let mut client = match self.client.take() {
+                Some(client) => client,
+                None => Client::connect(self.setting.home(), Socket::Control, Duration::ZERO).await?,
+            };
+            let reply = client.request(method, params).await;
+            Ok((client, reply))
+        });
+        let (client, reply) = asked?;
+        // After anything but an answer the connection is of no more use.
+        if matches!(reply, Ok(_) | Err(ClientError::Answered { .. })) {
+            self.client = Some(client);
+        }
+        reply
+    }
+
+    /// The questions that wait, each whole: what is answered is what was on the screen.
+    fn questions(&mut self) -> Result<Vec<Listed>, Problem> {
+        let reply = self.ask("control/approvals.list", json!({})).map_err(|error| unanswered(&error))?;
+        let list = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
+        let pending = list.iter().filter(|one| one.get("state") == Some(&json!("pending")));
+        let mut questions = Vec::new();
+        for id in pending.filter_map(|one| one.get("id")) {
+            // It may have been answered meanwhile.
+            if let Ok(reply) = self.ask("control/approvals.show", json!({"id": id})) {
+                questions.push(listed(reply)?);
+            }
+        }
+        Ok(questions)
+    }
+
+    fn decide(&mut self, view: &mut View, id: &str, mut params: Map<String, Value>) {
+        let asked = params.clone();
+        params.insert("id".to_owned(), json!(id));
+        params.extend(self.pin.as_ref().map(|pin| ("pin".to_owned(), json!(pin))));
+        match self.ask("control/approvals.decide", Value::Object(params)) {
+            Ok(reply) => view.decided(id, &reply),
+            Err(error) => match (word(&error), &error) {
+                (Some("pin_needed"), _) => view.ask_pin(id, asked),
+                (Some("pin_wrong"), _) => {
+                    self.pin = None;
+                    view.say("the PIN is wrong");
+                }
+                (Some("rule_not_displayed"), ClientError::Answered { data, .. }) => {
+                    view.display(id, asked, data.get("rule").cloned().unwrap_or_default());
+                }
+                _ => view.say(&error.to_string()),
+            },
+        }
+    }
+}
+
+/// Hands the arguments to the editor of the person, and what comes back to the daemon.
+fn edit(desk: &mut Desk, view: &mut View, screen: &mut Screen, id: &str) -> Result<(), Problem> {
+    let Some(arguments) = view.editable(id) else {
+        view.say(
+            "its arguments hold what is masked, so they cannot be changed here: deny it and say what to do",
+        );
+        return Ok(());
+    };
+    let text = serde_json::to_string_pretty(&arguments).unwrap_or_default();
+    let edited = screen.aside(|| in_editor(&text))?;
+    match edited.map(|text| serde_json::from_str::<Map<String, Value>>(&text)) {
+        Err(problem) => view.say(&problem.message),
+        Ok(Err(error)) => view.say(&format!("not changed: that is no JSON object: {error}")),
+        Ok(Ok(same)) if same == arguments => view.say("nothing was changed"),
+        Ok(Ok(arguments)) => {
+            let mut params = Map::new();
+            params.insert("answer".to_owned(), json!("edit"));
+            params.insert("arguments".to_owned(), Value::Object(arguments));
+            desk.decide(view, id, params);
+        }
+    }
+    Ok(())
+}
+
+fn in_editor(text: &str) -> Result<String, Problem> {
+    let failed =
+        |error: std::io::Error| Problem::new(Exit::Failed, format!("the editor could not be used: {error}"));
+    let file = tempfile::Builder::new().prefix("sinew-edit-").suffix(".json").tempfile().map_err(failed)?;
+    std::fs::write(file.path(), text).map_err(failed)?;
+    let editor = ["VISUAL", "EDITOR"].iter().find_map(std::env::var_os);
+    let editor = editor.unwrap_or_else(|| "vi".into());
+    let ended = std::process::Command::new(editor).arg(file.path()).status().map_err(failed)?;
+    match ended.success() {
+        true => std::fs::read_to_string(file.path()).map_err(failed),
+        false => Err(Problem::new(Exit::Failed, "nothing was changed: the editor did not end well")),
+    }
+}

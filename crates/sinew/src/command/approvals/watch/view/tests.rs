@@ -1,0 +1,158 @@
+use execution::{Card, Fact, ShownChange, Side};
+use jiff::Timestamp;
+use tool::{CallId, Mode as Operating, RiskLevel, RuleRef};
+
+use super::*;
+
+fn question(id: &str, text: &str, lines: usize) -> Listed {
+    let change = ShownChange {
+        path: text.to_owned(),
+        what: "is created".to_owned(),
+        lines: (0..lines).map(|n| (Side::New, format!("{n} {text}"))).collect(),
+    };
+    Listed {
+        state: "pending".to_owned(),
+        seconds_left: 120,
+        waiting: true,
+        editable: Some(Map::new()),
+        card: Card {
+            id: id.to_owned(),
+            tool: text.to_owned(),
+            summary: text.to_owned(),
+            effect: vec![Fact { label: "writes".to_owned(), text: text.to_owned() }],
+            changes: vec![change],
+            arguments: Vec::new(),
+            asked_by: vec![RuleRef { file: text.to_owned(), line: 4, id: text.to_owned() }],
+            caller: text.to_owned(),
+            session: None,
+            call_id: CallId::fresh(),
+            trace_id: "t".to_owned(),
+            risk: RiskLevel::High,
+            mode: Operating::Alert,
+            masked: 0,
+            edited: false,
+            asked_at: Timestamp::UNIX_EPOCH,
+            expires_at: Timestamp::UNIX_EPOCH,
+        },
+    }
+}
+
+fn view(questions: Vec<Listed>) -> View {
+    let mut view = View::default();
+    view.take(questions);
+    view
+}
+
+fn press(view: &mut View, code: KeyCode) -> Option<Act> {
+    view.press(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+/// A screen without our own colours.
+fn plain(view: &View, width: usize, height: usize) -> Vec<String> {
+    view.lines(width, height).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+}
+
+#[test]
+fn only_visible_characters_and_our_colours_reach_the_screen() {
+    let hostile = "a\u{1b}[2J\u{9b}1mb\rc\u{8}\u{202e}d\u{200b}e\u{e0041}\u{a0}\nf";
+    let mut view = view(vec![question("one", hostile, 5), question("two", hostile, 5)]);
+    let message = || json!([hostile, "rule"]);
+    let check = |view: &View| {
+        for (width, height) in [(20, 8), (80, 24), (200, 60)] {
+            let lines = view.lines(width, height);
+            assert!(lines.len() <= height);
+            for line in lines {
+                // Our colours go; an escape of anybody else's would stay, or take visible text with it.
+                let text = anstream::adapter::strip_str(&line).to_string();
+                assert!(text.chars().all(|c| !c.is_control()), "{line:?}");
+                for c in ['\u{202e}', '\u{200b}', '\u{e0041}', '\u{a0}'] {
+                    assert!(!line.contains(c), "{line:?}");
+                }
+                assert_eq!(line.matches('\u{1b}').count(), line.matches("\u{1b}[").count(), "{line:?}");
+                assert!(!line.contains("\u{1b}[2J"), "{line:?}");
+            }
+        }
+    };
+    check(&view);
+    press(&mut view, KeyCode::Char('x'));
+    check(&view);
+    view.display("one", Map::new(), message());
+    check(&view);
+    view.say(hostile);
+    check(&view);
+}
+
+#[test]
+fn a_yes_is_taken_once_everything_was_on_the_screen() {
+    let mut view = view(vec![question("one", "x", 100)]);
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "nothing was drawn yet");
+    view.lines(80, 24);
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "there is more below");
+    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("scroll to its end first")));
+    for _ in 0..20 {
+        press(&mut view, KeyCode::Char(' '));
+        view.lines(80, 24);
+    }
+    let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Char('a')) else {
+        panic!("it was all seen")
+    };
+    assert_eq!((id.as_str(), &params["answer"]), ("one", &json!("approve")));
+    // Jumping to the end is not seeing the middle.
+    let mut jumped = self::view(vec![question("one", "x", 400)]);
+    jumped.lines(80, 24);
+    jumped.scroll = 10_000;
+    jumped.lines(80, 24);
+    assert_eq!(press(&mut jumped, KeyCode::Char('a')), None);
+}
+
+#[test]
+fn a_no_needs_no_reading_and_may_say_why() {
+    let mut view = view(vec![question("one", "x", 100), question("two", "y", 1)]);
+    view.lines(80, 24);
+    press(&mut view, KeyCode::Char('j'));
+    press(&mut view, KeyCode::Char('m'));
+    for c in "qa!".chars() {
+        assert_eq!(press(&mut view, KeyCode::Char(c)), None, "what is typed is no command");
+    }
+    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("what the model is told: qa!")));
+    let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Enter) else { panic!("an answer") };
+    assert_eq!((id.as_str(), &params["answer"], &params["message"]), ("two", &json!("deny"), &json!("qa!")));
+    let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Char('d')) else { panic!("an answer") };
+    assert_eq!((id.as_str(), params.get("message")), ("two", None));
+}
+
+#[test]
+fn a_rule_is_read_before_it_is_made_and_a_pin_is_not_shown() {
+    let mut view = view(vec![question("one", "x", 1)]);
+    view.lines(80, 24);
+    let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Char('t')) else { panic!("an answer") };
+    assert_eq!(params["for_seconds"], 600);
+    view.display("one", params.clone(), json!(["write_file is not asked about again where"]));
+    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("not asked about again")));
+    assert_eq!(press(&mut view, KeyCode::Enter), None, "only y agrees");
+    view.display("one", params, json!(["rule"]));
+    let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Char('y')) else { panic!("an answer") };
+    assert_eq!(params["rule"], json!(["rule"]));
+    view.ask_pin("one", params.clone());
+    for c in "2580".chars() {
+        press(&mut view, KeyCode::Char(c));
+    }
+    let screen = plain(&view, 80, 24).join("\n");
+    assert!(screen.contains("••••") && !screen.contains("2580"), "{screen}");
+    assert_eq!(press(&mut view, KeyCode::Enter), Some(Act::Pin("2580".into(), "one".into(), params)));
+}
+
+#[test]
+fn what_was_chosen_stays_so_and_what_is_gone_makes_room() {
+    let (one, two) = (question("one", "x", 1), question("two", "y", 1));
+    let mut view = view(vec![one.clone(), two.clone()]);
+    press(&mut view, KeyCode::Char('j'));
+    view.take(vec![question("zero", "z", 1), one.clone(), two]);
+    assert_eq!(view.chosen.as_deref(), Some("two"));
+    view.take(vec![one]);
+    assert_eq!(view.chosen.as_deref(), Some("one"));
+    view.take(Vec::new());
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None);
+    assert!(plain(&view, 80, 24)[0].contains("nothing waits"));
+    assert_eq!(press(&mut view, KeyCode::Char('q')), Some(Act::Quit));
+}
