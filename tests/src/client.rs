@@ -80,6 +80,16 @@ impl Client {
         response["result"].clone()
     }
 
+    /// `sinew/execute` with more to say than the call; returns the tool result.
+    pub fn execute_with(&mut self, tool: &str, arguments: &Value, more: &Value) -> Value {
+        let mut params = json!({"tool_name": tool, "arguments": arguments});
+        let more = more.as_object().expect("an object").clone();
+        params.as_object_mut().expect("an object").extend(more);
+        let response = self.request("sinew/execute", &params);
+        assert!(response["result"].is_object(), "{response}");
+        response["result"].clone()
+    }
+
     /// Reads until the peer hangs up.
     pub fn until_closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();

@@ -217,15 +217,6 @@ fn a_mode_forbids_and_a_restart_does_not_leave_it() {
 }
 
 #[test]
-fn a_call_that_needs_a_human_is_refused_while_nobody_can_be_asked() {
-    let daemon = Daemon::start();
-    daemon.control().request("control/mode.set", &json!({"mode": "ALERT", "reason": "test"}));
-    let result = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
-    assert!(code(&result).starts_with("approval_"), "{result}");
-    assert!(!daemon.home().workspace().join("x").exists(), "it must not run");
-}
-
-#[test]
 fn a_lost_update_is_refused_and_the_file_stays() {
     let daemon = Daemon::start();
     let path = daemon.home().file("a.txt", "one");

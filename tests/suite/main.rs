@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // a test may fail
 
+mod approvals;
 mod calls;
 #[cfg(target_os = "linux")]
 mod code;

@@ -38,7 +38,11 @@ fn refused_calls_raise_the_alarm_and_a_human_ends_it() {
         assert_eq!(refused["metadata"]["refusal"]["refused"], true, "{refused}");
     }
     wait_for(&mut control, "ALERT");
-    let asks = agent.execute("write_file", &json!({"path": "a.txt", "content": "x"}));
+    let asks = agent.execute_with(
+        "write_file",
+        &json!({"path": "a.txt", "content": "x"}),
+        &json!({"approval": "async"}),
+    );
     assert_eq!(asks["metadata"]["mode"], "ALERT", "{asks}");
     assert_eq!(asks["success"], false, "what changes the machine needs a human now: {asks}");
 

@@ -1,0 +1,99 @@
+//! A human decides: what is asked, who may answer, and that an answer is for one call and nothing else.
+
+mod answers;
+mod asking;
+mod cards;
+mod grants;
+mod pin;
+mod replays;
+mod roles;
+mod screen;
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+/// A policy by which every write is asked about, and a short patience where a test wants one.
+fn asking_home(timeout_seconds: u64) -> Home {
+    let home = Home::initialised();
+    home.configure(
+        "governance/tools.yaml",
+        "tools:\n  write_file: {requires_approval: true, allowed_in_modes: [NORMAL, ALERT]}\n",
+    );
+    let safety = std::fs::read_to_string(home.root().join("config/governance/safety.yaml")).expect("written");
+    let patience = format!("timeout_seconds: {timeout_seconds} ");
+    home.configure("governance/safety.yaml", &safety.replace("timeout_seconds: 300", &patience));
+    home
+}
+
+fn asking_daemon() -> Daemon {
+    Daemon::start_in(asking_home(300))
+}
+
+/// A call that waits in a thread of its own.
+fn suspend(daemon: &Daemon, arguments: Value) -> JoinHandle<Value> {
+    suspend_with(daemon, arguments, json!({}))
+}
+
+fn suspend_with(daemon: &Daemon, arguments: Value, more: Value) -> JoinHandle<Value> {
+    let mut agent = daemon.agent();
+    std::thread::spawn(move || agent.execute_with("write_file", &arguments, &more))
+}
+
+/// The open questions, once there are so many.
+fn questions(control: &mut Client, count: usize) -> Vec<Value> {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    loop {
+        let reply = control.request("control/approvals.list", &json!({}));
+        let list = reply["result"]["approvals"].as_array().unwrap_or_else(|| panic!("{reply}")).clone();
+        if list.len() == count {
+            return list;
+        }
+        assert!(Instant::now() < deadline, "not {count} questions: {list:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The id of the one open question.
+fn question(control: &mut Client) -> String {
+    id_of(&questions(control, 1)[0])
+}
+
+fn id_of(question: &Value) -> String {
+    question["id"].as_str().expect("an id").to_owned()
+}
+
+fn decide(control: &mut Client, id: &str, answer: &str) -> Value {
+    control.request("control/approvals.decide", &json!({"id": id, "answer": answer}))
+}
+
+/// What a write in the workspace asks, without waiting for the answer.
+fn ask(agent: &mut Client, arguments: &Value) -> String {
+    let pending = agent.execute_with("write_file", arguments, &json!({"approval": "async"}));
+    let refusal = &pending["metadata"]["refusal"];
+    assert_eq!(refusal["code"], "approval_pending", "{pending}");
+    refusal["approval_id"].as_str().expect("an id").to_owned()
+}
+
+fn with_approval(agent: &mut Client, arguments: &Value, id: &str) -> Value {
+    agent.execute_with("write_file", arguments, &json!({"approval": "async", "approval_id": id}))
+}
+
+fn code(result: &Value) -> &str {
+    result["metadata"]["refusal"]["code"].as_str().unwrap_or_else(|| panic!("not refused: {result}"))
+}
+
+fn detail(result: &Value) -> &str {
+    result["metadata"]["refusal"]["detail"].as_str().unwrap_or_else(|| panic!("no detail: {result}"))
+}
+
+/// How often a call that changes something was let through, by the record.
+fn executions(home: &Home, tool: &str) -> usize {
+    let records = home.records_so_far();
+    let ran = |record: &&Value| {
+        record["kind"] == "outcome" && record["tool"] == tool && record["outcome"] == "done"
+    };
+    records.iter().filter(ran).count()
+}

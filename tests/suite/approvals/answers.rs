@@ -1,0 +1,81 @@
+//! Who is first, and what a human may say besides yes and no.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn the_first_decision_stands_and_the_others_are_told() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    let tries: Vec<_> = (0..8)
+        .map(|n| {
+            let (mut control, id) = (daemon.control(), id.clone());
+            let answer = if n % 2 == 0 { "approve" } else { "deny" };
+            std::thread::spawn(move || decide(&mut control, &id, answer)["result"]["decided"] == true)
+        })
+        .collect();
+    let taken =
+        tries.into_iter().filter(|_| true).map(|one| one.join().unwrap()).filter(|taken| *taken).count();
+    assert_eq!(taken, 1, "one decision is taken");
+    let late = decide(&mut control, &id, "deny");
+    assert_eq!(late["error"]["data"]["code"], "already_decided", "{late}");
+    let unknown = decide(&mut control, "0000000000", "approve");
+    assert_eq!(unknown["error"]["data"]["code"], "not_found", "{unknown}");
+    let home = daemon.stop();
+    let decisions =
+        home.records().iter().filter(|r| r["event"] == "granted" || r["event"] == "denied").count();
+    assert_eq!(decisions, 1, "and one is on record");
+}
+
+#[test]
+fn several_are_answered_at_once_by_the_beginning_of_their_ids() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    let ids: Vec<String> =
+        (0..3).map(|n| ask(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}))).collect();
+    let home = daemon.home();
+    let listed = home.run(&["approvals", "list", "--json"]).must_exit(0).json();
+    assert_eq!(listed["schema_version"], 1);
+    assert_eq!(listed["approvals"].as_array().unwrap().len(), 3);
+    assert_eq!(listed["approvals"][0]["id"], ids[0].as_str());
+    let approved = home.run(&["approve", &ids[0][..8], &ids[1], "nonsense00", "--json"]).must_exit(1);
+    let approvals = approved.json()["approvals"].clone();
+    let decided: Vec<bool> = approvals.as_array().unwrap().iter().map(|one| one["decided"] == true).collect();
+    assert_eq!(decided, [true, true, false], "{approved}");
+    home.run(&["deny", &ids[2]]).must_exit(0);
+    let shown = home.run(&["approvals", "list"]).must_exit(0).stdout();
+    assert_eq!(shown.matches("approved").count(), 2, "{shown}");
+}
+
+#[test]
+fn a_human_may_change_the_arguments_and_is_asked_about_the_changed_call() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let call = suspend(&daemon, json!({"path": "a.txt", "content": "wrong\n"}));
+    let first = question(&mut control);
+    let home = daemon.home();
+    let edit = |id: &str, arguments: &str| home.run(&["approvals", "edit", id, arguments]);
+    let refused = edit(&first, r#"{"path": "/etc/passwd", "content": "x"}"#).must_exit(1);
+    assert!(refused.stderr().contains("Permission denied"), "{refused}");
+    let refused = edit(&first, r#"{"path": "b.txt"}"#).must_exit(1);
+    assert!(refused.stderr().contains("content"), "the human is told what is wrong: {refused}");
+    assert_eq!(question(&mut control), first, "the call waits on as it was");
+    edit(&first, r#"{"path": "b.txt", "content": "right\n"}"#).must_exit(0);
+    let second = question(&mut control);
+    assert_ne!(second, first);
+    let card = control.request("control/approvals.show", &json!({"id": second}))["result"].clone();
+    assert_eq!(card["edited"], true);
+    assert!(card["summary"].as_str().unwrap().ends_with("/b.txt"), "{card}");
+    assert_eq!(decide(&mut control, &first, "approve")["error"]["data"]["code"], "already_decided");
+    decide(&mut control, &second, "approve");
+    let done = call.join().unwrap();
+    assert_eq!(done["success"], true, "{done}");
+    assert_eq!(done["metadata"]["edited_arguments"]["content"], "right\n", "the model is told");
+    assert_eq!(std::fs::read_to_string(home.workspace().join("b.txt")).unwrap(), "right\n");
+    assert!(!home.workspace().join("a.txt").exists());
+    let gone = ask(&mut daemon.agent(), &json!({"path": "c.txt", "content": "x"}));
+    let nobody = edit(&gone, r#"{"path": "c.txt", "content": "y"}"#).must_exit(1);
+    assert!(nobody.stderr().contains("does not wait"), "{nobody}");
+}

@@ -1,0 +1,291 @@
+//! When a human is asked, and what becomes of a call meanwhile.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+use super::*;
+
+fn written(daemon: &Daemon, name: &str) -> Option<String> {
+    std::fs::read_to_string(daemon.home().workspace().join(name)).ok()
+}
+
+fn set_mode(control: &mut Client, mode: &str) {
+    let set = control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}));
+    assert!(set["result"].is_object(), "{set}");
+}
+
+#[test]
+fn a_write_in_alert_waits_and_runs_once_a_human_agrees() {
+    let daemon = Daemon::start();
+    let mut control = daemon.control();
+    set_mode(&mut control, "ALERT");
+    let call = suspend(&daemon, json!({"path": "a.txt", "content": "hello\n"}));
+    let asked = questions(&mut control, 1);
+    assert_eq!((&asked[0]["state"], &asked[0]["waiting"]), (&json!("pending"), &json!(true)), "{asked:?}");
+    assert_eq!(written(&daemon, "a.txt"), None, "it waits");
+    let ps = control.request("control/calls.list", &json!({}));
+    assert_eq!(ps["result"]["calls"][0]["state"], "suspended", "{ps}");
+    // Others are served meanwhile.
+    assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true);
+    assert_eq!(decide(&mut control, &id_of(&asked[0]), "approve")["result"]["decided"], true);
+    let done = call.join().unwrap();
+    assert_eq!(done["success"], true, "{done}");
+    assert_eq!(written(&daemon, "a.txt").as_deref(), Some("hello\n"));
+    questions(&mut control, 0);
+    let home = daemon.stop();
+    let records = home.records();
+    let words: Vec<&str> =
+        records.iter().filter(|r| r["kind"] == "approval").filter_map(|r| r["event"].as_str()).collect();
+    assert_eq!(words, ["requested", "granted", "used"]);
+    let decision = records.iter().find(|r| r["kind"] == "decision" && r["tool"] == "write_file").unwrap();
+    assert_eq!(decision["approval_id"], asked[0]["id"]);
+    let log = home.run(&["logs", "--json"]).must_exit(0).stdout();
+    for event in ["approval_requested", "approval_decided"] {
+        assert!(log.contains(&format!("\"{event}\"")), "{event}");
+    }
+}
+
+#[test]
+fn the_definition_or_a_rule_alone_asks() {
+    // By `tools.yaml` alone, in NORMAL.
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    // By the mode alone.
+    let daemon = Daemon::start();
+    set_mode(&mut daemon.control(), "ALERT");
+    ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+}
+
+#[test]
+fn a_no_is_told_with_its_message_and_nothing_runs() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
+    let id = question(&mut control);
+    let denied = daemon.home().run(&["deny", &id, "--reason", "write to b.txt instead"]).must_exit(0);
+    assert!(denied.stdout().contains("denied"), "{denied}");
+    let refused = call.join().unwrap();
+    assert_eq!(code(&refused), "approval_denied");
+    assert_eq!(refused["error"], "Permission denied: Approval denied by user: write to b.txt instead");
+    let plain = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
+    let id = question(&mut control);
+    decide(&mut control, &id, "deny");
+    assert_eq!(plain.join().unwrap()["error"], "Permission denied: Approval denied by user");
+    assert_eq!(written(&daemon, "a.txt"), None);
+}
+
+#[test]
+fn silence_is_a_no_with_its_own_reason() {
+    let daemon = Daemon::start_in(asking_home(1));
+    let refused = suspend(&daemon, json!({"path": "a.txt", "content": "x"})).join().unwrap();
+    assert_eq!(code(&refused), "approval_timed_out");
+    assert!(
+        refused["error"].as_str().unwrap().starts_with("Permission denied: Approval timed out"),
+        "{refused}"
+    );
+    assert_eq!(written(&daemon, "a.txt"), None);
+    questions(&mut daemon.control(), 0);
+    let home = daemon.stop();
+    assert!(home.records().iter().any(|r| r["kind"] == "approval" && r["event"] == "expired"));
+}
+
+#[test]
+fn a_deadline_covers_the_wait_for_a_human() {
+    let daemon = asking_daemon();
+    let began = Instant::now();
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let refused = suspend_with(&daemon, arguments, json!({"deadline_ms": 500})).join().unwrap();
+    assert_eq!(code(&refused), "approval_timed_out", "{refused}");
+    assert!(began.elapsed() < Duration::from_secs(15), "it did not wait for the policy's five minutes");
+    questions(&mut daemon.control(), 0);
+}
+
+#[test]
+fn questions_are_independent_of_each_other() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let calls: Vec<_> = (0..5)
+        .map(|n| {
+            let call = suspend(&daemon, json!({"path": format!("{n}.txt"), "content": "x"}));
+            questions(&mut control, n + 1);
+            call
+        })
+        .collect();
+    let asked = questions(&mut control, 5);
+    decide(&mut control, &id_of(&asked[3]), "approve");
+    decide(&mut control, &id_of(&asked[1]), "deny");
+    let left = questions(&mut control, 3);
+    for question in &left {
+        decide(&mut control, &id_of(question), "approve");
+    }
+    let ends: Vec<Value> = calls.into_iter().map(|call| call.join().unwrap()["success"].clone()).collect();
+    assert_eq!(json!(ends), json!([true, false, true, true, true]));
+}
+
+#[test]
+fn a_human_is_never_asked_about_what_is_refused_anyway() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let refused = agent.execute("write_file", &json!({"path": "/etc/passwd", "content": "x"}));
+    assert!(code(&refused).starts_with("path_"), "{refused}");
+    assert_eq!(code(&agent.execute("write_file", &json!({"path": "a.txt"}))), "invalid_arguments");
+    set_mode(&mut control, "LOCKDOWN");
+    let refused = agent.execute("write_file", &json!({"path": "a.txt", "content": "x"}));
+    assert_eq!(refused["error"], "Permission denied: Tool not allowed in LOCKDOWN mode");
+    questions(&mut control, 0);
+    let home = daemon.stop();
+    assert!(!home.records().iter().any(|r| r["kind"] == "approval"), "nobody was asked");
+}
+
+#[test]
+fn a_mode_that_forbids_it_ends_the_wait_and_takes_the_question_back() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
+    let id = question(&mut control);
+    set_mode(&mut control, "LOCKDOWN");
+    assert_eq!(code(&call.join().unwrap()), "mode_denied");
+    questions(&mut control, 0);
+    let late = decide(&mut control, &id, "approve");
+    assert_eq!(late["error"]["data"]["code"], "already_decided", "{late}");
+    // An answer given before does not help either.
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let id = ask(&mut agent, &arguments);
+    decide(&mut control, &id, "approve");
+    set_mode(&mut control, "LOCKDOWN");
+    assert_eq!(code(&with_approval(&mut agent, &arguments, &id)), "mode_denied");
+    assert_eq!(written(&daemon, "a.txt"), None);
+}
+
+#[test]
+fn a_mode_that_asks_no_more_lets_it_run() {
+    let daemon = Daemon::start();
+    let mut control = daemon.control();
+    set_mode(&mut control, "ALERT");
+    let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
+    question(&mut control);
+    set_mode(&mut control, "NORMAL");
+    assert_eq!(call.join().unwrap()["success"], true);
+    questions(&mut control, 0);
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_the_question_and_runs_nothing() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let mut agent = daemon.agent();
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute",
+        "params": {"tool_name": "write_file", "arguments": arguments}});
+    agent.send(format!("{call}\n").as_bytes());
+    let id = question(&mut control);
+    drop(agent);
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while questions(&mut control, 1)[0]["waiting"] == true {
+        assert!(Instant::now() < deadline, "it still waits for a client that is gone");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
+    // The same caller may come back for it, on another connection.
+    assert_eq!(written(&daemon, "a.txt"), None, "nothing ran by itself");
+    assert_eq!(with_approval(&mut daemon.agent(), &arguments, &id)["success"], true);
+    assert_eq!(executions(daemon.home(), "write_file"), 1);
+}
+
+#[test]
+fn a_stop_ends_the_wait_and_keeps_the_question() {
+    let daemon = asking_daemon();
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let call = suspend(&daemon, arguments.clone());
+    let id = question(&mut daemon.control());
+    let began = Instant::now();
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(began.elapsed() < Duration::from_secs(15), "nobody waits for a human while stopping");
+    let ended = call.join().unwrap();
+    assert_eq!((code(&ended), detail(&ended)), ("approval_pending", "shutting_down"));
+    assert_eq!(question(&mut daemon.control()), id);
+}
+
+#[test]
+fn a_cancelled_call_takes_its_question_back() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
+    question(&mut control);
+    let calls = control.request("control/calls.list", &json!({}));
+    let call_id = calls["result"]["calls"][0]["call_id"].clone();
+    control.request("control/calls.cancel", &json!({"call_id": call_id}));
+    assert_eq!(code(&call.join().unwrap()), "cancelled");
+    questions(&mut control, 0);
+}
+
+#[test]
+fn an_mcp_client_hears_that_it_waits_or_is_told_at_once() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let mut agent = daemon.agent();
+    agent.request(
+        "initialize",
+        &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+    );
+    let call = |meta: Value| json!({"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}, "_meta": meta});
+    let pending = agent.request("tools/call", &call(json!({"sinew/approval": "async"})));
+    let refusal = &pending["result"]["_meta"]["sinew/refusal"];
+    assert_eq!(refusal["code"], "approval_pending", "{pending}");
+    let id = refusal["approval_id"].as_str().unwrap().to_owned();
+    decide(&mut control, &id, "approve");
+    let done = agent.request("tools/call", &call(json!({"sinew/approval_id": id})));
+    assert_eq!(done["result"]["isError"], false, "{done}");
+
+    let message = json!({"jsonrpc": "2.0", "id": 77, "method": "tools/call",
+        "params": call(json!({"progressToken": "p"}))});
+    agent.send(format!("{message}\n").as_bytes());
+    let told = agent.receive().expect("progress");
+    assert_eq!(
+        (&told["method"], &told["params"]["progressToken"]),
+        (&json!("notifications/progress"), &json!("p"))
+    );
+    let id = question(&mut control);
+    assert!(told["params"]["message"].as_str().unwrap().contains(&id), "{told}");
+    decide(&mut control, &id, "approve");
+    let end = std::iter::from_fn(|| agent.receive()).find(|message| message["id"] == 77).expect("the answer");
+    assert_eq!(end["result"]["isError"], false, "{end}");
+}
+
+#[test]
+fn without_a_daemon_and_without_a_terminal_nobody_is_asked() {
+    let home = asking_home(300);
+    let refused = home.run(&["call", "write_file", "path=a.txt", "content=x"]).must_exit(4);
+    assert!(refused.stderr().contains("nobody is there to give it"), "{refused}");
+    assert!(!home.workspace().join("a.txt").exists());
+}
+
+#[test]
+fn too_many_questions_of_one_caller_are_refused() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    for n in 0..32 {
+        ask(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
+    }
+    let async_ = json!({"approval": "async"});
+    let refused = agent.execute_with("write_file", &json!({"path": "x.txt", "content": "x"}), &async_);
+    assert_eq!((code(&refused), detail(&refused)), ("busy", "too_many_approvals"));
+}
+
+#[test]
+fn the_command_line_ends_with_the_code_for_a_pending_approval() {
+    let daemon = asking_daemon();
+    let home: &Home = daemon.home();
+    let pending =
+        home.run(&["call", "--async", "write_file", "path=a.txt", "content=x", "--json"]).must_exit(4);
+    let id = pending.json()["metadata"]["refusal"]["approval_id"].as_str().unwrap().to_owned();
+    home.run(&["approve", &id]).must_exit(0);
+    let words = ["call", "--approval-id", &id, "write_file", "path=a.txt", "content=x"];
+    home.run(&words).must_exit(0);
+    home.run(&words).must_exit(3);
+}

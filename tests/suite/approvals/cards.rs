@@ -1,0 +1,110 @@
+//! What is shown is what would happen, and all of it.
+
+use serde_json::json;
+
+use super::*;
+
+fn card(control: &mut Client, id: &str) -> Value {
+    control.request("control/approvals.show", &json!({"id": id}))["result"].clone()
+}
+
+#[test]
+fn a_card_shows_the_effect_and_not_the_words() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    daemon.home().file("real.txt", "one\ntwo\nthree\n");
+    std::os::unix::fs::symlink("real.txt", daemon.home().workspace().join("link.txt")).unwrap();
+    let id = ask(&mut agent, &json!({"path": "./link.txt", "content": "one\n2\nthree\n"}));
+    let shown = card(&mut control, &id);
+    let real = daemon.home().workspace().join("real.txt").display().to_string();
+    assert_eq!(shown["changes"][0]["path"], real, "the file, not the link: {shown}");
+    let lines: Vec<String> = shown["changes"][0]["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| format!("{} {}", line[0].as_str().unwrap(), line[1].as_str().unwrap()))
+        .collect();
+    assert_eq!(lines[1..], ["both one", "old two", "new 2", "both three"]);
+    assert_eq!((&shown["risk"], &shown["mode"]), (&json!("high"), &json!("NORMAL")));
+    assert_eq!(shown["asked_by"][0]["id"], "write_file.requires_approval", "{shown}");
+    assert!(shown["asked_by"][0]["line"].as_u64().unwrap() > 0);
+    for key in ["trace_id", "call_id", "caller", "asked_at", "expires_at"] {
+        assert!(shown[key].is_string(), "{key}: {shown}");
+    }
+    let text = daemon.home().run(&["approvals", "show", &id]).must_exit(0).stdout();
+    for part in
+        ["-two", "+2", real.as_str(), "write_file.requires_approval", "tools.yaml:2", "risk      high"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn more_than_can_be_shown_is_refused_and_not_asked() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    let lines = (0..1200).map(|n| format!("{n}\n")).collect::<String>();
+    for content in [lines, "x".repeat(5000), format!("{}\n", "y".repeat(3000)).repeat(30)] {
+        let refused = agent.execute("write_file", &json!({"path": "a.txt", "content": content}));
+        assert_eq!((code(&refused), detail(&refused)), ("too_large", "too_much_to_show"), "{refused}");
+    }
+    questions(&mut daemon.control(), 0);
+    // Much that stays the same is not much to show.
+    let long: String = (0..5000).map(|n| format!("line {n}\n")).collect();
+    daemon.home().file("long.txt", &long);
+    ask(&mut agent, &json!({"path": "long.txt", "content": long.replace("line 77\n", "line 77!\n")}));
+}
+
+#[test]
+fn a_secret_is_masked_and_still_binds() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
+    let arguments = json!({"path": "a.txt", "content": format!("token = {secret}\n")});
+    let id = ask(&mut agent, &arguments);
+    let shown = card(&mut control, &id);
+    assert!(!shown.to_string().contains(&secret), "{shown}");
+    assert!(shown["masked"].as_u64().unwrap() > 0 && shown["editable"] == Value::Null, "{shown}");
+    let file =
+        std::fs::read_to_string(daemon.home().root().join(format!("state/approvals/{id}.json"))).unwrap();
+    assert!(!file.contains(&secret));
+    assert!(daemon.home().run(&["approvals", "show", &id]).must_exit(0).stdout().contains("masked"));
+    decide(&mut control, &id, "approve");
+    let other = json!({"path": "a.txt", "content": format!("token = {}\n", secret.replace('B', "X"))});
+    assert_eq!(detail(&with_approval(&mut agent, &other, &id)), "approval_mismatch");
+    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_command_is_bound_to_its_program_its_folder_and_its_script() {
+    let home = asking_home(300);
+    home.configure(
+        "governance/tools.yaml",
+        "tools:\n  run_command: {requires_approval: true, allowed_commands: [sh, cat]}\n",
+    );
+    let daemon = Daemon::start_in(home);
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    daemon.home().file("script.sh", "echo harmless\n");
+    let command = json!({"command": ["sh", "script.sh"]});
+    let asked = agent.execute_with("run_command", &command, &json!({"approval": "async"}));
+    if code(&asked) == "sandbox_unavailable" {
+        eprintln!("skipped: no sandbox on this machine");
+        return;
+    }
+    let id =
+        asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
+    let shown = card(&mut control, &id);
+    let facts = shown["effect"].to_string();
+    for part in ["script.sh (sha256 ", "runs in", "program", "network off"] {
+        assert!(facts.contains(part), "{part}: {facts}");
+    }
+    decide(&mut control, &id, "approve");
+    daemon.home().file("script.sh", "echo other\n");
+    let more = json!({"approval": "async", "approval_id": id});
+    let refused = agent.execute_with("run_command", &command, &more);
+    assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
+    daemon.home().file("script.sh", "echo harmless\n");
+    let ran = agent.execute_with("run_command", &command, &more);
+    assert_eq!(ran["output"]["stdout"], "harmless\n", "{ran}");
+}

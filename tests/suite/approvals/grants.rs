@@ -1,0 +1,115 @@
+//! Rules by which nobody is asked again: exactly what was displayed, for a while, and revocable.
+
+use serde_json::json;
+
+use super::*;
+
+fn write(agent: &mut Client, path: &str) -> Value {
+    agent.execute_with("write_file", &json!({"path": path, "content": "x"}), &json!({"approval": "async"}))
+}
+
+#[test]
+fn a_rule_is_displayed_before_it_is_made_and_covers_what_it_says() {
+    let daemon = asking_daemon();
+    let home = daemon.home();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    std::fs::create_dir(home.workspace().join("src")).unwrap();
+    let id = ask(&mut agent, &json!({"path": "src/a.txt", "content": "x"}));
+    let pattern = format!("path={}/src/*.txt", home.workspace().display());
+    let unseen = control.request(
+        "control/approvals.decide",
+        &json!({"id": id, "answer": "approve", "for_seconds": 600, "patterns": [pattern]}),
+    );
+    assert_eq!(unseen["error"]["data"]["code"], "rule_not_displayed", "{unseen}");
+    let rule = unseen["error"]["data"]["rule"].to_string();
+    for part in ["src/*.txt", "write_file", "NORMAL", "600 s", "write_file.requires_approval"] {
+        assert!(rule.contains(part), "{part}: {rule}");
+    }
+    home.run(&["approve", &id, "--for", "10m", "--pattern", &pattern]).must_exit(2);
+    let made = home.run(&["approve", &id, "--for", "10m", "--pattern", &pattern, "--yes"]).must_exit(0);
+    assert!(made.stderr().contains("path matches"), "it is displayed: {made}");
+
+    for covered in ["src/a.txt", "src/b.txt"] {
+        assert_eq!(write(&mut agent, covered)["success"], true, "{covered}");
+    }
+    for asked in ["src/c.md", "a.txt"] {
+        assert_eq!(code(&write(&mut agent, asked)), "approval_pending", "{asked}");
+    }
+    let grants = home.run(&["approvals", "grants", "--json"]).must_exit(0).json();
+    let grant = grants["grants"][0]["id"].as_str().unwrap().to_owned();
+    assert!(home.run(&["approvals", "grants"]).must_exit(0).stdout().contains("src/*.txt"));
+
+    // It outlives a restart, and stricter times do not use it.
+    let daemon = Daemon::start_in(daemon.crash());
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    assert_eq!(write(&mut agent, "src/d.txt")["success"], true);
+    control.request("control/mode.set", &json!({"mode": "ALERT", "reason": "test"}));
+    assert_eq!(code(&write(&mut agent, "src/d.txt")), "approval_pending", "another mode");
+    control.request("control/mode.set", &json!({"mode": "NORMAL", "reason": "test"}));
+    daemon.home().run(&["approvals", "revoke", &grant]).must_exit(0);
+    assert_eq!(code(&write(&mut agent, "src/d.txt")), "approval_pending", "revoked");
+    let records = daemon.stop().records();
+    let used =
+        records.iter().filter(|r| r["kind"] == "decision" && r["approval_id"] == grant.as_str()).count();
+    assert_eq!(used, 3, "each use is on record");
+    for event in ["standing", "revoked"] {
+        assert!(records.iter().any(|r| r["event"] == event && r["id"] == grant.as_str()), "{event}");
+    }
+}
+
+#[test]
+fn a_rule_for_a_session_ends_with_the_connection() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    daemon.home().run(&["approve", &id, "--for", "session", "--yes"]).must_exit(0);
+    assert_eq!(write(&mut agent, "a.txt")["success"], true);
+    assert_eq!(code(&write(&mut agent, "b.txt")), "approval_pending", "another file");
+    assert_eq!(code(&write(&mut daemon.agent(), "a.txt")), "approval_pending", "another connection");
+    let daemon = Daemon::start_in(daemon.crash());
+    assert_eq!(code(&write(&mut daemon.agent(), "a.txt")), "approval_pending", "another life");
+}
+
+#[test]
+fn a_rule_runs_out() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
+    daemon.home().run(&["approve", &id, "--for", "1s", "--yes"]).must_exit(0);
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while write(&mut agent, "a.txt")["success"] == true {
+        assert!(Instant::now() < deadline, "it does not run out");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let grants = daemon.home().run(&["approvals", "grants", "--json"]).must_exit(0).json();
+    assert_eq!(grants["grants"], json!([]));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_shell_is_never_approved_by_its_first_words() {
+    let home = asking_home(300);
+    home.configure(
+        "governance/tools.yaml",
+        "tools:\n  run_command: {requires_approval: true, allowed_commands: [sh, echo]}\n",
+    );
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let async_ = json!({"approval": "async"});
+    let mut run = |words: &[&str]| agent.execute_with("run_command", &json!({"command": words}), &async_);
+    let asked = run(&["sh", "-c", "true"]);
+    if code(&asked) == "sandbox_unavailable" {
+        eprintln!("skipped: no sandbox on this machine");
+        return;
+    }
+    let id =
+        asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
+    let refused = daemon
+        .home()
+        .run(&["approve", &id, "--for", "10m", "--pattern", "command=sh -c", "--yes"])
+        .must_exit(1);
+    assert!(refused.stderr().contains("runs what its arguments say"), "{refused}");
+    daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
+    assert_eq!(run(&["sh", "-c", "true"])["success"], true);
+    assert_eq!(code(&run(&["sh", "-c", "false"])), "approval_pending");
+}

@@ -1,0 +1,103 @@
+//! The operator's PIN: with one, a process that runs as the same user cannot say yes.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::*;
+
+/// Runs `sinew` with these words and this on standard input; its exit code and what it said.
+fn run(home: &Home, words: &[&str], input: &str) -> (Option<i32>, String) {
+    let mut command = tests::sinew();
+    command.args(words).current_dir(home.workspace()).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("run sinew");
+    child.stdin.take().unwrap().write_all(input.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn nothing_is_approved_or_loosened_without_it() {
+    let home = asking_home(300);
+    assert_eq!(run(&home, &["init", "--pin", "--pin-stdin"], "correct horse\n").0, Some(0));
+    use std::os::unix::fs::PermissionsExt;
+    let file = home.root().join("state/operator-pin");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(kept.starts_with("$argon2id$") && !kept.contains("horse"), "{kept}");
+
+    let daemon = Daemon::start_in(home);
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let id = ask(&mut agent, &arguments);
+    assert_eq!(decide(&mut control, &id, "approve")["error"]["data"]["code"], "pin_needed");
+    let edit = json!({"id": id, "answer": "edit", "arguments": {}});
+    assert_eq!(control.request("control/approvals.decide", &edit)["error"]["data"]["code"], "pin_needed");
+    let with = |pin: &str| json!({"id": id, "answer": "approve", "pin": pin});
+    let wrong = control.request("control/approvals.decide", &with("wrong horse"));
+    assert_eq!(wrong["error"]["data"]["code"], "pin_wrong", "{wrong}");
+    // Taking the file away does not take the PIN away from a daemon that runs.
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(decide(&mut control, &id, "approve")["error"]["data"]["code"], "pin_needed");
+    std::fs::write(&file, kept).unwrap();
+
+    // Less is always allowed; more is not.
+    for (mode, answer) in [("LOCKDOWN", "result"), ("RECOVERY", "error"), ("NORMAL", "error")] {
+        let set = control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}));
+        assert!(set[answer].is_object(), "{mode}: {set}");
+    }
+    for mode in ["RECOVERY", "NORMAL"] {
+        let params = json!({"mode": mode, "reason": "test", "pin": "correct horse"});
+        let set = control.request("control/mode.set", &params);
+        assert!(set["result"].is_object(), "{mode}: {set}");
+    }
+    let id = ask(&mut agent, &arguments);
+    assert_eq!(decide(&mut control, &id, "deny")["result"]["decided"], true, "a no takes no PIN");
+    let id = ask(&mut agent, &arguments);
+    let (exit, said) = run(daemon.home(), &["approve", &id, "--pin-stdin"], "correct horse\n");
+    assert_eq!(exit, Some(0), "{said}");
+    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+    let (exit, said) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "wrong\n");
+    assert_ne!(exit, Some(0), "{said}");
+    let (exit, said) = run(daemon.home(), &["pin", "clear", "--pin-stdin"], "correct horse\n");
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(!file.exists());
+}
+
+#[test]
+fn guessing_is_slowed_down() {
+    let home = asking_home(300);
+    assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "2580\n").0, Some(0));
+    let daemon = Daemon::start_in(home);
+    let mut control = daemon.control();
+    let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    let words: Vec<String> = (0..12)
+        .map(|n| {
+            let params = json!({"id": id, "answer": "approve", "pin": format!("{n:04}")});
+            let tried = control.request("control/approvals.decide", &params);
+            tried["error"]["data"]["code"].as_str().unwrap_or_else(|| panic!("{tried}")).to_owned()
+        })
+        .collect();
+    assert!(words.iter().filter(|word| *word == "pin_locked").count() >= 6, "{words:?}");
+    let right = json!({"id": id, "answer": "approve", "pin": "2580"});
+    let locked = control.request("control/approvals.decide", &right);
+    assert_eq!(locked["error"]["data"]["code"], "pin_locked", "the right one has to wait too: {locked}");
+}
+
+#[test]
+fn a_pin_file_that_cannot_be_read_approves_nothing() {
+    let home = asking_home(300);
+    let home = Daemon::start_in(home).stop();
+    std::fs::write(home.root().join("state/operator-pin"), "nonsense").unwrap();
+    let daemon = Daemon::start_in(home);
+    let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    let refused = decide(&mut daemon.control(), &id, "approve");
+    assert_eq!(refused["error"]["data"]["code"], "pin_unusable", "{refused}");
+}

@@ -1,0 +1,213 @@
+//! One answer, one execution: whatever is tried, and however often.
+
+use serde_json::json;
+use tests::Daemon;
+
+use super::*;
+
+#[test]
+fn an_answer_is_used_once_however_often_it_is_brought() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x", "mode": "append"});
+    let id = ask(&mut agent, &arguments);
+    decide(&mut control, &id, "approve");
+    let tries: Vec<_> = (0..100)
+        .map(|_| {
+            let (mut agent, arguments, id) = (daemon.agent(), arguments.clone(), id.clone());
+            std::thread::spawn(move || with_approval(&mut agent, &arguments, &id))
+        })
+        .collect();
+    let ends: Vec<Value> = tries.into_iter().map(|one| one.join().unwrap()).collect();
+    let done = ends.iter().filter(|end| end["success"] == true).count();
+    assert_eq!(done, 1, "{:?}", ends.iter().map(|end| end["error"].clone()).collect::<Vec<_>>());
+    let again = with_approval(&mut agent, &arguments, &id);
+    assert_eq!(code(&again), "conflict", "{again}");
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "x");
+    assert_eq!(executions(daemon.home(), "write_file"), 1);
+}
+
+#[test]
+fn after_a_restart_nothing_runs_by_itself_and_the_answer_still_counts_once() {
+    let daemon = asking_daemon();
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let other = json!({"path": "b.txt", "content": "x"});
+    let (id, answered) = (ask(&mut daemon.agent(), &arguments), ask(&mut daemon.agent(), &other));
+    decide(&mut daemon.control(), &answered, "approve");
+    let daemon = Daemon::start_in(daemon.crash());
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let listed = questions(&mut control, 2);
+    assert_eq!(listed.iter().map(id_of).collect::<Vec<_>>(), [id.clone(), answered.clone()]);
+    let card = control.request("control/approvals.show", &json!({"id": id}));
+    assert_eq!(card["result"]["changes"][0]["what"], "is created with 1 bytes", "{card}");
+    assert!(!daemon.home().workspace().join("b.txt").exists(), "nothing runs by itself");
+    assert_eq!(with_approval(&mut agent, &other, &answered)["success"], true);
+    assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
+    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+
+    let daemon = Daemon::start_in(daemon.crash());
+    let mut agent = daemon.agent();
+    for (arguments, id) in [(&arguments, &id), (&other, &answered)] {
+        let again = with_approval(&mut agent, arguments, id);
+        assert_eq!((code(&again), detail(&again)), ("conflict", "approval_unknown"));
+    }
+    assert_eq!(executions(daemon.home(), "write_file"), 2);
+    assert!(std::fs::read_dir(daemon.home().root().join("state/approvals")).unwrap().next().is_none());
+}
+
+#[test]
+fn what_ran_out_stays_so() {
+    let daemon = Daemon::start_in(asking_home(1));
+    let mut agent = daemon.agent();
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let (id, late) = (ask(&mut agent, &arguments), ask(&mut agent, &arguments));
+    decide(&mut daemon.control(), &id, "approve");
+    questions(&mut daemon.control(), 0);
+    let used_late = with_approval(&mut agent, &arguments, &id);
+    assert_eq!(code(&used_late), "approval_timed_out", "{used_late}");
+    let decided_late = decide(&mut daemon.control(), &late, "approve");
+    assert_eq!(decided_late["error"]["data"]["code"], "already_decided", "{decided_late}");
+    let daemon = Daemon::start_in(daemon.crash());
+    let again = with_approval(&mut daemon.agent(), &arguments, &id);
+    assert_eq!(code(&again), "conflict", "{again}");
+    assert_eq!(executions(daemon.home(), "write_file"), 0);
+}
+
+#[test]
+fn a_reload_in_between_changes_nothing_or_voids_it() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let (id, forbidden) =
+        (ask(&mut agent, &arguments), ask(&mut agent, &json!({"path": "b.txt", "content": "x"})));
+    decide(&mut control, &id, "approve");
+    decide(&mut control, &forbidden, "approve");
+    let rules = "tools:\n  write_file: {requires_approval: true, forbidden_paths: [\"WS/b.txt\"]}\n";
+    let workspace = daemon.home().workspace();
+    daemon.home().configure("governance/tools.yaml", &rules.replace("WS", workspace.to_str().unwrap()));
+    daemon.home().run(&["reload"]).must_exit(0);
+    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true, "the rule that asked still asks");
+    let refused = with_approval(&mut agent, &json!({"path": "b.txt", "content": "x"}), &forbidden);
+    assert_eq!(code(&refused), "path_forbidden", "{refused}");
+    assert_eq!(executions(daemon.home(), "write_file"), 1);
+}
+
+#[test]
+fn a_rule_that_did_not_ask_then_asks_anew() {
+    let daemon = Daemon::start_in(asking_home(300));
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let id = ask(&mut agent, &arguments);
+    decide(&mut control, &id, "approve");
+    control.request("control/mode.set", &json!({"mode": "ALERT", "reason": "test"}));
+    let refused = with_approval(&mut agent, &arguments, &id);
+    assert_eq!((code(&refused), detail(&refused)), ("conflict", "approval_mismatch"), "{refused}");
+}
+
+#[test]
+fn an_answer_is_for_its_caller_alone() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let id = ask(&mut agent, &arguments);
+    decide(&mut control, &id, "approve");
+    let mut other = daemon.agent();
+    other.request(
+        "initialize",
+        &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "other", "version": "1"}}),
+    );
+    let stolen = other.request(
+        "tools/call",
+        &json!({"name": "write_file", "arguments": arguments, "_meta": {"sinew/approval_id": id}}),
+    );
+    let refusal = &stolen["result"]["_meta"]["sinew/refusal"];
+    assert_eq!(refusal["detail"], "approval_unknown", "{stolen}");
+    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+}
+
+#[test]
+fn whatever_changed_since_is_not_what_was_agreed_to() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    daemon.home().file("a.txt", "old\n");
+    std::fs::create_dir(daemon.home().workspace().join("sub")).unwrap();
+    let agreed = json!({"path": "a.txt", "content": "new\n"});
+    let mut approved = || {
+        let id = ask(&mut agent, &agreed);
+        decide(&mut control, &id, "approve");
+        id
+    };
+    let id = approved();
+    for other in [
+        json!({"path": "a.txt", "content": "new\n "}),
+        json!({"path": "b.txt", "content": "new\n"}),
+        json!({"path": "a.txt", "content": "new\n", "mode": "append"}),
+        json!({"path": "sub/a.txt", "content": "new\n"}),
+    ] {
+        let refused = with_approval(&mut daemon.agent(), &other, &id);
+        assert_eq!(
+            (code(&refused), detail(&refused)),
+            ("conflict", "approval_mismatch"),
+            "{other}: {refused}"
+        );
+    }
+    // The file it was shown against is another by now: another content, or another object with the same.
+    daemon.home().file("a.txt", "changed\n");
+    let refused = with_approval(&mut daemon.agent(), &agreed, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
+    daemon.home().file("a.txt", "old\n");
+    let id = approved();
+    let path = daemon.home().workspace().join("a.txt");
+    std::fs::rename(&path, path.with_extension("kept")).unwrap();
+    std::os::unix::fs::symlink("a.kept", &path).unwrap();
+    let refused = with_approval(&mut daemon.agent(), &agreed, &id);
+    assert!(!refused["success"].as_bool().unwrap(), "a link in its place: {refused}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::rename(path.with_extension("kept"), &path).unwrap();
+    assert_eq!(
+        with_approval(&mut daemon.agent(), &agreed, &id)["success"],
+        true,
+        "the very same is agreed to"
+    );
+    assert_eq!(executions(daemon.home(), "write_file"), 1);
+}
+
+#[test]
+fn a_waiting_call_whose_file_changed_is_asked_about_anew() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    daemon.home().file("a.txt", "old\n");
+    let call = suspend(&daemon, json!({"path": "a.txt", "content": "new\n"}));
+    let first = question(&mut control);
+    daemon.home().file("a.txt", "meanwhile\n");
+    decide(&mut control, &first, "approve");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    let second = loop {
+        let id = question(&mut control);
+        if id != first {
+            break id;
+        }
+        assert!(std::time::Instant::now() < deadline, "it was not asked anew");
+    };
+    let card = control.request("control/approvals.show", &json!({"id": second}));
+    assert!(card["result"]["changes"][0]["lines"].to_string().contains("meanwhile"), "{card}");
+    decide(&mut control, &second, "approve");
+    assert_eq!(call.join().unwrap()["success"], true);
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "new\n");
+}
+
+#[test]
+fn a_card_that_was_changed_on_disk_cannot_be_agreed_to() {
+    let daemon = asking_daemon();
+    let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
+    let card = daemon.home().root().join(format!("state/approvals/{id}.json"));
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(&card).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&card).unwrap();
+    let home = daemon.crash();
+    std::fs::write(&card, text.replace("a.txt", "harmless.txt")).unwrap();
+    let daemon = Daemon::start_in(home);
+    questions(&mut daemon.control(), 0);
+    let decided = decide(&mut daemon.control(), &id, "approve");
+    assert_eq!(decided["error"]["data"]["code"], "already_decided", "{decided}");
+}

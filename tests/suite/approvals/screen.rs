@@ -1,0 +1,76 @@
+//! Nothing but printable characters reaches the screen, from whatever field of a question.
+
+use serde_json::json;
+
+use super::*;
+
+/// What a terminal would act on, hide, or take for space.
+const HOSTILE: [&str; 14] = [
+    "\u{1b}[2K\u{1b}[1A",
+    "\u{1b}]0;title\u{7}",
+    "\r",
+    "\u{8}\u{8}",
+    "\u{9b}31m",
+    "\u{202e}",
+    "\u{200b}",
+    "\u{e0041}",
+    "\u{fe0f}",
+    "\u{a0}",
+    "\u{3000}",
+    "\u{2028}",
+    "\u{feff}",
+    "\u{7f}",
+];
+
+fn is_printable(c: char) -> bool {
+    !c.is_control()
+        && !(c != ' ' && c.is_whitespace())
+        && !HOSTILE.iter().any(|text| text.contains(c) && !c.is_ascii())
+}
+
+#[test]
+fn every_field_is_escaped_on_every_way_to_the_screen() {
+    let daemon = asking_daemon();
+    let hostile = HOSTILE.concat();
+    let mut agent = daemon.agent();
+    let client = json!({"name": format!("evil{hostile}"), "version": "1"});
+    agent.request(
+        "initialize",
+        &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}),
+    );
+    let content = format!("start{hostile}\n{}end\n", " ".repeat(10_000));
+    let name = format!("n{}.txt", hostile.replace('/', ""));
+    let asked = agent.request(
+        "tools/call",
+        &json!({"name": "write_file", "arguments": {"path": name, "content": content},
+            "_meta": {"sinew/approval": "async"}}),
+    );
+    let refusal = &asked["result"]["_meta"]["sinew/refusal"];
+    let id = refusal["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
+    for words in [
+        ["approvals", "list"].as_slice(),
+        &["approvals", "show", &id],
+        &["approvals", "list", "--json"],
+        &["approvals", "show", &id, "--json"],
+        &["approve", &id, "--for", "10m", "--yes"],
+        &["approvals", "grants"],
+        &["approvals", "grants", "--json"],
+        &["ps"],
+    ] {
+        let run = daemon.home().run(words).must_exit(0);
+        for text in [run.stdout(), run.stderr()] {
+            let bad: Vec<char> = text.chars().filter(|c| *c != '\n' && !is_printable(*c)).collect();
+            assert!(bad.is_empty(), "{words:?}: {bad:?} in {text}");
+        }
+    }
+    let shown = ask_and_show(&daemon, &content);
+    assert!(
+        shown.contains("\\u{1b}[2K") && shown.contains("\\{20×10000}end"),
+        "seen for what it is: {shown}"
+    );
+}
+
+fn ask_and_show(daemon: &Daemon, content: &str) -> String {
+    let id = ask(&mut daemon.agent(), &json!({"path": "plain.txt", "content": content}));
+    daemon.home().run(&["approvals", "show", &id]).must_exit(0).stdout()
+}
