@@ -5,18 +5,20 @@
 
 mod collector;
 mod daemon;
+mod ledger_share;
 mod times;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::process;
 use crate::project::{self, Profile};
 use crate::tree::Root;
 use daemon::Daemon;
-use times::{Times, measure};
+use ledger_share::Replies;
+use times::{Times, ask, measure};
 
 const ROUNDS: usize = 20;
 const CALLS_PER_ROUND: usize = 1_000;
@@ -45,49 +47,21 @@ fn governed_call(binary: &Path, folder: &Path) -> Result<()> {
     let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
     let read = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": params});
     let mut client = daemon.connect()?;
-    let (mut floor, mut call) = (Vec::new(), Vec::new());
+    let (mut floor, mut call, mut replies) = (Vec::new(), Vec::new(), Replies::default());
     for round in 0..WARM_UP + ROUNDS {
         if round == WARM_UP {
-            (floor, call) = (Vec::new(), Vec::new());
+            (floor, call, replies) = (Vec::new(), Vec::new(), Replies::default());
         }
         measure(&mut client, &status, CALLS_PER_ROUND, &mut floor)?;
-        measure(&mut client, &read, CALLS_PER_ROUND, &mut call)?;
+        ask(&mut client, &read, CALLS_PER_ROUND, |time, answer| {
+            call.push(time);
+            replies.take(answer)
+        })?;
     }
     drop(daemon);
     Times::new(floor).print("sinew/status, a round trip with no call");
     Times::new(call).print("read_file of 1 KiB, everything on");
-    let decision = decisions(folder)?;
-    decision.print("  of it, the decision into the ledger");
-    println!(
-        "\nthe outcome is a shorter record than the decision: the ledger adds at most about {:.1} µs",
-        2.0 * decision.at(50)
-    );
-    Ok(())
-}
-
-/// What the records say of their own stage, after the warm-up.
-fn decisions(folder: &Path) -> Result<Times> {
-    let mut times = Vec::new();
-    let mut segments: Vec<PathBuf> = std::fs::read_dir(folder.join("home/state/ledger"))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
-    segments.retain(|path| path.extension().is_some_and(|extension| extension == "ndjson"));
-    segments.sort();
-    for segment in segments {
-        for line in
-            std::fs::read_to_string(segment)?.lines().filter(|line| line.contains("\"outcome\":\"done\""))
-        {
-            let record: Value = serde_json::from_str(line)?;
-            let stages = record.pointer("/facts/stages").and_then(Value::as_array).into_iter().flatten();
-            let stage = stages
-                .filter(|stage| stage["stage"] == "record")
-                .filter_map(|stage| stage["duration_us"].as_f64());
-            times.extend(stage);
-        }
-    }
-    let warm = WARM_UP * CALLS_PER_ROUND;
-    let measured = times.split_off(warm.min(times.len()));
-    Ok(Times::new(measured))
+    ledger_share::print(&folder.join("home/state/ledger"), &replies)
 }
 
 /// One stage of the road by itself.

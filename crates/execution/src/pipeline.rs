@@ -206,8 +206,8 @@ async fn intend(
     let counted = Counted::of(&permit);
     let confirmed = approvals::confirm(layer, call, tool, permit, approved).await;
     let (permit, approval_id) = confirmed.inspect_err(|_| layer.limits.uncount(&counted))?;
-    let decision = recorder::decision(call, &permit, approval_id);
     let _timing = call.span.stage(Stage::Record);
+    let decision = recorder::decision(call, &permit, approval_id);
     let recorded = call.in_time(layer.ledger.intend(decision, permit)).await;
     let order =
         recorded.and_then(|intent| intent.map_err(|error| recorder::unavailable(&call.tool_name, &error)));

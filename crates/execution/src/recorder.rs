@@ -39,7 +39,7 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
         idempotency_key: None,
         approval_id,
         rules: permit.rules().to_vec(),
-        facts: redact::shared().redact_value(permit.facts()),
+        facts: redact::shared().redact_owned(permit.facts()),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use guardrail::ValidCall;
@@ -39,8 +38,6 @@ pub struct Permit {
     rules: Vec<RuleRef>,
     limits: Limits,
     seen: Seen,
-    /// Made when somebody asks: most of the cost of a verdict would be its record.
-    facts: OnceLock<Value>,
 }
 
 /// What a permitted call may use.
@@ -61,7 +58,7 @@ pub(crate) struct Limits {
 
 impl Permit {
     pub(crate) fn new(opened: Opened<Cleared>, rules: Vec<RuleRef>, limits: Limits, seen: Seen) -> Self {
-        Permit { opened, rules, limits, seen, facts: OnceLock::new() }
+        Permit { opened, rules, limits, seen }
     }
 
     /// The call.
@@ -150,9 +147,10 @@ impl Permit {
         self.limits.sight.shows(path)
     }
 
-    /// What the judge saw, for the record. No content.
-    pub fn facts(&self) -> &Value {
-        self.facts.get_or_init(|| self.seen.with(&self.opened))
+    /// What the judge saw, for the record. No content. Made when somebody asks: most of the cost of a verdict would be
+    /// its record.
+    pub fn facts(&self) -> Value {
+        self.seen.with(&self.opened)
     }
 
     /// Whether it may still run now that so much has run. For whoever counts and reserves in one step.
@@ -206,7 +204,7 @@ impl Question {
     }
 
     /// What the judge saw, for the record. No content.
-    pub fn facts(&self) -> &Value {
+    pub fn facts(&self) -> Value {
         self.permit.facts()
     }
 

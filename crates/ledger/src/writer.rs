@@ -16,7 +16,7 @@ use crate::{
     anchor::{Anchor, AnchorFile, WriterState},
     chain::Chain,
     disk::{self, Disk},
-    entry::{Entry, Note, Sealed},
+    entry::{Effect, Entry, Note, Sealed},
     key::Key,
     line::{self, Body},
     owed::Owed,
@@ -108,7 +108,9 @@ impl Writer {
         self.active.length += u64::try_from(self.buffer.len()).unwrap_or_default();
         self.chain.advance(hash);
         self.tracker.note(entry, time);
-        self.write_anchor();
+        if !is_followed_by_its_end(entry) {
+            self.write_anchor();
+        }
         Ok(seq)
     }
 
@@ -251,4 +253,10 @@ impl Writer {
             Err(error) => Some(format!("{name} is gone from its folder: {error}")),
         }
     }
+}
+
+/// Whether an entry may wait for the next one to be counted by the anchor. The decision of a call that only looks: nobody
+/// has been told anything yet, its end counts both, and where that takes long the next sync does.
+fn is_followed_by_its_end(entry: &Entry) -> bool {
+    matches!(entry, Entry::Decision(decision) if decision.effect == Effect::Reads)
 }

@@ -1,5 +1,6 @@
 //! One byte form for one JSON value, and its digest: what approvals, caches and the ledger compare.
 
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -35,7 +36,7 @@ fn write(value: &Value, out: &mut Vec<u8>) {
             let mut entries: Vec<_> = map.iter().collect();
             entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
             write_joined(out, b'{', b'}', entries, |(key, item), out| {
-                write_scalar(&Value::String(key.clone()), out);
+                write_scalar(key, out);
                 out.push(b':');
                 write(item, out);
             });
@@ -61,8 +62,9 @@ fn write_joined<T>(
     out.push(close);
 }
 
-fn write_scalar(value: &Value, out: &mut Vec<u8>) {
-    out.extend_from_slice(value.to_string().as_bytes());
+fn write_scalar(scalar: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
+    // Neither memory nor a string, number, boolean or null can refuse.
+    let _ = serde_json::to_writer(out, scalar);
 }
 
 #[cfg(test)]

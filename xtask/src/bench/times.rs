@@ -33,6 +33,19 @@ pub(crate) fn measure(
     rounds: usize,
     times: &mut Vec<f64>,
 ) -> Result<()> {
+    ask(client, message, rounds, |time, _| {
+        times.push(time);
+        Ok(())
+    })
+}
+
+/// The same, and shows each answer to whoever wants to know more of it than how long it took.
+pub(crate) fn ask(
+    client: &mut BufReader<UnixStream>,
+    message: &Value,
+    rounds: usize,
+    mut each: impl FnMut(f64, &str) -> Result<()>,
+) -> Result<()> {
     let line = format!("{message}\n");
     let mut answer = String::new();
     for _ in 0..rounds {
@@ -40,10 +53,11 @@ pub(crate) fn measure(
         client.get_mut().write_all(line.as_bytes())?;
         answer.clear();
         client.read_line(&mut answer)?;
-        times.push(asked.elapsed().as_secs_f64() * 1e6);
+        let time = asked.elapsed().as_secs_f64() * 1e6;
         if !answer.contains("\"success\":true") && !answer.contains("\"uptime_seconds\"") {
             bail!("the daemon answered {answer}");
         }
+        each(time, &answer)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ledger::entry::Concluded;
 use ledger::{Effect, Entry, LedgerError, Outcome, Status};
@@ -18,6 +19,8 @@ use crate::pipeline::{Ending, Ran};
 /// The result of a call that was started.
 pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolResult {
     let Ran { order, end } = ran;
+    // Before anything is recorded of it: what comes after is the record's own time.
+    let latency = call.started.elapsed();
     let definition = Arc::clone(order.value().call().definition());
     let (end, started, attempts) = match end {
         Ending::Ran { end, attempts } => {
@@ -27,7 +30,8 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
         Ending::NotStarted(failure) => (Err(failure), Started::No, 0),
     };
     let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
-    let mut outcome = outcome(layer, call, started, &end, output.as_deref());
+    let mut outcome =
+        Outcome { facts: stages(call), ..outcome(layer, latency, started, &end, output.as_deref()) };
     if attempts > 1
         && let Some(facts) = outcome.facts.as_object_mut()
     {
@@ -100,7 +104,7 @@ enum Started {
 
 fn outcome(
     layer: &ToolExecutionLayer,
-    call: &Call,
+    latency: Duration,
     started: Started,
     end: &Result<Output, Failure>,
     output: Option<&[u8]>,
@@ -111,14 +115,12 @@ fn outcome(
             files_touched: done.files_touched.iter().map(|name| redacted(name)).collect(),
             truncated: done.truncated.clone(),
             usage: done.usage,
-            facts: stages(call),
-            ..Outcome::new(Status::Done, call.started.elapsed())
+            ..Outcome::new(Status::Done, latency)
         },
         Err(failure) => Outcome {
             failure: Some(failure.kind),
             message: Some(redacted(&failure.message)),
-            facts: stages(call),
-            ..Outcome::new(status_of(failure, started), call.started.elapsed())
+            ..Outcome::new(status_of(failure, started), latency)
         },
     }
 }

@@ -94,8 +94,10 @@ fn patterns_of_the_configuration() {
 fn json_is_redacted_by_name_and_by_shape() {
     let redactor = Redactor::built_in();
     let marker = "[redacted:sensitive_key]";
-    let check =
-        |given: Value, expected: Value| assert_eq!(redactor.redact_value(&given), expected, "{given}");
+    let check = |given: Value, expected: Value| {
+        assert_eq!(redactor.redact_value(&given), expected, "{given}");
+        assert_eq!(redactor.redact_owned(given.clone()), expected, "given away: {given}");
+    };
     check(json!({"password": "x", "user": "ada"}), json!({"password": marker, "user": "ada"}));
     check(json!({"Api-Key": 12345, "max_tokens": 4096}), json!({"Api-Key": marker, "max_tokens": 4096}));
     check(
@@ -210,6 +212,7 @@ fn of_a_thousand_planted_secrets_none_survives() {
         assert!(value.to_string().contains(&secret), "the test must plant it: {value}");
         let clean = redactor.redact_value(&value);
         assert!(!clean.to_string().contains(&secret), "seed {seed}: {secret} survives in {clean}");
+        assert_eq!(redactor.redact_owned(value), clean, "seed {seed}: given away is as shown");
         assert_eq!(redactor.redact_value(&clean), clean, "seed {seed}: twice must be as once");
     }
 }

@@ -1,5 +1,7 @@
 //! Redaction of JSON: strings and keys as text, and whatever stands under a name that says it is secret.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::Redactor;
@@ -22,14 +24,39 @@ impl Redactor {
         }
     }
 
+    /// The same where the value is given away: one without a secret, as most are, is given back as it is.
+    pub fn redact_owned(&self, value: Value) -> Value {
+        if self.is_clean(&value) { value } else { self.redact_value(&value) }
+    }
+
+    /// Whether [`Redactor::redact_value`] would leave the value as it is. In doubt it says no.
+    fn is_clean(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => matches!(self.redact_text(text), Cow::Borrowed(_)),
+            Value::Array(items) => items.iter().all(|item| {
+                let is_name = item.as_str().is_some_and(|text| sensitivity(text).is_some());
+                !is_name && self.is_clean(item)
+            }),
+            Value::Object(map) => {
+                let named = NAME_MEMBERS.iter().any(|member| names_a_secret(map.get(*member)));
+                let clean = |(key, value): (&String, &Value)| {
+                    let is_plain = sensitivity(key).is_none();
+                    is_plain && matches!(self.redact_text(key), Cow::Borrowed(_)) && self.is_clean(value)
+                };
+                !named && map.iter().all(clean)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        }
+    }
+
     /// A field of a log line or span: its name counts as much as its text.
     pub(crate) fn redact_field(&self, name: &str, text: &str) -> Option<String> {
         match sensitivity(name) {
             Some(_) if text.is_empty() || is_placeholder(text) => None,
             Some(_) => Some(MARKER.to_owned()),
             None => match self.redact_text(text) {
-                std::borrow::Cow::Borrowed(_) => None,
-                std::borrow::Cow::Owned(redacted) => Some(redacted),
+                Cow::Borrowed(_) => None,
+                Cow::Owned(redacted) => Some(redacted),
             },
         }
     }
@@ -87,6 +114,10 @@ impl Redactor {
             Value::Null | Value::Bool(_) => value.clone(),
         }
     }
+}
+
+fn names_a_secret(name: Option<&Value>) -> bool {
+    name.and_then(Value::as_str).is_some_and(|name| sensitivity(name).is_some())
 }
 
 /// A flag of its own, or the first of a pair. A flag with `=` carries its value itself.

@@ -1,0 +1,77 @@
+//! What the ledger takes of a read call, by the daemon's own clock: not an estimate, and not another build.
+//!
+//! The decision: from the permit to the record in the kernel, with what is built and redacted for it. The end: from
+//! the end of the tool to the record in the kernel, with the digest of the answer. The record of an end cannot hold how long
+//! it took itself, but the reply says when it was written, and the record when the tool was done.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::times::Times;
+
+/// The clock counts whole microseconds, rounded down: half of one is what that leaves out on average.
+const ROUNDED_OFF: f64 = 0.5;
+
+/// How long each call took when its reply was made, in microseconds, by the call.
+#[derive(Default)]
+pub(crate) struct Replies(HashMap<String, f64>);
+
+impl Replies {
+    pub(crate) fn take(&mut self, answer: &str) -> Result<()> {
+        let answer: Value = serde_json::from_str(answer)?;
+        let read = || {
+            let id = answer.pointer("/result/metadata/call_id")?.as_str()?;
+            let latency = answer.pointer("/result/latency_ms")?.as_f64()?;
+            Some((id.to_owned(), latency * 1e3))
+        };
+        let (id, latency) = read().context("a reply names its call and how long it took")?;
+        self.0.insert(id, latency);
+        Ok(())
+    }
+}
+
+/// Prints both parts and their sum.
+pub(crate) fn print(ledger: &Path, replies: &Replies) -> Result<()> {
+    let (mut decisions, mut ends, mut sums) = (Vec::new(), Vec::new(), Vec::new());
+    for segment in segments(ledger)? {
+        let text = std::fs::read_to_string(segment)?;
+        for line in text.lines().filter(|line| line.contains("\"outcome\":\"done\"")) {
+            let record: Value = serde_json::from_str(line)?;
+            let id = record.get("call_id").and_then(Value::as_str).unwrap_or_default();
+            let Some(replied) = replies.0.get(id) else { continue };
+            let decision =
+                decision(&record).context("a record says how long its decision took")? + ROUNDED_OFF;
+            let ran = record.get("latency_us").and_then(Value::as_f64).context("a record has a latency")?;
+            let end = replied - ran - ROUNDED_OFF;
+            decisions.push(decision);
+            ends.push(end);
+            sums.push(decision + end);
+        }
+    }
+    anyhow::ensure!(
+        sums.len() == replies.0.len(),
+        "{} of {} replies are on record",
+        sums.len(),
+        replies.0.len()
+    );
+    Times::new(decisions).print("  of it, the decision into the ledger");
+    Times::new(ends).print("  of it, the end into the ledger");
+    Times::new(sums).print("  of it, both: what the ledger adds");
+    Ok(())
+}
+
+/// How long the decision took to be recorded.
+fn decision(record: &Value) -> Option<f64> {
+    let stages = record.pointer("/facts/stages")?.as_array()?;
+    let of_record = |stage: &&Value| stage.get("stage").and_then(Value::as_str) == Some("record");
+    stages.iter().find(of_record)?.get("duration_us")?.as_f64()
+}
+
+fn segments(ledger: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(ledger)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "ndjson");
+    Ok(entries.filter(is_segment).collect())
+}
