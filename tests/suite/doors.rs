@@ -144,6 +144,7 @@ fn in_a_fresh_home_the_folder_one_stands_in_is_open_to_oneself_alone() {
     let home = daemon.stop();
     home.run(&["workspace", "add", "."]).must_exit(0);
     let daemon = Daemon::start_in(home);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
     assert_eq!(read(daemon.home(), "README.md").must_exit(0).json()["output"]["content"], "# Hello\n");
 }
 

@@ -22,6 +22,7 @@ mod modes;
 mod policy;
 mod records;
 mod reload;
+mod restart;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod secrets;

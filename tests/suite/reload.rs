@@ -129,3 +129,54 @@ fn a_hangup_reads_the_files_and_ends_nothing() {
     wait_until("it is heard", || daemon.log().contains("SIGHUP received"));
     assert!(reads(&daemon));
 }
+
+/// T033: however often the rules change, each call is judged by one whole policy and says by which.
+#[test]
+fn every_call_sees_one_whole_policy_and_names_it() {
+    const RELOADS: usize = 60;
+    let home = home(OPEN);
+    let settings = home.root().join("config/sinew.yaml");
+    let asks = std::fs::read_to_string(&settings).expect("settings");
+    home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
+    let safety = home.root().join("config/governance/safety.yaml");
+    let limited = std::fs::read_to_string(&safety).expect("a file");
+    let generous = limited.replace("tool_calls_per_minute: 600", "tool_calls_per_minute: 1000000");
+    home.configure("governance/safety.yaml", &generous);
+    let daemon = Daemon::start_in(home);
+    let judged = |agent: &mut tests::Client| {
+        let result = agent.execute("read_file", &json!({"path": "shut/a.txt"}));
+        (result["metadata"]["policy_hash"].as_str().expect("a hash").to_owned(), result["success"] == true)
+    };
+    let take = |rules: &str| {
+        daemon.home().configure("governance/tools.yaml", rules);
+        daemon.control().request("control/reload", &json!({}));
+    };
+    let (open, may) = judged(&mut daemon.agent());
+    take(SHUT);
+    let (shut, may_not) = judged(&mut daemon.agent());
+    assert!(may && !may_not && open != shut);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let call = || {
+            let mut agent = daemon.agent();
+            let mut seen = Vec::new();
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                seen.push(judged(&mut agent));
+            }
+            seen
+        };
+        let callers: Vec<_> = (0..3).map(|_| scope.spawn(call)).collect();
+        (0..RELOADS).for_each(|round| take(if round % 2 == 0 { OPEN } else { SHUT }));
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        callers.into_iter().flat_map(|caller| caller.join().expect("answered")).collect::<Vec<_>>()
+    });
+    for (hash, may) in &seen {
+        assert_eq!(*may, *hash == open, "judged by {hash}, of {open} and {shut}");
+        assert!([&open, &shut].contains(&hash), "half of a policy: {hash}");
+    }
+    assert!(seen.iter().any(|(_, may)| *may) && seen.iter().any(|(_, may)| !*may), "both were seen");
+    let records = daemon.stop().records();
+    let known =
+        |record: &Value| record["policy_hash"].as_str().is_none_or(|hash| hash == open || hash == shut);
+    assert!(records.iter().filter(|record| record["kind"] != "start").all(known), "and the record agrees");
+}

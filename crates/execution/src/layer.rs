@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::mode::ModeCell;
 use crate::pace::Pace;
 use crate::pipeline::{self, Deciding, Halt};
-use crate::recorder;
+use crate::recorder::{self, Configuration};
 use crate::reload::Reloads;
 use crate::sessions::{self, Sessions};
 use crate::slots::Slots;
@@ -221,8 +221,8 @@ impl ToolExecutionLayer {
     }
 
     /// Puts a start on record: from here on this process answers for what the ledger says.
-    pub fn announce_start(&self) -> Result<(), LedgerError> {
-        recorder::start(self)
+    pub fn announce_start(&self, configuration: Configuration) -> Result<(), LedgerError> {
+        recorder::start(self, configuration)
     }
 
     /// Records a clean stop and closes the ledger. Blocking.

@@ -20,6 +20,7 @@ use crate::call::Call;
 
 pub(crate) use ends::{crashed, crashed_result, ended, overtaken};
 pub(crate) use export::export;
+pub use life::Configuration;
 pub(crate) use life::{start, stop};
 pub(crate) use modes::{mode_after, restored_mode};
 pub(crate) use refusals::{refused, unavailable};

@@ -90,6 +90,11 @@ impl Reloads {
     }
 }
 
+/// Whether going from one world to the other loosens anything, or nobody can say.
+pub fn loosens(old: &World, new: &World) -> bool {
+    differences::between(old, new).iter().any(|change| change.effect == Effect::Loosens)
+}
+
 impl ToolExecutionLayer {
     /// Takes a new world, or says why not. `beside` is what changed outside of it, for the report and the decision.
     pub async fn reload(

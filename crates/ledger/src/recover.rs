@@ -17,7 +17,7 @@ use crate::{
     key::Key,
     lines::Lines,
     private_file,
-    record::Record,
+    record::{Passage, Record},
     segment::{self, Segment},
     tracker::Tracker,
 };
@@ -153,9 +153,12 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
         if anchors.iter().any(|anchor| anchor.seq == parts.seq && anchor.hash != parts.hash) {
             scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
         }
-        if Tracker::cares_for(parts.kind)
-            && let Some(record) = Record::parse(text)
-        {
+        if !Tracker::cares_for(parts.kind) {
+            continue;
+        }
+        if let Some(Passage { time, call, step }) = Passage::parse(text) {
+            scan.tracker.step(&call, step, time);
+        } else if let Some(record) = Record::parse(text) {
             scan.tracker.note(&record.entry, record.time);
         }
     }

@@ -22,6 +22,14 @@ const MOST_APPROVALS: usize = 1024;
 
 type Slots = VecDeque<(i64, u32)>;
 
+/// What an entry says of its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Decided,
+    Ended(Status),
+    Refused,
+}
+
 /// The state that a chain of entries adds up to.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
@@ -38,21 +46,11 @@ impl Tracker {
     pub(crate) fn note(&mut self, entry: &Entry, time: Timestamp) {
         self.last_record = self.last_record.max(Some(time));
         match entry {
-            Entry::Decision(decision) => {
-                self.count(&decision.call, time);
-                self.open.insert(decision.call.call_id, Arc::clone(&decision.call));
-            }
+            Entry::Decision(decision) => self.step(&decision.call, Step::Decided, time),
             Entry::Outcome(concluded) => {
-                self.open.remove(&concluded.call.call_id);
-                if concluded.outcome.status == Status::NotStarted {
-                    self.uncount(&concluded.call);
-                }
+                self.step(&concluded.call, Step::Ended(concluded.outcome.status), time);
             }
-            Entry::Refusal(refused) => {
-                if self.open.remove(&refused.call.call_id).is_some() {
-                    self.uncount(&refused.call);
-                }
-            }
+            Entry::Refusal(refused) => self.step(&refused.call, Step::Refused, time),
             Entry::Mode(change) => self.mode = Some(change.to),
             Entry::Approval(approval) => self.note_approval(approval),
             Entry::Checkpoint(checkpoint) => {
@@ -68,6 +66,27 @@ impl Tracker {
             | Entry::Resumed(_)
             | Entry::Retention(_)
             | Entry::Other => {}
+        }
+    }
+
+    /// Takes in what one entry says of its call.
+    pub(crate) fn step(&mut self, call: &Arc<Call>, step: Step, time: Timestamp) {
+        match step {
+            Step::Decided => {
+                self.count(call, time);
+                self.open.insert(call.call_id, Arc::clone(call));
+            }
+            Step::Ended(status) => {
+                self.open.remove(&call.call_id);
+                if status == Status::NotStarted {
+                    self.uncount(call);
+                }
+            }
+            Step::Refused => {
+                if self.open.remove(&call.call_id).is_some() {
+                    self.uncount(call);
+                }
+            }
         }
     }
 

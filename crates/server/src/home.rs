@@ -17,6 +17,15 @@ pub type Environment = HashMap<OsString, OsString>;
 pub struct Home {
     folders: Folders,
     user_home: Option<PathBuf>,
+    /// Where the configuration is read from, if it is a copy.
+    copy: Option<Copy>,
+}
+
+/// A copy of the configuration, laid out as the original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Copy {
+    config: PathBuf,
+    tools: PathBuf,
 }
 
 impl Home {
@@ -39,7 +48,7 @@ impl Home {
             (None, Some(user)) => platform.folders(user, |key| absolute(environment, key).ok().flatten()),
             (None, None) => return Err(ServeError::NoHome),
         };
-        let home = Home { folders, user_home };
+        let home = Home { folders, user_home, copy: None };
         for socket in [home.agent_socket(), home.control_socket()] {
             check_length(socket, platform.longest_socket_path())?;
         }
@@ -48,12 +57,18 @@ impl Home {
 
     /// `sinew.yaml` and `governance/`.
     pub fn config(&self) -> &Path {
-        &self.folders.config
+        self.copy.as_ref().map_or(&self.folders.config, |copy| &copy.config)
     }
 
     /// The manifests.
     pub fn tools(&self) -> &Path {
-        &self.folders.tools
+        self.copy.as_ref().map_or(&self.folders.tools, |copy| &copy.tools)
+    }
+
+    /// The same Sinew with a configuration that is read from a copy. What no tool may reach stays what it was.
+    pub fn reading(&self, copy: &Path) -> Home {
+        let copy = Copy { config: copy.join("config"), tools: copy.join("tools") };
+        Home { copy: Some(copy), ..self.clone() }
     }
 
     /// The sockets.
@@ -79,7 +94,8 @@ impl Home {
 
     /// The folders no tool may ever reach.
     pub fn folders(&self) -> [&Path; 5] {
-        [self.config(), self.tools(), self.run(), self.state(), self.log()]
+        let Folders { config, tools, run, state, log } = &self.folders;
+        [config, tools, run, state, log].map(PathBuf::as_path)
     }
 
     /// The user's own folder, for `~`.
@@ -99,7 +115,7 @@ impl Home {
 
     /// The settings of the daemon.
     pub fn settings_file(&self) -> PathBuf {
-        self.folders.config.join("sinew.yaml")
+        self.config().join("sinew.yaml")
     }
 
     /// Held by the one process that owns the state.

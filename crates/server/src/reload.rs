@@ -18,6 +18,8 @@ pub struct Fresh {
     pub world: World,
     /// The settings.
     pub settings: Settings,
+    /// What to do once it holds.
+    pub once_held: Box<dyn FnOnce() + Send>,
 }
 
 /// Reads the configuration. Blocking; an error names the file and the line.
@@ -58,6 +60,9 @@ impl Reloader {
         }
         let report = self.layer.reload(fresh.world, beside, &acceptance).await;
         if matches!(report.result, Reloaded::Applied | Reloaded::Unchanged) {
+            if tokio::task::spawn_blocking(fresh.once_held).await.is_err() {
+                tracing::error!("what was taken could not be kept: a fault inside Sinew");
+            }
             *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = after;
         }
         report

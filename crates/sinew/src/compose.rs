@@ -11,7 +11,7 @@ use guardrail::{Curated, Known};
 use ledger::{Ledger, Options, Recovery};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
-use server::{Fresh, LedgerSettings, Settings, Source};
+use server::{LedgerSettings, Settings};
 use tool::{SandboxTier, ToolDefinition};
 use toolbox::Internals;
 
@@ -153,30 +153,6 @@ fn environment() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// The same configuration, read again.
-pub(crate) fn source(setting: Setting) -> Source {
-    Arc::new(move || {
-        let read = || {
-            let settings = setting.settings()?;
-            Ok(Fresh { world: world(&setting, &settings, Folders::Configured)?, settings })
-        };
-        read().map_err(|problem: Problem| match problem.hint {
-            Some(hint) => format!("{} ({hint})", problem.message),
-            None => problem.message,
-        })
-    })
-}
-
-/// The layer of a daemon. Its start is on record before it serves.
-pub(crate) fn daemon_layer(
-    setting: &Setting,
-    settings: &Settings,
-) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    let layer = layer(setting, settings, world(setting, settings, Folders::Configured)?)?;
-    layer.announce_start().map_err(Problem::configuration)?;
-    Ok(layer)
-}
-
 /// What a hook judges by without a daemon. Where a host stands is what it says of itself, and opens nothing.
 pub(crate) fn hook_world(setting: &Setting) -> Result<(Settings, World), Problem> {
     let settings = setting.settings()?;
@@ -232,11 +208,26 @@ fn ledger_options(setting: &Setting, settings: &LedgerSettings) -> Options {
     }
 }
 
-fn layer(setting: &Setting, settings: &Settings, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
+/// Opens the ledger for writing.
+pub(crate) fn open_ledger(
+    setting: &Setting,
+    settings: &Settings,
+) -> Result<(Arc<Ledger>, Recovery), Problem> {
     let opened = Ledger::open(&ledger_folder(setting), &ledger_options(setting, &settings.ledger));
-    let (ledger, recovery) = opened.map_err(Problem::configuration)?;
-    let state = setting.home().state().to_owned();
-    let parts = Parts { world, ledger, recovery, state };
+    opened.map_err(Problem::configuration)
+}
+
+fn layer(setting: &Setting, settings: &Settings, world: World) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    layer_on(setting, open_ledger(setting, settings)?, world)
+}
+
+/// The layer that goes on where this ledger left off.
+pub(crate) fn layer_on(
+    setting: &Setting,
+    (ledger, recovery): (Arc<Ledger>, Recovery),
+    world: World,
+) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    let parts = Parts { world, ledger, recovery, state: setting.home().state().to_owned() };
     let layer = ToolExecutionLayer::new(parts).map_err(Problem::configuration)?;
     internals::tell_of(&layer, setting.home().state());
     Ok(layer)

@@ -1,10 +1,12 @@
 //! The `sinew` binary: the daemon, and every command a person types.
 
+mod accepted;
 mod arguments;
 mod bridge;
 mod cli;
 mod command;
 mod compose;
+mod daemon;
 mod exit;
 mod functions;
 mod host_table;

@@ -52,6 +52,11 @@ impl Setting {
         Setting { home, folder }
     }
 
+    /// The same place with a configuration that is read from a copy.
+    pub(crate) fn reading(&self, copy: &Path) -> Setting {
+        Setting { home: self.home.reading(copy), folder: self.folder.clone() }
+    }
+
     pub(crate) fn home(&self) -> &Home {
         &self.home
     }

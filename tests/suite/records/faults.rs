@@ -3,6 +3,7 @@
 //!
 //! The errors are injected into the system calls of the running process by `strace`; a small disk is a real one.
 
+mod meddling;
 mod strace;
 
 use std::os::unix::fs::PermissionsExt;

@@ -33,7 +33,7 @@ pub(crate) async fn approve(
     tool: &Arc<Tool>,
     question: Question,
 ) -> Result<(Permit, Approved), Halt> {
-    call.keep_facts(question.facts());
+    call.keep_facts(&question.facts());
     if let Asking::Never = call.asking {
         return Err(Box::new(question.unanswered()).into());
     }

@@ -41,6 +41,27 @@ async fn a_call_from_intent_to_outcome() {
     assert!(!recovery.crashed && recovery.interrupted.is_empty() && !recovery.first_start, "{recovery:?}");
 }
 
+/// What a client was told is counted, so cutting it off is seen; a decision alone is counted by the next sync.
+#[tokio::test]
+async fn the_anchor_counts_a_call_before_its_reply() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let key = crate::key::Key::load(&folder.path().join("key")).unwrap();
+    let counted = || crate::anchor::Anchor::read(&folder.path().join("anchor"), &key).unwrap().seq;
+    let read = ledger.intend(samples::decision("read_file", Effect::Reads), ()).await.unwrap();
+    ledger.conclude(&read, samples::outcome(Status::Done)).unwrap();
+    assert_eq!(counted(), ledger.health().head);
+    let change = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
+    assert_eq!(counted(), ledger.health().head, "a change is counted before it runs");
+    ledger.conclude(&change, samples::outcome(Status::Done)).unwrap();
+    let slow = ledger.intend(samples::decision("search", Effect::Reads), ()).await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while counted() < slow.receipt().seq().unwrap() {
+        assert!(std::time::Instant::now() < deadline, "the next sync counts it");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[tokio::test]
 async fn one_writer_at_a_time() {
     let folder = tempfile::tempdir().unwrap();

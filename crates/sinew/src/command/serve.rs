@@ -8,7 +8,7 @@ use server::Stop;
 use telemetry::LogTarget;
 
 use crate::cli::ServeArgs;
-use crate::compose;
+use crate::daemon::{self, Daemon};
 use crate::exit::{Exit, Problem};
 use crate::setting::{Setting, explain};
 
@@ -28,13 +28,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
             .map_err(Problem::configuration)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
-    let layer = compose::daemon_layer(&setting, &settings)?;
+    let Daemon { layer, settings, source } = daemon::prepare(&setting)?;
     let served = runtime.block_on(server::serve(
         Arc::clone(&layer),
         setting.home(),
         &settings,
         &lock,
-        compose::source(setting.clone()),
+        source,
         Stop::default(),
     ));
     layer.close(match &served {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use server::{Settings, WorkspaceAccess, WorkspaceSetting};
 
+use crate::accepted;
 use crate::cli::{JsonArgs, WorkspaceCommand};
 use crate::command::init;
 use crate::exit::{Exit, Problem};
@@ -48,7 +49,11 @@ pub(crate) fn add(setting: &Setting, dir: &Path, access: WorkspaceAccess) -> Res
         WorkspaceAccess::ReadWrite => "read and write",
     };
     say(format!("callers may {may} in {}", visible_line(&path.to_string_lossy())))?;
-    remind_of_daemon(setting, "`sinew reload --accept` lets the running daemon use it");
+    if setting.daemon_answers() {
+        tell("`sinew reload --accept` lets the running daemon use it");
+    } else if accepted::is_kept(setting.home()) {
+        tell("the next daemon uses it after `sinew reload --accept`");
+    }
     Ok(())
 }
 
@@ -85,7 +90,9 @@ fn remove(setting: &Setting, dir: &Path) -> Result<(), Problem> {
         apply(setting, &Change::Remove(index))?;
     }
     say(format!("callers may no longer work in {}", visible_line(&path.to_string_lossy())))?;
-    remind_of_daemon(setting, "the running daemon takes this at once");
+    if setting.daemon_answers() {
+        tell("the running daemon takes this at once");
+    }
     Ok(())
 }
 
@@ -120,10 +127,4 @@ fn as_item(known: &WorkspaceSetting) -> Result<Item, Problem> {
 fn utf8(path: &Path) -> Result<&str, Problem> {
     let problem = || format!("`{}` cannot be written in YAML: its name is not UTF-8", path.display());
     path.to_str().ok_or_else(|| Problem::usage(problem()))
-}
-
-fn remind_of_daemon(setting: &Setting, what: &str) {
-    if setting.daemon_answers() {
-        tell(what);
-    }
 }

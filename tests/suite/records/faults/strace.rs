@@ -14,9 +14,18 @@ impl Strace {
     /// Lets a system call of that process fail with this error from now on: every one, or where files are named those
     /// on them alone. Says why and returns nothing where that cannot be done.
     pub(super) fn inject(process: Pid, call: &str, error: &str, only: &[PathBuf]) -> Option<Strace> {
+        Strace::attach(process, call, &format!("error={error}"), only)
+    }
+
+    /// Lets every such call of that process take so much longer.
+    pub(super) fn delay(process: Pid, call: &str, time: Duration) -> Option<Strace> {
+        Strace::attach(process, call, &format!("delay_enter={}", time.as_micros()), &[])
+    }
+
+    fn attach(process: Pid, call: &str, what: &str, only: &[PathBuf]) -> Option<Strace> {
         let mut command = Command::new("strace");
         command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-        command.args(["-e", &format!("inject={call}:error={error}"), "-p", &process.to_string()]);
+        command.args(["-e", &format!("inject={call}:{what}"), "-p", &process.to_string()]);
         for path in only {
             command.arg("-P").arg(path);
         }

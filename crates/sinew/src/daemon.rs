@@ -1,0 +1,137 @@
+//! The layer of a daemon, and how it comes by its configuration: what was accepted holds until a human accepts more,
+//! over a restart too.
+
+use std::sync::Arc;
+
+use execution::{Configuration, ToolExecutionLayer, World, loosens};
+use ledger::Ledger;
+use server::{Fresh, ReloadMode, Settings, Source};
+
+use crate::accepted::{self, Kept, Snapshot};
+use crate::compose::{self, Folders};
+use crate::exit::Problem;
+use crate::setting::Setting;
+use crate::terminal::{NOTE, paint, tell};
+
+/// How often files that change while they are read are read again.
+const ATTEMPTS: usize = 3;
+
+/// A daemon that is ready to serve.
+pub(crate) struct Daemon {
+    pub(crate) layer: Arc<ToolExecutionLayer>,
+    /// Those it serves by.
+    pub(crate) settings: Settings,
+    /// Where it reads its configuration again.
+    pub(crate) source: Source,
+}
+
+/// What the files said at one moment.
+struct Files {
+    world: World,
+    settings: Settings,
+    /// None where nobody can say which files that was: they are taken, and not kept.
+    snapshot: Option<Snapshot>,
+}
+
+/// Puts a daemon together. Its start is on record before it serves.
+pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
+    let files = read(setting)?;
+    let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
+    let first = recovery.first_start;
+    let kept = match accepted::kept(setting.home(), &ledger) {
+        Kept::Copy(copy) => read_copy(&setting.reading(&copy)),
+        Kept::Unusable(why) => Err(Some(why)),
+        Kept::Nothing => Err(None),
+    };
+    let (files, configuration) = match kept {
+        Ok((world, settings)) if is_looser(&settings, &world, &files) => {
+            let reload = settings.reload;
+            let held = Files { world, settings: Settings { reload, ..files.settings }, snapshot: None };
+            (held, Configuration::Waiting)
+        }
+        Ok(_) => (files, Configuration::Taken),
+        Err(None) if first => (files, Configuration::First),
+        Err(why) => {
+            warn_of_unknown(why.as_deref());
+            (files, Configuration::Unknown)
+        }
+    };
+    let Files { world, settings, snapshot } = files;
+    let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
+    layer.announce_start(configuration).map_err(Problem::configuration)?;
+    if let Some(snapshot) = snapshot {
+        keep(setting, &ledger, &snapshot);
+    }
+    Ok(Daemon { layer, settings, source: source(setting.clone(), ledger) })
+}
+
+/// Whether the files open something that was not accepted, where somebody is to be asked.
+fn is_looser(accepted: &Settings, world: &World, files: &Files) -> bool {
+    accepted.reload == ReloadMode::Ask
+        && (files.settings.reload == ReloadMode::Auto || loosens(world, &files.world))
+}
+
+/// What was accepted, as it would be today. An error says why it cannot be told.
+fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
+    let read = || {
+        let settings = copy.settings()?;
+        Ok((compose::world(copy, &settings, Folders::Configured)?, settings))
+    };
+    read().map_err(|problem: Problem| Some(problem.message))
+}
+
+fn warn_of_unknown(why: Option<&str>) {
+    let why = why.unwrap_or("there is no copy of it");
+    tracing::warn!(why, "what was accepted is not known: the configuration is taken as it is");
+    tell(paint(
+        NOTE,
+        format!("warning: what was accepted is not known ({why}): the configuration is taken as it is"),
+    ));
+}
+
+/// The configuration, read again.
+fn source(setting: Setting, ledger: Arc<Ledger>) -> Source {
+    Arc::new(move || {
+        let Files { world, settings, snapshot } = read(&setting).map_err(|problem| match problem.hint {
+            Some(hint) => format!("{} ({hint})", problem.message),
+            None => problem.message,
+        })?;
+        let (setting, ledger) = (setting.clone(), Arc::clone(&ledger));
+        let once_held = Box::new(move || {
+            if let Some(snapshot) = snapshot {
+                keep(&setting, &ledger, &snapshot);
+            }
+        });
+        Ok(Fresh { world, settings, once_held })
+    })
+}
+
+/// Reads the configuration between two looks at its files: where both see the same, that is what was read.
+fn read(setting: &Setting) -> Result<Files, Problem> {
+    let mut attempt = 1;
+    loop {
+        let before = look(setting);
+        let settings = setting.settings()?;
+        let world = compose::world(setting, &settings, Folders::Configured)?;
+        let snapshot = look(setting);
+        if before == snapshot {
+            return Ok(Files { world, settings, snapshot });
+        }
+        if attempt == ATTEMPTS {
+            return Ok(Files { world, settings, snapshot: None });
+        }
+        attempt += 1;
+    }
+}
+
+fn look(setting: &Setting) -> Option<Snapshot> {
+    let looked = Snapshot::of(setting.home());
+    looked.inspect_err(|error| tracing::warn!(%error, "the configuration cannot be copied")).ok()
+}
+
+/// A copy that cannot be written is no reason to stop: the next start then compares with an older one.
+fn keep(setting: &Setting, ledger: &Ledger, snapshot: &Snapshot) {
+    if let Err(error) = accepted::keep(setting.home(), ledger, snapshot) {
+        tracing::warn!(%error, "what was accepted cannot be kept for the next start");
+    }
+}

@@ -1,0 +1,127 @@
+//! Somebody else's hands on the open segment, and a disk that takes its time.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+use super::strace::Strace;
+use super::{calm, segments};
+use crate::records::verify;
+
+fn write(agent: &mut Client, content: &str) -> Value {
+    agent.execute("write_file", &json!({"path": "b.txt", "content": content}))
+}
+
+/// What is done to the open segment is noticed before the next change runs; the record then goes on elsewhere, says why,
+/// and `verify` shows what is gone.
+fn check_noticed(meddle: impl Fn(&Path), says: &str) -> Home {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    assert_eq!(write(&mut agent, "before")["success"], true);
+    let folder = daemon.home().root().join("state/ledger");
+    meddle(&segments(&folder).remove(0));
+    let refused = write(&mut agent, "while nobody records it");
+    if refused["success"] != true {
+        assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
+        let content = std::fs::read_to_string(daemon.home().workspace().join("b.txt")).expect("a file");
+        assert_eq!(content, "before", "nothing ran");
+    }
+    let deadline = Instant::now() + Duration::from_secs(15);
+    let after = loop {
+        calm(&daemon);
+        let after = write(&mut agent, "after");
+        if after["success"] == true {
+            break after;
+        }
+        assert!(Instant::now() < deadline, "the record does not go on: {after}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let home = daemon.stop();
+    let records = home.records();
+    let resumed = records.iter().find(|record| record["kind"] == "resumed");
+    let reason = resumed.and_then(|record| record["reason"].as_str()).unwrap_or_default();
+    assert!(reason.contains(says), "it is on record: {reason:?}");
+    let call = &after["metadata"]["call_id"];
+    assert_eq!(records.iter().filter(|record| record["call_id"] == *call).count(), 2, "decision and end");
+    home
+}
+
+#[test]
+fn t227_an_open_segment_that_is_removed_is_missed() {
+    let home =
+        check_noticed(|segment| std::fs::remove_file(segment).expect("removed"), "gone from its folder");
+    assert_eq!(verify(&home)["intact"], false, "what is gone is missed");
+}
+
+#[test]
+fn t227_an_open_segment_that_is_cut_is_noticed() {
+    let cut = |segment: &Path| {
+        let file = std::fs::OpenOptions::new().write(true).open(segment).expect("opened");
+        file.set_len(100).expect("cut");
+    };
+    let home = check_noticed(cut, "somebody else changed it");
+    assert_eq!(verify(&home)["intact"], false, "what is gone is missed");
+}
+
+#[test]
+fn t227_nothing_is_written_through_a_link_in_the_place_of_a_segment() {
+    let elsewhere = std::env::temp_dir().join(format!("sinew-elsewhere-{}", std::process::id()));
+    let target: PathBuf = elsewhere.clone();
+    let link = move |segment: &Path| {
+        std::fs::rename(segment, &target).expect("moved");
+        std::os::unix::fs::symlink(&target, segment).expect("a link");
+        std::fs::write(target.with_extension("before"), std::fs::read(&target).expect("read")).expect("kept");
+    };
+    check_noticed(link, "replaced by another file");
+    let (before, after) = (std::fs::read(elsewhere.with_extension("before")), std::fs::read(&elsewhere));
+    let (before, after) = (before.expect("kept"), after.expect("still there"));
+    // The decision that was under way went to the file that was open; nothing that came after it did.
+    assert!(after.starts_with(&before));
+    let added = String::from_utf8_lossy(after.get(before.len()..).unwrap_or_default()).into_owned();
+    assert!(!added.contains("\"kind\":\"resumed\""), "{added}");
+    for name in [elsewhere.with_extension("before"), elsewhere] {
+        std::fs::remove_file(name).expect("removed");
+    }
+}
+
+#[test]
+fn t231_a_disk_that_takes_two_seconds_holds_changes_back_and_loses_none() {
+    const CALLS: usize = 20;
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let Some(strace) = Strace::delay(daemon.pid(), "fdatasync", Duration::from_secs(2)) else { return };
+    let begun = Instant::now();
+    let answered: HashSet<String> = std::thread::scope(|scope| {
+        let call = |n: usize| {
+            let mut agent = daemon.agent();
+            scope.spawn(move || {
+                let arguments = json!({"path": format!("{n}.txt"), "content": "y"});
+                let result = agent.execute("write_file", &arguments);
+                assert_eq!(result["success"], true, "{result}");
+                result["metadata"]["call_id"].as_str().expect("an id").to_owned()
+            })
+        };
+        let calls: Vec<_> = (0..CALLS).map(call).collect();
+        calls.into_iter().map(|call| call.join().expect("answered")).collect()
+    });
+    assert!(begun.elapsed() >= Duration::from_secs(2), "a change waits for the disk");
+    assert!(
+        begun.elapsed() < Duration::from_secs(2) * 10,
+        "those who wait share a sync: {:?}",
+        begun.elapsed()
+    );
+    strace.stop();
+    let status = daemon.agent().request("sinew/status", &json!({}));
+    let ledger = &status["result"]["ledger"];
+    assert_eq!((&ledger["lost_records"], &ledger["owed"]), (&json!(0), &json!(0)), "{status}");
+    let home = daemon.stop();
+    let records = home.records();
+    let ended = records.iter().filter(|record| record["outcome"] == "done");
+    let ended: HashSet<String> =
+        ended.filter_map(|record| Some(record["call_id"].as_str()?.to_owned())).collect();
+    assert_eq!((answered.len(), answered.is_subset(&ended)), (CALLS, true));
+    assert_eq!(verify(&home)["intact"], true);
+}

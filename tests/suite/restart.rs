@@ -1,0 +1,110 @@
+//! What loosens waits over a restart too: a daemon that starts holds to what was accepted.
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}\n";
+const SHUT: &str =
+    "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [\"$HOME/work/shut/**\"]\n";
+
+fn home(tools: &str) -> Home {
+    let home = Home::initialised();
+    std::fs::create_dir(home.workspace().join("shut")).expect("a folder");
+    home.file("shut/a.txt", "x");
+    home.configure("governance/tools.yaml", tools);
+    home
+}
+
+fn reads(daemon: &Daemon) -> bool {
+    daemon.agent().execute("read_file", &json!({"path": "shut/a.txt"}))["success"] == true
+}
+
+/// What the starts so far found of the configuration.
+fn starts(home: &Home) -> Vec<String> {
+    let records = home.records_so_far();
+    let starts = records.iter().filter(|record| record["kind"] == "start");
+    starts.map(|record| record["data"]["configuration"].as_str().unwrap_or("?").to_owned()).collect()
+}
+
+fn reload_state(daemon: &Daemon) -> Value {
+    daemon.control().request("control/reload", &json!({}));
+    daemon.control().request("control/status", &json!({}))["result"]["reload"].clone()
+}
+
+#[test]
+fn a_restart_is_no_way_around_the_question() {
+    let home = Daemon::start_in(home(SHUT)).stop();
+    home.configure("governance/tools.yaml", OPEN);
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon), "what was accepted holds");
+    assert_eq!(reload_state(&daemon)["result"], "waiting");
+    // Neither does a crash help, nor a second restart.
+    let daemon = Daemon::start_in(daemon.crash());
+    assert!(!reads(&daemon));
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(reads(&daemon));
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(reads(&daemon), "what was accepted once is not asked again");
+    assert_eq!(starts(daemon.home()), ["first", "waiting", "waiting", "taken"]);
+}
+
+#[test]
+fn what_tightens_holds_from_the_first_call_after_a_start() {
+    let home = Daemon::start_in(home(OPEN)).stop();
+    home.configure("governance/tools.yaml", SHUT);
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon));
+    assert_eq!(starts(daemon.home()), ["first", "taken"]);
+    // And it is what the next change is compared with.
+    let home = daemon.stop();
+    home.configure("governance/tools.yaml", OPEN);
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon));
+}
+
+#[test]
+fn settings_and_workspaces_wait_as_rules_do() {
+    let home = Daemon::start_in(home(SHUT)).stop();
+    let other = home.user().canonicalize().expect("a folder").join("other");
+    std::fs::create_dir(&other).expect("a folder");
+    std::fs::write(other.join("b.txt"), "x").expect("a file");
+    let added = home.run(&["workspace", "add", other.to_str().expect("text")]).must_exit(0);
+    assert!(added.stderr().contains("sinew reload --accept"), "it says what it takes: {added}");
+    let settings = home.root().join("config/sinew.yaml");
+    let asks = std::fs::read_to_string(&settings).expect("settings");
+    home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
+    home.configure("governance/tools.yaml", OPEN);
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon), "the settings cannot turn the question off for themselves");
+    let read = daemon.agent().execute("read_file", &json!({"path": other.join("b.txt")}));
+    assert_eq!(read["success"], false, "{read}");
+}
+
+#[test]
+fn whoever_wants_no_questions_has_none_at_a_start_either() {
+    let home = home(SHUT);
+    let settings = home.root().join("config/sinew.yaml");
+    let asks = std::fs::read_to_string(&settings).expect("settings");
+    home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
+    let home = Daemon::start_in(home).stop();
+    home.configure("governance/tools.yaml", OPEN);
+    assert!(reads(&Daemon::start_in(home)));
+}
+
+#[test]
+fn where_nobody_knows_what_was_accepted_it_is_said_aloud() {
+    let home = Daemon::start_in(home(SHUT)).stop();
+    let copy = home.root().join("state/accepted");
+    let rules = copy.join("config/governance/tools.yaml");
+    assert_eq!(std::fs::read_to_string(&rules).expect("a copy"), SHUT);
+    // Whoever edits the copy has not accepted anything.
+    std::fs::write(&rules, OPEN).expect("written");
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon), "the files are taken, not the copy");
+    assert!(daemon.log().contains("what was accepted is not known"), "{}", daemon.log());
+    let home = daemon.stop();
+    std::fs::remove_dir_all(&copy).expect("removed");
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon));
+    assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown"]);
+}
