@@ -133,26 +133,31 @@ fn a_hangup_reads_the_files_and_ends_nothing() {
 /// T033: however often the rules change, each call is judged by one whole policy and says by which.
 #[test]
 fn every_call_sees_one_whole_policy_and_names_it() {
-    const RELOADS: usize = 60;
-    let home = home(OPEN);
+    const RELOADS: usize = 12;
+    // So many refusals raise an alarm, which is not what is looked at here.
+    let [open_rules, shut_rules] =
+        [OPEN, SHUT].map(|rules| rules.replace("[NORMAL]", "[NORMAL, ALERT, DEGRADED]"));
+    let home = home(&open_rules);
     let settings = home.root().join("config/sinew.yaml");
     let asks = std::fs::read_to_string(&settings).expect("settings");
     home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
     let safety = home.root().join("config/governance/safety.yaml");
     let limited = std::fs::read_to_string(&safety).expect("a file");
-    let generous = limited.replace("tool_calls_per_minute: 600", "tool_calls_per_minute: 1000000");
+    let generous = limited.replace("tool_calls_per_minute: ", "tool_calls_per_minute: 1000");
     home.configure("governance/safety.yaml", &generous);
     let daemon = Daemon::start_in(home);
     let judged = |agent: &mut tests::Client| {
         let result = agent.execute("read_file", &json!({"path": "shut/a.txt"}));
-        (result["metadata"]["policy_hash"].as_str().expect("a hash").to_owned(), result["success"] == true)
+        let (may, refusal) = (result["success"] == true, &result["metadata"]["refusal"]["code"]);
+        assert!(may || refusal == "path_forbidden", "one or the other: {result}");
+        (result["metadata"]["policy_hash"].as_str().expect("a hash").to_owned(), may)
     };
     let take = |rules: &str| {
         daemon.home().configure("governance/tools.yaml", rules);
         daemon.control().request("control/reload", &json!({}));
     };
     let (open, may) = judged(&mut daemon.agent());
-    take(SHUT);
+    take(&shut_rules);
     let (shut, may_not) = judged(&mut daemon.agent());
     assert!(may && !may_not && open != shut);
     let over = std::sync::atomic::AtomicBool::new(false);
@@ -166,7 +171,7 @@ fn every_call_sees_one_whole_policy_and_names_it() {
             seen
         };
         let callers: Vec<_> = (0..3).map(|_| scope.spawn(call)).collect();
-        (0..RELOADS).for_each(|round| take(if round % 2 == 0 { OPEN } else { SHUT }));
+        (0..RELOADS).for_each(|round| take(if round % 2 == 0 { &open_rules } else { &shut_rules }));
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         callers.into_iter().flat_map(|caller| caller.join().expect("answered")).collect::<Vec<_>>()
     });
