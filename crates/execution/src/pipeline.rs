@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use governance::{Cleared, Permit, Verdict};
-use guardrail::{InputSchema, Known, ValidCall};
+use guardrail::{Fitting, InputSchema, Known, ValidCall, Validated};
 use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
@@ -97,12 +97,28 @@ pub(crate) async fn judge(
     let known = Known { definition, schema };
     let checked = call.timed(Stage::Check, || call.world.guarded(|guard| guard.check(known, arguments)));
     match checked {
-        Ok(valid) => {
-            let valid = valid.in_session(call.caller.session.as_deref());
+        Ok(fitting) => {
+            let valid = validate(call, fitting).await?.in_session(call.caller.session.as_deref());
             decide(layer.deciding(), call, valid).await
         }
         Err(rejected) => Err(repair::offered(layer, call, rejected).await),
     }
+}
+
+/// The tool's own validators, which run in a process of their own and may take their time.
+pub(crate) async fn validate(call: &Call, fitting: Fitting) -> Result<ValidCall, Box<Refusal>> {
+    let _timing = call.span.stage(Stage::Check);
+    let Validated { call: valid, slow } = call.in_time(fitting.validated()).await??;
+    for (validator, took) in slow {
+        let (tool, took_ms) = (&call.tool_name, u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        tracing::warn!(
+            tool,
+            validator = &*validator,
+            took_ms,
+            "a validator took longer than its target of 50 ms"
+        );
+    }
+    Ok(valid)
 }
 
 /// What would become of a valid call. It changes nothing, and whatever it opened is closed with the verdict.

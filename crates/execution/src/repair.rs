@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use governance::Verdict;
-use guardrail::{Rejected, ValidCall};
+use guardrail::{Fitting, Rejected};
 use tool::Refusal;
 
 use crate::call::Call;
@@ -28,7 +28,10 @@ pub(crate) async fn offered(layer: &ToolExecutionLayer, call: &Call, rejected: R
     refusal
 }
 
-async fn is_permitted(layer: &ToolExecutionLayer, call: &Call, repaired: ValidCall) -> bool {
-    let verdict = tokio::time::timeout(PATIENCE, pipeline::decide(layer.deciding(), call, repaired)).await;
-    matches!(verdict, Ok(Ok(Verdict::Permit(_))))
+async fn is_permitted(layer: &ToolExecutionLayer, call: &Call, repaired: Fitting) -> bool {
+    let judged = async {
+        let valid = pipeline::validate(call, repaired).await?;
+        pipeline::decide(layer.deciding(), call, valid).await
+    };
+    matches!(tokio::time::timeout(PATIENCE, judged).await, Ok(Ok(Verdict::Permit(_))))
 }

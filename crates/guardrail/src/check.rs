@@ -5,18 +5,27 @@ use std::sync::Arc;
 use serde_json::Value;
 use tool::{Arguments, Refusal, ToolDefinition};
 
-use crate::ValidCall;
 use crate::curated::Curated;
 use crate::guard::{Guard, Known};
 use crate::schema::InputSchema;
+use crate::{Fitting, ValidCall};
 
 /// Checks arguments against the tool's schema alone and fills in its defaults. A call on the road is checked by a
-/// [`Guard`], which knows the curated map too.
+/// [`Guard`], which knows the curated map too. A tool that has validators is refused: they are asked on the road.
 pub fn check(
     definition: &Arc<ToolDefinition>,
     schema: &InputSchema,
     arguments: Value,
 ) -> Result<ValidCall, Box<Refusal>> {
+    fits(definition, schema, arguments)?.settled()
+}
+
+/// Whether arguments fit the tool's schema, whatever its validators would say of them.
+pub fn fits(
+    definition: &Arc<ToolDefinition>,
+    schema: &InputSchema,
+    arguments: Value,
+) -> Result<Fitting, Box<Refusal>> {
     let (nothing, nobody) = (Curated::none(), |_: &str| None);
     let guard = Guard::new(&nothing, &nobody);
     guard.check(Known { definition, schema }, arguments).map_err(|rejected| rejected.refusal)

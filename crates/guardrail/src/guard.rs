@@ -13,7 +13,7 @@ use crate::nested::Nested;
 use crate::refusal::refusal;
 use crate::repair::{self, Proposal};
 use crate::schema::InputSchema;
-use crate::{ValidCall, example, problem};
+use crate::{Fitting, example, problem};
 
 /// A tool that is there, and its schema, compiled.
 #[derive(Clone, Copy, Debug)]
@@ -59,19 +59,22 @@ impl<'a> Guard<'a> {
     }
 
     /// Checks arguments and fills in the tool's defaults.
-    pub fn check(&self, known: Known<'_>, arguments: Value) -> Result<ValidCall, Rejected> {
+    pub fn check(&self, known: Known<'_>, arguments: Value) -> Result<Fitting, Rejected> {
         self.accept(known, arguments).map_err(|unfit| {
             let name = known.definition.name();
             let mut refusal = refusal(name.as_str(), unfit.findings, self.example(known));
             if unfit.by_map {
                 refusal.rule = self.curated.of_tool(name).map(|entry| entry.rule.clone());
             }
+            if let Some(lore) = known.schema.lore() {
+                lore.teach(&mut refusal, known.definition);
+            }
             let proposal = repair::propose(self, known, unfit.arguments).map(Box::new);
             Rejected { refusal: Box::new(refusal), proposal }
         })
     }
 
-    pub(crate) fn accept(&self, known: Known<'_>, arguments: Value) -> Result<ValidCall, Box<Unfit>> {
+    pub(crate) fn accept(&self, known: Known<'_>, arguments: Value) -> Result<Fitting, Box<Unfit>> {
         let filled = Filled::new(known.definition, arguments);
         let entry = self.curated.of_tool(known.definition.name());
         let mapped = entry.map(|entry| entry.problems(&filled.arguments, Some(known.definition)));
@@ -82,7 +85,10 @@ impl<'a> Guard<'a> {
         let unstated = !by_map && nested.problems.is_empty() && session.is_none();
         let filled = if unstated && known.schema.validator().is_valid(&filled.arguments) {
             match filled.into_object() {
-                Ok(arguments) => return Ok(ValidCall::new(Arc::clone(known.definition), arguments)),
+                Ok(arguments) => {
+                    let validators = known.schema.validators().cloned();
+                    return Ok(Fitting::new(Arc::clone(known.definition), arguments, validators));
+                }
                 Err(filled) => filled,
             }
         } else {

@@ -10,7 +10,7 @@ use std::io;
 use serde_json::Value;
 use tool::{Arguments, Refusal, Repair};
 
-use crate::ValidCall;
+use crate::Fitting;
 use crate::guard::{Guard, Known};
 
 /// Larger arguments are not looked at: the caller knows them better.
@@ -23,7 +23,7 @@ const MOST_CHANGES: usize = 16;
 /// Arguments that would pass the guardrail where the given ones did not. They have been judged by nobody.
 #[derive(Debug)]
 pub struct Proposal {
-    call: ValidCall,
+    call: Fitting,
     offer: Offer,
 }
 
@@ -36,8 +36,8 @@ pub struct Offer {
 }
 
 impl Proposal {
-    /// The call to judge, and what to offer if it would be permitted.
-    pub fn into_parts(self) -> (ValidCall, Offer) {
+    /// The call to validate and judge, and what to offer if it would be permitted.
+    pub fn into_parts(self) -> (Fitting, Offer) {
         (self.call, self.offer)
     }
 }

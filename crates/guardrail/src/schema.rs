@@ -3,8 +3,13 @@
 mod cost;
 mod graph;
 
+use std::sync::Arc;
+
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
+
+use crate::lore::Lore;
+use crate::validators::Validators;
 
 /// Deeper schemas are refused: nobody writes them by hand, and validators recurse.
 const DEEPEST: usize = 64;
@@ -29,6 +34,10 @@ pub struct InputSchema {
     validator: Validator,
     /// The arguments that hold calls of other tools.
     calls: Vec<String>,
+    /// What the tool requires beyond it.
+    validators: Option<Arc<Validators>>,
+    /// What is known of the mistakes people make.
+    lore: Option<Arc<Lore>>,
 }
 
 impl InputSchema {
@@ -48,7 +57,26 @@ impl InputSchema {
         let validator = options.build(schema).map_err(|error| SchemaError::Invalid(error.to_string()))?;
         let properties = schema["properties"].as_object().into_iter().flatten();
         let calls = properties.filter(|(_, property)| property["format"] == CALLS);
-        Ok(InputSchema { validator, calls: calls.map(|(name, _)| name.clone()).collect() })
+        let calls = calls.map(|(name, _)| name.clone()).collect();
+        Ok(InputSchema { validator, calls, validators: None, lore: None })
+    }
+
+    /// The same, with what the tool requires beyond it. No call of the tool is valid before these were asked.
+    pub fn validated_by(self, validators: Arc<Validators>) -> Self {
+        InputSchema { validators: Some(validators), ..self }
+    }
+
+    /// The same, with what is told where its arguments are wrong.
+    pub fn taught_by(self, lore: Arc<Lore>) -> Self {
+        InputSchema { lore: Some(lore), ..self }
+    }
+
+    pub(crate) fn validators(&self) -> Option<&Arc<Validators>> {
+        self.validators.as_ref()
+    }
+
+    pub(crate) fn lore(&self) -> Option<&Lore> {
+        self.lore.as_deref()
     }
 
     /// The arguments that hold calls of other tools: those of the format `calls`.

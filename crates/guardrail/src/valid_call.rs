@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tool::{Arguments, Failure, FailureKind, SESSION_ARGUMENT, ToolDefinition};
 
-/// A tool and arguments that fit it, with defaults filled in. Only [`check`](crate::check) makes one.
+/// A tool and arguments that fit it, with defaults filled in, and that its validators let pass. Only
+/// [`Fitting::validated`](crate::Fitting::validated) makes one, and [`check`](crate::check) of a tool that has none.
 #[derive(Debug)]
 pub struct ValidCall {
     definition: Arc<ToolDefinition>,

@@ -53,6 +53,16 @@ impl ToolRegistry {
         definition: ToolDefinition,
         executor: Arc<dyn ToolExecutor>,
     ) -> Result<(), RegistryError> {
+        self.register_with(definition, executor, |schema| schema)
+    }
+
+    /// The same for a tool that requires or teaches more than its schema says, which `more` adds.
+    pub fn register_with(
+        &mut self,
+        definition: ToolDefinition,
+        executor: Arc<dyn ToolExecutor>,
+        more: impl FnOnce(InputSchema) -> InputSchema,
+    ) -> Result<(), RegistryError> {
         let (name, definition) = (definition.name().clone(), Arc::new(definition));
         for taken in definition.spellings() {
             if let Some(holder) = self.holder(&taken) {
@@ -61,6 +71,7 @@ impl ToolRegistry {
         }
         let schema = InputSchema::compile(definition.input_schema())
             .map_err(|cause| RegistryError::Schema { name: name.clone(), cause })?;
+        let schema = more(schema);
         check_example(&definition, &schema)?;
         let others = definition.spellings().filter(|spelling| *spelling != name);
         self.aliases.extend(others.map(|alias| (alias, name.clone())));
@@ -112,7 +123,7 @@ impl ToolRegistry {
 
 fn check_example(definition: &Arc<ToolDefinition>, schema: &InputSchema) -> Result<(), RegistryError> {
     let Some(example) = definition.example() else { return Ok(()) };
-    match guardrail::check(definition, schema, example.clone()) {
+    match guardrail::fits(definition, schema, example.clone()) {
         Ok(_) => Ok(()),
         Err(refusal) => {
             let name = definition.name().clone();

@@ -1,0 +1,269 @@
+//! What a validator requires without a function: fields that are there, and texts of a known form.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde_json::Value;
+use tool::{Arguments, Problem, ToolDefinition};
+
+use crate::validators::is_absent;
+
+/// A check that needs no function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// Each of these is there, and not empty.
+    Present(Vec<String>),
+    /// This argument has this form; without a name, every argument that is named after the form or declares it.
+    Form(Option<String>, Form),
+}
+
+/// A form that text can have, by the words of JSON Schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the words are those of JSON Schema")]
+pub enum Form {
+    Email,
+    Uri,
+    Date,
+    Time,
+    DateTime,
+    Uuid,
+    Ipv4,
+    Ipv6,
+    Hostname,
+}
+
+const FORMS: [(&str, Form); 9] = [
+    ("email", Form::Email),
+    ("uri", Form::Uri),
+    ("date", Form::Date),
+    ("time", Form::Time),
+    ("date-time", Form::DateTime),
+    ("uuid", Form::Uuid),
+    ("ipv4", Form::Ipv4),
+    ("ipv6", Form::Ipv6),
+    ("hostname", Form::Hostname),
+];
+
+impl Requirement {
+    pub(crate) fn problems(&self, definition: &ToolDefinition, arguments: &Arguments) -> Vec<Problem> {
+        match self {
+            Requirement::Present(fields) => {
+                let absent = fields.iter().filter(|field| is_absent(arguments.get(*field)));
+                let missing = |field: &String| {
+                    Problem::missing(
+                        format!("/{field}"),
+                        "a value",
+                        format!("Required field '{field}' is missing"),
+                    )
+                };
+                absent.map(missing).collect()
+            }
+            Requirement::Form(Some(field), form) => {
+                form.problem(field, arguments.get(field)).into_iter().collect()
+            }
+            Requirement::Form(None, form) => {
+                let of_form = |name: &&String| form.names(name) || declares(definition, name, *form);
+                let named = arguments.keys().filter(of_form);
+                named.filter_map(|name| form.problem(name, arguments.get(name))).collect()
+            }
+        }
+    }
+}
+
+fn declares(definition: &ToolDefinition, name: &str, form: Form) -> bool {
+    let parameter = definition.parameters().iter().find(|parameter| parameter.name == name);
+    parameter.is_some_and(|parameter| parameter.format.as_deref() == Some(form.as_str()))
+}
+
+impl Form {
+    /// The form of this name.
+    pub fn named(word: &str) -> Option<Form> {
+        FORMS.iter().find(|(known, _)| *known == word).map(|(_, form)| *form)
+    }
+
+    fn as_str(self) -> &'static str {
+        FORMS.iter().find(|(_, form)| *form == self).map_or("", |(word, _)| word)
+    }
+
+    /// Whether an argument of this name is meant to have the form: `email`, `recipient_email`.
+    fn names(self, name: &str) -> bool {
+        let (name, word) = (name.to_ascii_lowercase().replace('-', "_"), self.as_str().replace('-', "_"));
+        name == word || name.strip_suffix(&word).is_some_and(|before| before.ends_with('_'))
+    }
+
+    /// What is wrong with a value that should have it. One that is not there is another check's business.
+    fn problem(self, name: &str, value: Option<&Value>) -> Option<Problem> {
+        if is_absent(value) || value.and_then(Value::as_str).is_some_and(|text| self.admits(text)) {
+            return None;
+        }
+        let word = self.as_str();
+        Some(Problem::new(
+            format!("/{name}"),
+            word,
+            "something else",
+            format!("Field '{name}' is not a valid {word}"),
+        ))
+    }
+
+    /// Whether a text has the form.
+    pub fn admits(self, text: &str) -> bool {
+        match self {
+            Form::Email => is_email(text),
+            Form::Uri => is_uri(text),
+            Form::Date => is_date(text),
+            Form::Time => is_time(text),
+            Form::DateTime => {
+                text.split_once(['T', 't']).is_some_and(|(date, time)| is_date(date) && is_time(time))
+            }
+            Form::Uuid => is_uuid(text),
+            Form::Ipv4 => text.parse::<Ipv4Addr>().is_ok(),
+            Form::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
+            Form::Hostname => is_hostname(text),
+        }
+    }
+}
+
+fn is_email(text: &str) -> bool {
+    let Some((local, domain)) = text.rsplit_once('@') else { return false };
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || ".!#$%&'*+/=?^_`{|}~-".contains(c) || !c.is_ascii() && !c.is_control()
+    };
+    let local_fits = !local.is_empty() && local.len() <= 64 && local.chars().all(plain);
+    local_fits
+        && !local.starts_with('.')
+        && !local.ends_with('.')
+        && !local.contains("..")
+        && domain.contains('.')
+        && is_hostname(domain)
+}
+
+fn is_hostname(text: &str) -> bool {
+    let label = |label: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        (1..=63).contains(&label.len())
+            && label.chars().all(plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+fn is_uri(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(plain);
+    let rest_fits = rest.chars().all(|c| c.is_ascii_graphic() && !"\"<>\\^`{|}".contains(c));
+    scheme_fits && !rest.is_empty() && rest != "//" && rest_fits
+}
+
+fn is_uuid(text: &str) -> bool {
+    let lengths = text.split('-').map(str::len);
+    lengths.eq([8, 4, 4, 4, 12]) && text.chars().all(|c| c == '-' || c.is_ascii_hexdigit())
+}
+
+/// Digits of exactly this length.
+fn number(text: &str, length: usize) -> Option<u32> {
+    let digits = text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let [year, month, day] = parts.as_slice() else { return false };
+    let (Some(year), Some(month), Some(day)) = (number(year, 4), number(month, 2), number(day, 2)) else {
+        return false;
+    };
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 if leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => 0,
+    };
+    (1..=days).contains(&day)
+}
+
+/// With a zone, as JSON Schema wants it.
+fn is_time(text: &str) -> bool {
+    let Some(at) = text.find(['Z', 'z', '+', '-']) else { return false };
+    let (clock, zone) = text.split_at(at);
+    let (clock, fraction) = clock.split_once('.').map_or((clock, None), |(clock, rest)| (clock, Some(rest)));
+    let fits = |clock: &str, limits: &[u32]| {
+        let parts: Vec<&str> = clock.split(':').collect();
+        parts.len() == limits.len()
+            && parts.iter().zip(limits).all(|(part, limit)| number(part, 2).is_some_and(|n| n <= *limit))
+    };
+    let fraction_fits =
+        fraction.is_none_or(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+    let zone_fits = matches!(zone, "Z" | "z") || zone.get(1..).is_some_and(|offset| fits(offset, &[23, 59]));
+    fits(clock, &[23, 59, 60]) && fraction_fits && zone_fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_admit_what_they_name() {
+        let check = |word: &str, good: &[&str], bad: &[&str]| {
+            let form = Form::named(word).unwrap();
+            good.iter().for_each(|text| assert!(form.admits(text), "{word}: {text}"));
+            bad.iter().for_each(|text| assert!(!form.admits(text), "{word}: {text}"));
+        };
+        check(
+            "email",
+            &["ada@example.org", "a.b+c@d-e.co.uk", "ü@example.org"],
+            &[
+                "ada",
+                "@example.org",
+                "ada@",
+                "ada@localhost",
+                "a b@example.org",
+                "a..b@example.org",
+                "a@-x.org",
+            ],
+        );
+        check(
+            "uri",
+            &["https://example.org/a?b=c", "mailto:a@b.c", "urn:isbn:1"],
+            &["example.org", "http://", "a b:c", ":x", "http://a b"],
+        );
+        check(
+            "date",
+            &["2026-02-28", "2024-02-29"],
+            &["2026-02-29", "2026-13-01", "2026-00-10", "26-01-01", "2026-1-1", "2026-01-32"],
+        );
+        check(
+            "time",
+            &["10:20:30Z", "23:59:60+01:00", "01:02:03.456-05:30"],
+            &["10:20:30", "24:00:00Z", "10:20Z", "10:20:30.Z", "10:20:30+1"],
+        );
+        check(
+            "date-time",
+            &["2026-02-28T10:20:30Z"],
+            &["2026-02-28", "2026-02-30T10:20:30Z", "2026-02-28 10:20:30Z"],
+        );
+        check(
+            "uuid",
+            &["123e4567-e89b-12d3-a456-426614174000"],
+            &["123e4567", "123e4567-e89b-12d3-a456-42661417400g", "123e4567e89b-12d3-a456-426614174000-"],
+        );
+        check("ipv4", &["127.0.0.1"], &["127.0.0", "256.0.0.1", "127.0.0.01"]);
+        check("ipv6", &["::1", "fe80::1"], &["127.0.0.1", ":::1"]);
+        check("hostname", &["example.org", "localhost"], &["-a.org", "a..b", "a_b"]);
+        assert_eq!(Form::named("zip"), None);
+    }
+
+    #[test]
+    fn a_form_without_a_field_is_that_of_the_arguments_named_after_it() {
+        for (name, named) in [
+            ("email", true),
+            ("recipient_email", true),
+            ("recipient-email", true),
+            ("emails", false),
+            ("email_body", false),
+        ] {
+            assert_eq!(Form::Email.names(name), named, "{name}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A tool's own validators: what it requires beyond its schema, declared or as a function. They fail closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use knowledge::{Function, KnowledgeError, Validation, Workers};
+use serde_json::Value;
+use tool::{Arguments, Problem, Refusal, RefusalCode, ToolDefinition};
+
+use crate::lore::Lore;
+use crate::requirement::Requirement;
+
+/// More problems than this are counted, not listed.
+const MOST_PROBLEMS: usize = 16;
+
+/// One validator.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// What needs no function.
+    pub requirements: Vec<Requirement>,
+    /// What does.
+    pub function: Function,
+}
+
+/// All validators of one tool, in the order they are stated, what is taught where they refuse, and who runs them.
+#[derive(Debug)]
+pub struct Validators {
+    rules: Vec<Rule>,
+    lore: Arc<Lore>,
+    workers: Workers,
+}
+
+/// What a validator found, or why it found nothing.
+struct Asked {
+    problems: Vec<Problem>,
+    failed: Option<KnowledgeError>,
+    slow: Vec<(Arc<str>, Duration)>,
+}
+
+impl Validators {
+    /// The validators of a tool, to be run by these workers.
+    pub fn new(rules: Vec<Rule>, lore: Arc<Lore>, workers: Workers) -> Self {
+        Validators { rules, lore, workers }
+    }
+
+    /// Asks every one of them, so that the caller learns everything at once; tells which were slow.
+    pub(crate) async fn ask(
+        &self,
+        definition: &ToolDefinition,
+        arguments: &Arguments,
+    ) -> Result<Vec<(Arc<str>, Duration)>, Box<Refusal>> {
+        let text = serde_json::to_string(arguments).unwrap_or_default();
+        let mut asked = Asked { problems: Vec::new(), failed: None, slow: Vec::new() };
+        for rule in &self.rules {
+            let unmet = rule.requirements.iter().flat_map(|one| one.problems(definition, arguments));
+            asked.problems.extend(unmet);
+            match self.workers.validate(&rule.function, &text).await {
+                Ok(validation) => {
+                    asked.problems.extend(validation.errors.iter().map(|error| told(&rule.function, error)));
+                    if validation.took > Validation::SLOW {
+                        asked.slow.push((Arc::clone(&rule.function.id), validation.took));
+                    }
+                }
+                Err(error) => {
+                    asked.problems.push(told(&rule.function, &error.to_string()));
+                    asked.failed = asked.failed.or(Some(error));
+                }
+            }
+        }
+        if asked.problems.is_empty() { Ok(asked.slow) } else { Err(self.refusal(definition, asked)) }
+    }
+
+    fn refusal(&self, definition: &ToolDefinition, asked: Asked) -> Box<Refusal> {
+        let Asked { mut problems, failed, .. } = asked;
+        // Two validators of one command often say the same.
+        let mut seen = std::collections::HashSet::new();
+        problems.retain(|problem| seen.insert(problem.message.clone()));
+        let count = problems.len();
+        problems.truncate(MOST_PROBLEMS);
+        let name = definition.name().as_str();
+        let mut reason = format!("⚠️ Invalid {name} call.");
+        for problem in &problems {
+            reason.push_str(&format!(" {}.", problem.message.trim_end_matches('.')));
+        }
+        if count > problems.len() {
+            reason.push_str(&format!(" And {} more.", count - problems.len()));
+        }
+        let (detail, hint) = match failed {
+            None => ("validator_refused", "send the call again as the tool's validator asks"),
+            Some(KnowledgeError::Unavailable(_)) => {
+                ("validator_unavailable", "`sinew doctor` says what this machine lacks to run validators")
+            }
+            Some(_) => ("validator_failed", "the tool's validator is at fault: its manifest must be mended"),
+        };
+        let mut refusal =
+            Refusal::new(name, RefusalCode::ValidatorRejected, reason).detail(detail).hint(hint);
+        refusal.problems = problems;
+        refusal.example = definition.example().cloned();
+        self.lore.teach(&mut refusal, definition);
+        Box::new(refusal)
+    }
+}
+
+fn told(function: &Function, error: &str) -> Problem {
+    let message: String = error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    Problem::new("", format!("what `{}` accepts", function.id), "something else", message)
+}
+
+/// Whether a value counts as not there.
+pub(crate) fn is_absent(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

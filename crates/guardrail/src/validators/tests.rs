@@ -1,0 +1,163 @@
+//! Validators with a real engine, in a thread of this process: what they are asked here is harmless.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use knowledge::{Kind, Started};
+use serde_json::json;
+use tool::{Category, RiskLevel, ToolSpec};
+
+use super::*;
+use crate::lore::{Mistake, Quirk};
+use crate::requirement::Form;
+use crate::{Curated, Guard, InputSchema, Known};
+
+fn workers() -> Workers {
+    Workers::new(|| {
+        Box::pin(async {
+            let (ours, theirs) = UnixStream::pair()?;
+            std::thread::spawn(move || knowledge::serve(theirs.try_clone()?, theirs));
+            ours.set_nonblocking(true)?;
+            let (from, to) = tokio::net::UnixStream::from_std(ours)?.into_split();
+            Ok(Started { from: Box::new(from), to: Box::new(to), life: Box::new(()) })
+        })
+    })
+}
+
+fn rule(requirements: Vec<Requirement>, source: &str) -> Rule {
+    let function =
+        Function { kind: Kind::Validator, id: "check-it".into(), source: source.into(), helpers: [].into() };
+    Rule { requirements, function }
+}
+
+fn lore() -> Lore {
+    let mistake = |name: &str, wrong: &str| Mistake {
+        name: name.into(),
+        description: "Using update format in create API".into(),
+        wrong: wrong.into(),
+        correct: "create({\n  assignees: [456]\n})".into(),
+        rationale: Some("Create expects an array".into()),
+    };
+    Lore {
+        command: "create".into(),
+        siblings: vec!["create".into(), "update".into()],
+        mistakes: vec![
+            mistake("wrong_format", "create({assignees: {add: [1]}})"),
+            mistake("of_another_command", "update({assignees: [1]})"),
+            mistake("of_another_field", "create({name: ''})"),
+        ],
+        quirks: vec![Quirk {
+            name: "assignee_format_mismatch".into(),
+            description: "Create expects [123]".into(),
+            mitigation: "Use a list".into(),
+        }],
+    }
+}
+
+/// The refusal of a call by a tool with these rules, or nothing where it is valid.
+fn call(rules: Vec<Rule>, arguments: Value) -> Option<Refusal> {
+    let mut spec = ToolSpec::new("board.create", "Create", Category::NETWORK, RiskLevel::Medium);
+    spec.input_schema = Some(json!({"type": "object", "properties": {"name": {"type": "string"},
+        "email": {"type": "string"}, "assignees": {"type": "array"}, "n": {"type": "integer"}}}));
+    let definition = Arc::new(spec.check().unwrap());
+    let lore = Arc::new(lore());
+    let validators = Arc::new(Validators::new(rules, Arc::clone(&lore), workers()));
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let schema = schema.validated_by(validators).taught_by(lore);
+    let (curated, nobody) = (Curated::none(), |_: &str| None);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let known = Known { definition: &definition, schema: &schema };
+    match Guard::new(&curated, &nobody).check(known, arguments) {
+        Ok(fitting) => runtime.block_on(fitting.validated()).err().map(|refusal| *refusal),
+        Err(rejected) => Some(*rejected.refusal),
+    }
+}
+
+#[test]
+fn a_validator_passes_or_refuses_with_its_own_words() {
+    let source = "module.exports = (args) => ({valid: args.n > 1, errors: args.n > 1 ? [] : ['n must be more than 1']})";
+    assert_eq!(call(vec![rule(vec![], source)], json!({"n": 2})), None);
+    let refusal = call(vec![rule(vec![], source)], json!({"n": 1})).unwrap();
+    assert_eq!(refusal.code, RefusalCode::ValidatorRejected);
+    assert_eq!(refusal.detail.as_deref(), Some("validator_refused"));
+    assert!(refusal.reason.contains("n must be more than 1"), "{}", refusal.reason);
+    assert!(refusal.retryable && refusal.schema_error.is_none());
+}
+
+#[test]
+fn no_validator_passes() {
+    assert_eq!(call(vec![], json!({})), None);
+}
+
+#[test]
+fn a_validator_that_does_not_answer_refuses() {
+    for (source, told) in [
+        ("throw new Error('broken')", "broken"),
+        ("({valid: false, errors: []})", "without saying why"),
+        ("({valid: true})", "invalid format"),
+        ("function (", "execution failed"),
+        ("for (;;) {}", "exceeded 500ms timeout. Validation failed for safety"),
+        ("const a = []; for (;;) a.push('x'.repeat(999))", "exceeded 8MB memory limit"),
+    ] {
+        let refusal =
+            call(vec![rule(vec![], source)], json!({})).unwrap_or_else(|| panic!("{source} passed"));
+        assert!(refusal.reason.contains(told), "{source}: {}", refusal.reason);
+    }
+}
+
+#[test]
+fn what_is_declared_needs_no_function() {
+    let fine = "({valid: true, errors: []})";
+    let declared =
+        vec![Requirement::Present(vec!["name".into(), "n".into()]), Requirement::Form(None, Form::Email)];
+    let ask = |arguments| call(vec![rule(declared.clone(), fine)], arguments);
+    assert_eq!(ask(json!({"name": "x", "n": 0, "email": "ada@example.org"})), None, "0 is there");
+    let refusal = ask(json!({"name": "", "email": "nobody"})).unwrap();
+    let told: Vec<&str> = refusal.problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "Required field 'name' is missing",
+            "Required field 'n' is missing",
+            "Field 'email' is not a valid email"
+        ]
+    );
+}
+
+#[test]
+fn every_validator_is_heard_and_each_thing_said_once() {
+    let says = |what: &str| rule(vec![], &format!("({{valid: false, errors: ['{what}', 'both']}})"));
+    let refusal = call(vec![says("one"), says("two")], json!({})).unwrap();
+    let told: Vec<&str> = refusal.problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(told, ["one", "both", "two"]);
+}
+
+#[test]
+fn the_mistake_that_was_made_is_shown_and_no_other() {
+    let by_schema = call(vec![], json!({"assignees": {"add": [1]}})).unwrap();
+    assert_eq!(by_schema.code, RefusalCode::InvalidArguments);
+    let by_validator =
+        call(vec![rule(vec![], "({valid: false, errors: ['assignees must be ids']})")], json!({})).unwrap();
+    for refusal in [by_schema, by_validator] {
+        let reason = &refusal.reason;
+        assert!(
+            reason.contains("`wrong_format`") && reason.contains("`assignee_format_mismatch`"),
+            "{reason}"
+        );
+        assert!(reason.contains("→ correct: create({ assignees: [456] })"), "{reason}");
+        assert!(reason.contains("Why: Create expects an array"), "{reason}");
+        assert!(!reason.contains("of_another"), "{reason}");
+    }
+}
+
+/// Nobody may take a call for valid without having asked.
+#[test]
+fn a_tool_with_validators_is_not_settled_by_its_schema_alone() {
+    let spec = ToolSpec::new("t", "T", Category::READ_ONLY, RiskLevel::Low);
+    let definition = Arc::new(spec.check().unwrap());
+    let validators =
+        Validators::new(vec![rule(vec![], "({valid: true, errors: []})")], Arc::default(), workers());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap().validated_by(Arc::new(validators));
+    let refusal = crate::check(&definition, &schema, json!({})).unwrap_err();
+    assert_eq!(refusal.detail.as_deref(), Some("validator_unavailable"));
+}
