@@ -14,6 +14,8 @@ pub enum Requirement {
     Present(Vec<String>),
     /// This argument has this form; without a name, every argument that is named after the form or declares it.
     Form(Option<String>, Form),
+    /// None of these begins with `-`: a program would take it for an option.
+    NoOption(Vec<String>),
 }
 
 /// A form that text can have, by the words of JSON Schema.
@@ -60,12 +62,32 @@ impl Requirement {
             Requirement::Form(Some(field), form) => {
                 form.problem(field, arguments.get(field)).into_iter().collect()
             }
+            Requirement::NoOption(fields) => {
+                let given = fields.iter().filter_map(|field| Some((field, arguments.get(field)?)));
+                let options = given.filter(|(_, value)| is_option(value));
+                let refused = |(field, _): (&String, &Value)| {
+                    let message =
+                        format!("Field '{field}' must not begin with '-': it would be taken for an option");
+                    Problem::new(format!("/{field}"), "no option", "an option", message)
+                };
+                options.map(refused).collect()
+            }
             Requirement::Form(None, form) => {
                 let of_form = |name: &&String| form.names(name) || declares(definition, name, *form);
                 let named = arguments.keys().filter(of_form);
                 named.filter_map(|name| form.problem(name, arguments.get(name))).collect()
             }
         }
+    }
+}
+
+fn is_option(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.starts_with('-'),
+        // A negative number is one to some programs.
+        Value::Number(number) => number.to_string().starts_with('-'),
+        Value::Array(items) => items.iter().any(is_option),
+        _ => false,
     }
 }
 

@@ -18,8 +18,8 @@ const MOST_PROBLEMS: usize = 16;
 pub struct Rule {
     /// What needs no function.
     pub requirements: Vec<Requirement>,
-    /// What does.
-    pub function: Function,
+    /// What does, if anything.
+    pub function: Option<Function>,
 }
 
 /// All validators of one tool, in the order they are stated, what is taught where they refuse, and who runs them.
@@ -54,15 +54,16 @@ impl Validators {
         for rule in &self.rules {
             let unmet = rule.requirements.iter().flat_map(|one| one.problems(definition, arguments));
             asked.problems.extend(unmet);
-            match self.workers.validate(&rule.function, &text).await {
+            let Some(function) = &rule.function else { continue };
+            match self.workers.validate(function, &text).await {
                 Ok(validation) => {
-                    asked.problems.extend(validation.errors.iter().map(|error| told(&rule.function, error)));
+                    asked.problems.extend(validation.errors.iter().map(|error| told(function, error)));
                     if validation.took > Validation::SLOW {
-                        asked.slow.push((Arc::clone(&rule.function.id), validation.took));
+                        asked.slow.push((Arc::clone(&function.id), validation.took));
                     }
                 }
                 Err(error) => {
-                    asked.problems.push(told(&rule.function, &error.to_string()));
+                    asked.problems.push(told(function, &error.to_string()));
                     asked.failed = asked.failed.or(Some(error));
                 }
             }

@@ -134,6 +134,11 @@ impl Manifest {
         self.commands.iter().zip(&self.definitions)
     }
 
+    /// What a command of this manifest says of itself as a tool.
+    pub fn spec(&self, command: &Command) -> ToolSpec {
+        spec(&self.file, command)
+    }
+
     /// Functions that others refer to.
     pub fn helpers(&self) -> impl Iterator<Item = Function> {
         let helpers = self.file.executable_knowledge.helpers.iter();
@@ -193,7 +198,7 @@ fn spec(file: &ToolFile, command: &Command) -> ToolSpec {
     let name = format!("{}.{}", callable(&file.id), callable(&command.name));
     let description = command.description.as_deref().unwrap_or(&file.description);
     let category = command.category.clone().unwrap_or(Category::SYSTEM_WRITE);
-    let risk = command.risk_level.unwrap_or(RiskLevel::High);
+    let risk = command.risk_level.unwrap_or(RiskLevel::High).max(least_risk(&category));
     let mut spec = ToolSpec::new(&name, description, category, risk);
     spec.version.clone_from(&file.version);
     spec.requires_sandbox = file.kind != ToolType::Meta;
@@ -213,6 +218,16 @@ fn spec(file: &ToolFile, command: &Command) -> ToolSpec {
         None => spec.input_schema = Some(inferred(success().map(|example| &example.input))),
     }
     spec
+}
+
+/// What a tool of this category can do whatever it says of itself. Only what the walls enforce is believed: that a tool
+/// changes nothing.
+fn least_risk(category: &Category) -> RiskLevel {
+    match category {
+        read_only if *read_only == Category::READ_ONLY => RiskLevel::Low,
+        network if *network == Category::NETWORK => RiskLevel::Medium,
+        _ => RiskLevel::High,
+    }
 }
 
 /// A schema from what works: open, since examples never show everything, and marked, so that nobody takes it for stated.

@@ -1,5 +1,9 @@
 //! The rule by which the form of an answer is told, from the few words it is written in.
 
+use serde_json::Value;
+
+use crate::knowledge_file::ApiComplexity;
+
 /// A rule by which the form of an answer is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Detection {
@@ -28,5 +32,63 @@ impl Detection {
             }
             _ => None,
         }
+    }
+
+    fn holds(&self, answer: &Value) -> bool {
+        match self {
+            Detection::Exists(path) => at(answer, path).is_some(),
+            Detection::Equals(path, text) => match at(answer, path) {
+                Some(Value::String(found)) => found == text,
+                Some(found) => serde_json::from_str(text).is_ok_and(|stated: Value| stated == *found),
+                None => false,
+            },
+        }
+    }
+}
+
+impl ApiComplexity {
+    /// The payload of an answer and the form it has: that of the first form that is recognised and has one.
+    pub fn payload_of<'a>(&self, answer: &'a Value) -> Option<(&str, &'a Value)> {
+        self.payload_schemas.iter().find_map(|schema| {
+            let detection = Detection::parse(&schema.detection)?;
+            let payload = detection.holds(answer).then(|| at(answer, &schema.payload_path))??;
+            Some((schema.kind.as_str(), payload))
+        })
+    }
+}
+
+/// What is at a place that is written with dots. A number is a place in a list.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, part| match value {
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        other => other.get(part),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_payload_is_found_by_the_first_form_that_fits() {
+        let api: ApiComplexity = serde_json::from_value(json!({"payload_schemas": [
+            {"type": "standard", "detection": "event field exists", "payload_path": "body.payload"},
+            {"type": "webhook", "detection": "webhook_id field", "payload_path": "data.list.1"},
+            {"type": "said", "detection": "meta.kind == 'said'", "payload_path": "x"},
+            {"type": "prose", "detection": "it depends", "payload_path": "x"},
+        ]}))
+        .unwrap();
+        let check = |answer: Value, expect: Option<(&str, Value)>| {
+            let found = api.payload_of(&answer).map(|(kind, payload)| (kind, payload.clone()));
+            assert_eq!(found, expect, "{answer}");
+        };
+        check(json!({"event": 1, "body": {"payload": {"a": 1}}}), Some(("standard", json!({"a": 1}))));
+        check(json!({"webhook_id": 7, "data": {"list": [1, 2]}}), Some(("webhook", json!(2))));
+        check(json!({"meta": {"kind": "said"}, "x": 0}), Some(("said", json!(0))));
+        check(json!({"event": 1}), None);
+        check(json!({"x": 1}), None);
+        check(json!([1]), None);
     }
 }

@@ -95,6 +95,11 @@ impl Confined {
         })
     }
 
+    /// The program, as it was found.
+    pub fn executable(&self) -> &Executable {
+        &self.executable
+    }
+
     /// A program that does nothing and is granted nothing: what the walls alone cost.
     pub fn nothing() -> Result<Confined, SandboxError> {
         check::command(&["true"])

@@ -39,7 +39,7 @@ pub use error::SandboxError;
 pub use foresight::Foresight;
 pub use launcher::{Entered, enter};
 pub use outlets::{Hear, Piece, Source};
-pub use program::Executable;
+pub use program::{Executable, find_program};
 pub use protected::Quarantined;
 pub use report::{End, Report, Spent};
 pub use sandbox::{Availability, Sandbox};

@@ -54,6 +54,11 @@ pub(crate) fn find(name: &OsStr, writable: &[PathBuf]) -> Result<Program, Sandbo
     Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
 }
 
+/// The program a name stands for now. Reads the whole file, for its digest.
+pub fn find_program(name: &OsStr) -> Result<Executable, SandboxError> {
+    find(name, &[]).map(|program| program.executable)
+}
+
 /// The program that runs now. If another has taken its name since, it is not started: the pinned file is another.
 pub(crate) fn itself() -> Result<Program, SandboxError> {
     let problem = |cause| SandboxError::NotStarted { program: "sinew".to_owned(), cause };

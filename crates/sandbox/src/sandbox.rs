@@ -64,6 +64,11 @@ impl Sandbox {
         self.spills.get()
     }
 
+    /// Another with launchers of its own, for a runtime of its own: a launcher is spoken to by the runtime that took it.
+    pub fn with_own_launchers(&self) -> Sandbox {
+        Sandbox { availability: Arc::clone(&self.availability), ..Sandbox::untried() }
+    }
+
     /// What this machine can do, tried once by doing it: it does not change under a running program. Blocking, the
     /// first time.
     pub fn availability(&self) -> &Availability {

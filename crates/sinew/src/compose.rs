@@ -18,6 +18,7 @@ use toolbox::Internals;
 use crate::exit::{Exit, Problem};
 use crate::host_table::{self, Scrutiny};
 use crate::internals;
+use crate::manifests;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
 
@@ -47,6 +48,10 @@ fn configured(
     let mut registry = ToolRegistry::new();
     toolbox::register(&mut registry, Sandbox::of_this_process(), Internals::of_this_process())
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    // A host's tools are judged without ours, and quickly.
+    if scrutiny == Scrutiny::Whole {
+        manifests::register(setting, &mut registry)?;
+    }
     let (folder, home) = (setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
     let policy = policy(setting, &registry, &hosts, machine)?;

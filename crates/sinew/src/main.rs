@@ -11,6 +11,7 @@ mod exit;
 mod functions;
 mod host_table;
 mod internals;
+mod manifests;
 mod moment;
 mod render;
 mod service;

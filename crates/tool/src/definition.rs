@@ -50,6 +50,8 @@ pub struct ToolDefinition {
     pub(crate) annotations: Annotations,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) example: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<String>,
     #[serde(skip)]
     pub(crate) paths: Vec<PathArgument>,
     #[serde(skip)]

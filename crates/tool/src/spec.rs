@@ -68,6 +68,9 @@ pub struct ToolSpec {
     /// A call that works, shown when one did not.
     #[serde(default)]
     pub example: Option<Value>,
+    /// The digest of what stands behind it, such as its manifest and the program that is run: part of what is pinned.
+    #[serde(default)]
+    pub origin: Option<String>,
 }
 
 fn first_version() -> String {
@@ -99,6 +102,7 @@ impl ToolSpec {
             wants_session: false,
             annotations: Annotations::default(),
             example: None,
+            origin: None,
         }
     }
 
@@ -161,6 +165,7 @@ impl ToolSpec {
             wants_session: self.wants_session,
             annotations: self.annotations,
             example: self.example,
+            origin: self.origin,
             paths,
             outward,
             hash: String::new(),

@@ -76,18 +76,24 @@ fn a_folder_is_its_manifests_and_a_broken_one_stops_only_itself() {
     assert_eq!(answer["diagnostics"].as_array().unwrap().len(), 1, "{answer}");
 }
 
-/// The complex example of the schema's document, with its dots filled in.
+/// `clickup` is the complex example of the schema's document, with its dots filled in.
+pub(super) const SHIPPED: [(&str, &str); 4] = [
+    ("clickup.yaml", include_str!("../../../tools/clickup.yaml")),
+    ("ripgrep.yaml", include_str!("../../../tools/ripgrep.yaml")),
+    ("text-statistics.yaml", include_str!("../../../tools/text-statistics.yaml")),
+    ("json-tidy.yaml", include_str!("../../../tools/json-tidy.yaml")),
+];
+
 #[test]
 fn the_shipped_manifests_have_nothing_wrong_with_them() {
-    let shipped = [("clickup.yaml", include_str!("../../../tools/clickup.yaml"))];
     let home = Home::new();
-    for (name, text) in shipped {
+    for (name, text) in SHIPPED {
         write(&home, name, text);
     }
     let folder = home.workspace().display().to_string();
     let answer = home.run(&["manifest", "check", &folder, "--json"]).must_exit(0).json();
     assert_eq!(answer["diagnostics"], json!([]));
-    assert_eq!(answer["manifests"].as_array().unwrap().len(), shipped.len());
+    assert_eq!(answer["manifests"].as_array().unwrap().len(), SHIPPED.len());
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn workers() -> Workers {
 fn rule(requirements: Vec<Requirement>, source: &str) -> Rule {
     let function =
         Function { kind: Kind::Validator, id: "check-it".into(), source: source.into(), helpers: [].into() };
-    Rule { requirements, function }
+    Rule { requirements, function: Some(function) }
 }
 
 fn lore() -> Lore {
@@ -122,6 +122,24 @@ fn what_is_declared_needs_no_function() {
             "Field 'email' is not a valid email"
         ]
     );
+}
+
+#[test]
+fn a_value_that_a_program_would_take_for_an_option_is_refused() {
+    let rule = || Rule {
+        requirements: vec![Requirement::NoOption(vec!["name".into(), "n".into(), "assignees".into()])],
+        function: None,
+    };
+    assert_eq!(call(vec![rule()], json!({"name": "a-b", "n": 3, "assignees": ["x"], "email": "-e"})), None);
+    for wrong in [
+        json!({"name": "-rf"}),
+        json!({"name": "--exec=x"}),
+        json!({"n": -1}),
+        json!({"assignees": ["a", "-o"]}),
+    ] {
+        let refusal = call(vec![rule()], wrong.clone()).unwrap_or_else(|| panic!("{wrong} passed"));
+        assert!(refusal.reason.contains("taken for an option"), "{}", refusal.reason);
+    }
 }
 
 #[test]

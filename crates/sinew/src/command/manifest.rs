@@ -1,6 +1,6 @@
 //! `sinew manifest`: tools from YAML files, looked at before they are used.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use document::Document;
 use manifest::{Diagnostic, Loaded, Severity};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::cli::{JsonArgs, ManifestCommand};
 use crate::exit::{Exit, Problem};
-use crate::functions;
 use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
+use crate::{functions, manifests};
 
 pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
     match command {
@@ -23,37 +23,15 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
 fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
     let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
     let mut registry = ToolRegistry::new();
-    let sandbox = Sandbox::of_this_process();
-    toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process())
+    toolbox::register(&mut registry, Sandbox::of_this_process(), toolbox::Internals::of_this_process())
         .map_err(|error| failed(&error))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(|error| failed(&error))?;
-    let workers = functions::workers(sandbox);
-    let syntax = |text: &str| functions::parses(&workers, runtime.handle(), text);
     let mut files = Vec::new();
     for path in paths {
-        files.extend(files_of(path)?);
+        files.extend(manifests::files_of(path)?);
     }
-    Ok(manifest::load_all(&files, &Document::read, &syntax, &|name| registry.get(name).is_some()))
-}
-
-/// The file itself, or the manifests in a folder, by name.
-fn files_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let unreadable = |error: std::io::Error| {
-        Problem::configuration(format!("the folder `{}` cannot be read: {error}", path.display()))
-    };
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let file = entry.map_err(unreadable)?.path();
-        if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
-            files.push(file);
-        }
-    }
-    files.sort();
-    Ok(files)
+    let known = |name: &str| registry.get(name).is_some();
+    functions::with_parser(|syntax| manifest::load_all(&files, &Document::read, syntax, &known))
+        .map_err(|error| failed(&error))
 }
 
 fn show(loaded: &Loaded, output: JsonArgs) -> Result<Exit, Problem> {

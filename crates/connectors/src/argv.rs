@@ -1,0 +1,135 @@
+//! A command line from its template: one placeholder, one argument. Nothing is joined, split or quoted.
+
+use std::ffi::OsString;
+
+use governance::Permit;
+use manifest::ArgvPart;
+use serde_json::Value;
+use tool::{Arguments, Failure, FailureKind};
+
+/// After this word a program takes nothing for an option.
+const END_OF_OPTIONS: &str = "--";
+
+/// The name of an argument that a word stands for.
+pub(crate) fn placeholder(word: &str) -> Option<&str> {
+    word.strip_prefix('{')?.strip_suffix('}')
+}
+
+/// The arguments that come where a program looks for options: a value there that begins with `-` would be one.
+pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
+    let words = template.iter().flat_map(ArgvPart::words);
+    let before = words.take_while(|word| *word != END_OF_OPTIONS);
+    before.filter_map(|word| placeholder(word)).map(str::to_owned).collect()
+}
+
+/// The words of a call. A path is named as it was opened, not as it was typed.
+pub(crate) fn words(template: &[ArgvPart], permit: &Permit) -> Result<Vec<OsString>, Failure> {
+    let opened = |name: &str| permit.path(name).map(|path| path.canonical().as_os_str().to_owned());
+    fill(template, permit.call().arguments(), &opened)
+}
+
+fn fill(
+    template: &[ArgvPart],
+    arguments: &Arguments,
+    opened: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<OsString>, Failure> {
+    let mut words = Vec::new();
+    for part in template {
+        let names = || part.words().iter().filter_map(|word| placeholder(word));
+        let given = |name: &str| arguments.get(name).filter(|value| !value.is_null());
+        let left_out = |name: &str| matches!(given(name), None | Some(Value::Bool(false)));
+        match part {
+            ArgvPart::Optional(_) if names().any(left_out) => continue,
+            ArgvPart::Optional(_) | ArgvPart::Word(_) => {}
+        }
+        for word in part.words() {
+            let Some(name) = placeholder(word) else {
+                words.push(word.into());
+                continue;
+            };
+            match (opened(name), given(name)) {
+                (Some(path), _) => words.push(path),
+                (None, Some(value)) => push(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
+                (None, None) => {
+                    let message =
+                        format!("the argument `{name}` is not given, and its command line needs it");
+                    return Err(Failure::new(FailureKind::Crashed, message)
+                        .hint("its manifest should require it, or put it in a list"));
+                }
+            }
+        }
+    }
+    Ok(words)
+}
+
+fn push(words: &mut Vec<OsString>, name: &str, value: &Value, is_optional: bool) -> Result<(), Failure> {
+    match value {
+        Value::String(text) => words.push(text.into()),
+        Value::Number(number) => words.push(number.to_string().into()),
+        // It has decided whether the words around it are there.
+        Value::Bool(_) if is_optional => {}
+        Value::Bool(value) => words.push(value.to_string().into()),
+        Value::Array(items) => items.iter().try_for_each(|item| push(words, name, item, false))?,
+        Value::Null | Value::Object(_) => {
+            let message = format!("the argument `{name}` cannot stand on a command line");
+            return Err(
+                Failure::new(FailureKind::WrongKind, message).hint("text, a number, or a list of them")
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template() -> Vec<ArgvPart> {
+        let word = |word: &str| ArgvPart::Word(word.to_owned());
+        let list = |words: &[&str]| ArgvPart::Optional(words.iter().map(|word| (*word).to_owned()).collect());
+        vec![
+            list(&["--ignore-case", "{ignore_case}"]),
+            list(&["--glob", "{glob}"]),
+            word("-e"),
+            word("{pattern}"),
+            word("--"),
+            word("{files}"),
+        ]
+    }
+
+    #[track_caller]
+    fn check(arguments: Value, expect: &[&str]) {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        let opened = |name: &str| (name == "path").then(|| OsString::from("/opened"));
+        assert_eq!(fill(&template(), &arguments, &opened).unwrap(), expect);
+    }
+
+    #[test]
+    fn an_argument_is_one_word_whatever_it_says() {
+        check(
+            json!({"pattern": "a b; rm -rf / $(x) `y` 'z'", "files": ["f"]}),
+            &["-e", "a b; rm -rf / $(x) `y` 'z'", "--", "f"],
+        );
+        check(
+            json!({"pattern": "{glob}", "files": ["a b", "-c"], "glob": "*.rs"}),
+            &["--glob", "*.rs", "-e", "{glob}", "--", "a b", "-c"],
+        );
+        check(json!({"pattern": 5, "files": [], "ignore_case": true}), &["--ignore-case", "-e", "5", "--"]);
+        check(json!({"pattern": "", "files": [], "ignore_case": false, "glob": null}), &["-e", "", "--"]);
+    }
+
+    #[test]
+    fn what_is_needed_and_not_given_or_no_word_is_an_error() {
+        let nothing = |_: &str| None;
+        assert!(fill(&template(), &Arguments::new(), &nothing).is_err());
+        let Value::Object(nested) = json!({"pattern": {"a": 1}, "files": []}) else { panic!("an object") };
+        assert!(fill(&template(), &nested, &nothing).is_err());
+    }
+
+    #[test]
+    fn options_end_where_the_template_says() {
+        assert_eq!(before_the_end_of_options(&template()), ["ignore_case", "glob", "pattern"]);
+    }
+}

@@ -1,0 +1,129 @@
+//! Runs a tool's program behind walls, and turns what became of it into an answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use governance::Permit;
+use manifest::OutputForm;
+use registry::Order;
+use sandbox::{Captured, Command, Confined, End, Report, Sandbox, SandboxError};
+use serde_json::{Value, json};
+use tool::{Failure, FailureKind, Output, Usage};
+
+use crate::pinned::Pin;
+
+/// More than this of a program's output is cut in the middle, whatever policy would grant.
+const MOST_OUTPUT: u64 = 8 << 20;
+
+/// A program of a tool.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) pin: Pin,
+    pub(crate) output: OutputForm,
+    /// How to get it, where it is not there.
+    pub(crate) guide: Option<String>,
+}
+
+impl Program {
+    /// Runs what `command` makes of the permit, to its end.
+    pub(crate) async fn run(
+        &self,
+        order: Arc<Order>,
+        command: impl FnOnce(&Permit, Instant) -> Result<Command, Failure> + Send + 'static,
+    ) -> Result<Output, Failure> {
+        let deadline = Instant::now() + order.value().timeout();
+        let (program, prepared_for) = (self.clone(), Arc::clone(&order));
+        let prepared = tokio::task::spawn_blocking(move || {
+            let permit = prepared_for.value();
+            let mut command = command(permit, deadline)?;
+            command.output_bytes = usize::try_from(permit.max_output_bytes().min(MOST_OUTPUT)).unwrap_or(0);
+            let confined = Confined::prepare(permit, &command).map_err(|error| program.not_run(&error))?;
+            program.pin.holds(confined.executable())?;
+            Ok::<Confined, Failure>(confined)
+        });
+        let confined = match prepared.await {
+            Ok(confined) => confined?,
+            Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),
+        };
+        let report = self.sandbox.run(confined).await.map_err(|error| self.not_run(&error))?;
+        self.answer(&report)
+    }
+
+    fn not_run(&self, error: &SandboxError) -> Failure {
+        match error {
+            SandboxError::NoProgram { .. } => {
+                let guide =
+                    self.guide.as_deref().unwrap_or("install it where programs are looked for").trim();
+                Failure::new(FailureKind::NotFound, error.to_string()).hint(guide)
+            }
+            SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
+                Failure::new(FailureKind::Io, error.to_string())
+                    .hint("nothing was run; `sinew doctor` says what this machine lacks")
+            }
+            SandboxError::Lost => Failure::new(FailureKind::Crashed, error.to_string())
+                .hint("what it did so far may have had an effect"),
+            _ => Failure::new(FailureKind::Unreadable, error.to_string()),
+        }
+    }
+
+    fn answer(&self, report: &Report) -> Result<Output, Failure> {
+        let usage = Usage {
+            cpu_ms: report.spent.cpu.as_secs_f64() * 1000.0,
+            max_rss_bytes: report.spent.max_rss_bytes,
+            read_bytes: report.spent.read_bytes,
+            written_bytes: report.spent.written_bytes,
+        };
+        let failed = |kind, message: &str| {
+            let output = Some(raw(report));
+            Err(Failure { output, sandbox: report.tier, ..Failure::new(kind, message) })
+        };
+        let code = match report.end {
+            End::Exited(code) => code,
+            End::Signalled(signal) => 128 + signal,
+            End::TimedOut => return failed(FailureKind::TimedOut, "Command timed out"),
+            End::OutOfMemory => return failed(FailureKind::TooLarge, "the program used too much memory"),
+            End::TooManyProcesses => {
+                return failed(FailureKind::TooLarge, "the program started too many processes");
+            }
+            End::Cancelled => return failed(FailureKind::Cancelled, "the program was cancelled"),
+            End::Denied => return failed(FailureKind::Unreadable, "the sandbox stopped the program"),
+            End::Killed => return failed(FailureKind::Crashed, "the program was killed"),
+        };
+        let value = match (self.output, code) {
+            (OutputForm::Text, _) => raw(report),
+            (OutputForm::Json, 0) => match serde_json::from_slice(&report.stdout.head) {
+                Ok(value) if report.stdout.omitted == 0 => value,
+                _ => {
+                    return failed(
+                        FailureKind::Crashed,
+                        "the tool's answer is not JSON (tool_protocol_error)",
+                    );
+                }
+            },
+            (OutputForm::Json, code) => {
+                return failed(FailureKind::Crashed, &format!("the tool ended with code {code}"));
+            }
+        };
+        Ok(Output { value, usage, sandbox: report.tier, ..Output::default() })
+    }
+}
+
+/// What a program wrote and how it ended.
+fn raw(report: &Report) -> Value {
+    let (exit_code, timed_out) = match report.end {
+        End::Exited(code) => (code, false),
+        End::Signalled(signal) => (128 + signal, false),
+        other => (-1, other == End::TimedOut),
+    };
+    json!({"exit_code": exit_code, "timed_out": timed_out, "stdout": text(&report.stdout), "stderr": text(&report.stderr)})
+}
+
+/// Text as far as it is text. What was left out is said so.
+fn text(captured: &Captured) -> String {
+    let head = String::from_utf8_lossy(&captured.head);
+    match captured.omitted {
+        0 => head.into_owned(),
+        omitted => format!("{head}\n[{omitted} bytes left out]\n{}", String::from_utf8_lossy(&captured.tail)),
+    }
+}

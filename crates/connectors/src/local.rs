@@ -1,0 +1,138 @@
+//! Scripts of one's own: JSON on standard input, JSON on standard output.
+//!
+//! A script's text is read once, with its manifest, and handed to its interpreter as it was then: what was hashed is what
+//! runs, and the folder of manifests, which no tool may reach, need not be shown to it. So a script is one file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use document::Document;
+use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
+use registry::{Order, Running, ToolExecutor};
+use sandbox::{Command, Grant, Sandbox};
+use serde_json::json;
+use tool::{Failure, FailureKind};
+
+use crate::behind_walls::Program;
+use crate::cli::grant_of;
+use crate::payload::After;
+use crate::pinned::Pin;
+
+/// The kernel takes no longer word.
+const LONGEST_SCRIPT: usize = 120 * 1024;
+
+/// What is started, and the words before the input.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    interpreter: String,
+    words: Vec<String>,
+    /// Everything that decides what it does.
+    pub(crate) pinned: String,
+}
+
+impl Script {
+    /// Reads the entry point of a manifest that stands in `folder`. Only a file that nobody else can have changed is taken.
+    pub(crate) fn read(section: &LocalSection, folder: &Path) -> Result<Self, String> {
+        let path = folder.join(&section.entry_point);
+        if section.runtime == LocalRuntime::Binary {
+            document::check_trusted(&path).map_err(|error| error.to_string())?;
+            let interpreter = path.display().to_string();
+            return Ok(Script { interpreter, words: Vec::new(), pinned: String::new() });
+        }
+        let source = Document::read_trusted(&path).map_err(|error| error.to_string())?;
+        let source = with_dependencies(section, source.text());
+        if source.len() > LONGEST_SCRIPT {
+            return Err(format!("`{}` is longer than {LONGEST_SCRIPT} bytes", path.display()));
+        }
+        let (interpreter, flag) = match section.runtime {
+            LocalRuntime::Node => ("node", "-e"),
+            LocalRuntime::Python | LocalRuntime::Binary => ("python3", "-c"),
+        };
+        let words = vec![flag.to_owned(), source.clone()];
+        Ok(Script { interpreter: interpreter.to_owned(), words, pinned: source })
+    }
+
+    pub(crate) fn pin(&self) -> Pin {
+        Pin::of(self.interpreter.as_ref())
+    }
+}
+
+/// A package that is missing is told before the script fails of it.
+fn with_dependencies(section: &LocalSection, source: &str) -> String {
+    if section.dependencies.is_empty() {
+        return source.to_owned();
+    }
+    let list = json!(section.dependencies);
+    match section.runtime {
+        LocalRuntime::Python => format!(
+            "import importlib.util, sys\nfor name in {list}:\n    if importlib.util.find_spec(name) is None:\n        \
+             sys.exit('the package ' + name + ' is not installed')\n{source}"
+        ),
+        LocalRuntime::Node => format!(
+            "for (const name of {list}) {{ try {{ require.resolve(name); }} catch {{ \
+             console.error('the package ' + name + ' is not installed'); process.exit(1); }} }}\n{source}"
+        ),
+        LocalRuntime::Binary => source.to_owned(),
+    }
+}
+
+/// The body of a `local` tool.
+pub(crate) struct Local {
+    program: Program,
+    script: Arc<Script>,
+    command: String,
+    grant: Grant,
+    after: After,
+}
+
+impl Local {
+    pub(crate) fn new(
+        sandbox: &Sandbox,
+        script: &Arc<Script>,
+        command: &ToolCommand,
+        after: After,
+        pin: Pin,
+    ) -> Self {
+        let guide = Some(format!("install `{}`", script.interpreter));
+        Local {
+            program: Program { sandbox: sandbox.clone(), pin, output: OutputForm::Json, guide },
+            script: Arc::clone(script),
+            command: command.name.clone(),
+            grant: grant_of(command.category.as_ref()),
+            after,
+        }
+    }
+}
+
+impl ToolExecutor for Local {
+    fn run(&self, order: Arc<Order>) -> Running {
+        let (program, script, command) =
+            (self.program.clone(), Arc::clone(&self.script), self.command.clone());
+        let (grant, after) = (self.grant, self.after.clone());
+        Box::pin(async move {
+            let answer = program.run(order, move |permit, deadline| {
+                let mut arguments = permit.call().arguments().clone();
+                for path in permit.paths() {
+                    if let Some(argument) =
+                        arguments.get_mut(path.key()).filter(|argument| argument.is_string())
+                    {
+                        *argument = path.canonical().display().to_string().into();
+                    }
+                }
+                let input = serde_json::to_vec(&json!({"command": command, "arguments": arguments}));
+                let input = input.map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
+                Ok(Command {
+                    program: script.interpreter.clone().into(),
+                    arguments: script.words.iter().map(Into::into).collect(),
+                    input: Some(input),
+                    folder: None,
+                    deadline,
+                    output_bytes: 0,
+                    grant,
+                    variables: Vec::new(),
+                })
+            });
+            after.process(answer.await?).await
+        })
+    }
+}

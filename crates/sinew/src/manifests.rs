@@ -1,0 +1,59 @@
+//! The manifests of this home: `tools/*.yaml`, read only if nobody else can have changed them, each a few tools more.
+
+use std::path::{Path, PathBuf};
+
+use connectors::Connectors;
+use document::Document;
+use manifest::Loaded;
+use registry::ToolRegistry;
+use sandbox::Sandbox;
+
+use crate::exit::{Exit, Problem};
+use crate::functions;
+use crate::setting::Setting;
+use crate::terminal::{NOTE, paint, tell, visible};
+
+/// Adds the tools of manifests. What is wrong with one is told, and stops only that one.
+pub(crate) fn register(setting: &Setting, registry: &mut ToolRegistry) -> Result<(), Problem> {
+    let folder = setting.home().tools();
+    let loaded = match folder.is_dir() {
+        true => load(&files_of(folder)?, registry)?,
+        false => return Ok(()),
+    };
+    for diagnostic in &loaded.diagnostics {
+        tell(paint(NOTE, visible(&diagnostic.to_string())));
+    }
+    let connectors = Connectors::new(Sandbox::of_this_process(), functions::of_this_process());
+    for skipped in connectors.register(&loaded.manifests, registry) {
+        tell(paint(
+            NOTE,
+            visible(&format!("warning: the tool `{}` is left out: {}", skipped.name, skipped.why)),
+        ));
+    }
+    Ok(())
+}
+
+fn load(files: &[PathBuf], registry: &ToolRegistry) -> Result<Loaded, Problem> {
+    let known = |name: &str| registry.get(name).is_some();
+    functions::with_parser(|syntax| manifest::load_all(files, &Document::read_trusted, syntax, &known))
+        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))
+}
+
+/// The file itself, or the manifests in a folder, by name.
+pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = |error: std::io::Error| {
+        Problem::configuration(format!("the folder `{}` cannot be read: {error}", path.display()))
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,239 @@
+//! Tools of manifests on the road: checked, validated, confined, and pinned to what was accepted.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+const FINDER: &str = r#"
+tool:
+  id: finder
+  type: cli
+  name: Finder
+  version: 1.0.0
+  description: Find text
+  cli_specific: {executable: grep, install_guide: Install grep.}
+  commands:
+    - name: find_text
+      category: read_only
+      risk_level: low
+      argv: [-n, [-i, "{ignore_case}"], -e, "{pattern}", --, "{path}"]
+      parameters:
+        - {name: pattern, type: string}
+        - {name: path, type: string, format: path}
+        - {name: ignore_case, type: boolean, default: false}
+"#;
+
+const WRITER: &str = r#"
+tool:
+  schema_version: 2.0
+  id: note-writer
+  type: local
+  name: Notes
+  version: 1.0.0
+  description: Write a note
+  knowledge_strategy: executable
+  local_specific: {entry_point: write.py, runtime: python}
+  commands:
+    - name: write_note
+      parameters: [{name: folder, type: string, format: path}, {name: text, type: string}]
+    - name: look
+      category: read_only
+      parameters: [{name: folder, type: string, format: path}, {name: text, type: string}]
+  executable_knowledge:
+    validators:
+      - id: short-notes
+        validates: write_note
+        language: javascript
+        checks: [{required_fields: [text]}]
+        function: |
+          function shortNotes(args) {
+            return args.text.length <= 20
+              ? { valid: true, errors: [] }
+              : { valid: false, errors: ["text must have at most 20 characters"] };
+          }
+          module.exports = { shortNotes };
+  anti_patterns:
+    - pattern: essay
+      description: A whole essay in a note
+      wrong: 'write_note({text: "Once upon a time, ..."})'
+      correct: 'write_note({text: "Buy milk"})'
+      rationale: Notes are short
+"#;
+
+const WRITE: &str = "import json, sys\n\
+    call = json.load(sys.stdin)['arguments']\n\
+    open(call['folder'] + '/note.txt', 'w').write(call['text'])\n\
+    json.dump({'written': len(call['text'])}, sys.stdout)\n";
+
+fn put(home: &Home, name: &str, text: &str) {
+    let folder = home.root().join("tools");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(folder.join(name), text).unwrap();
+    std::fs::set_permissions(folder.join(name), Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A daemon whose home has these manifests and files beside them.
+fn daemon(files: &[(&str, &str)]) -> Daemon {
+    let home = Home::initialised();
+    files.iter().for_each(|(name, text)| put(&home, name, text));
+    Daemon::start_in(home)
+}
+
+fn code(result: &Value) -> &str {
+    result["metadata"]["refusal"]["code"].as_str().unwrap_or("none")
+}
+
+#[test]
+fn a_program_gets_each_argument_as_one_word() {
+    let daemon = daemon(&[("finder.yaml", FINDER)]);
+    let file = daemon.home().file("a b.txt", "One\ntwo; rm -rf /\n").display().to_string();
+    let mut agent = daemon.agent();
+    let found = agent.execute("finder.find_text", &json!({"pattern": "two; rm", "path": file}));
+    assert_eq!(found["output"]["stdout"], "2:two; rm -rf /\n", "{found}");
+    assert_eq!(found["metadata"]["sandbox"]["tier"], "full", "{found}");
+    let found = agent.execute("find_text", &json!({"pattern": "ONE", "path": file, "ignore_case": true}));
+    assert_eq!(found["output"]["stdout"], "1:One\n", "by its plain name: {found}");
+    let refused = agent.execute("find_text", &json!({"pattern": "--include=x", "path": file}));
+    assert_eq!(code(&refused), "validator_rejected", "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("taken for an option"), "{refused}");
+    let refused = agent.execute("find_text", &json!({"pattern": "root", "path": "/etc/shadow"}));
+    assert!(code(&refused).starts_with("path_"), "its paths are under the rules: {refused}");
+}
+
+#[test]
+fn a_validator_refuses_before_the_tool_runs_and_says_what_is_known() {
+    let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
+    let folder = daemon.home().workspace();
+    let note = folder.join("note.txt");
+    let mut agent = daemon.agent();
+    let call = |text: &str| json!({"folder": folder.display().to_string(), "text": text});
+    let refused = agent.execute("write_note", &call("much too long for a note, really"));
+    assert_eq!(code(&refused), "validator_rejected", "{refused}");
+    let told = refused["error"].as_str().unwrap();
+    assert!(
+        told.contains("at most 20 characters") && told.contains("`essay`") && told.contains("Buy milk"),
+        "{told}"
+    );
+    assert!(!note.exists(), "it ran");
+    let done = agent.execute("write_note", &call("Buy milk"));
+    assert_eq!(done["output"], json!({"written": 8}), "{done}");
+    assert_eq!(std::fs::read_to_string(&note).unwrap(), "Buy milk");
+    let explained = agent
+        .request("sinew/explain", &json!({"tool_name": "write_note", "arguments": call(&"x".repeat(21))}));
+    assert_eq!(explained["result"]["verdict"], "deny", "explained as it would happen: {explained}");
+}
+
+/// What says that it only reads cannot do anything else.
+#[test]
+fn a_tool_that_only_reads_is_held_to_it() {
+    let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
+    let folder = daemon.home().workspace();
+    let call = json!({"folder": folder.display().to_string(), "text": "x"});
+    let failed = daemon.agent().execute("note-writer.look", &call);
+    assert_eq!(failed["success"], false, "{failed}");
+    assert!(!folder.join("note.txt").exists());
+}
+
+#[test]
+fn what_cannot_be_run_is_listed_and_says_why() {
+    let bare = FINDER.replace("  cli_specific: {executable: grep, install_guide: Install grep.}\n", "");
+    let absent = FINDER.replace("id: finder", "id: absent").replace("grep,", "no-such-program,");
+    let daemon = daemon(&[("bare.yaml", &bare), ("absent.yaml", &absent), ("broken.yaml", "tool: {id: [}")]);
+    let file = daemon.home().file("a.txt", "x").display().to_string();
+    let mut agent = daemon.agent();
+    let call = json!({"pattern": "x", "path": file});
+    let bare = agent.execute("finder.find_text", &call);
+    assert!(bare["error"].as_str().unwrap().contains("does not say how it is run"), "{bare}");
+    let absent = agent.execute("absent.find_text", &call);
+    assert_eq!(absent["metadata"]["failure"]["hint"], "Install grep.", "{absent}");
+    let listed = agent.request("sinew/tools", &json!({}));
+    assert!(listed.to_string().contains("absent"), "{listed}");
+    let ambiguous = agent.execute("find_text", &call);
+    assert_eq!(code(&ambiguous), "unknown_tool", "two have that name, so none has: {ambiguous}");
+}
+
+#[test]
+fn a_manifest_that_others_can_change_or_that_lies_elsewhere_is_not_loaded() {
+    let home = Home::initialised();
+    put(&home, "finder.yaml", FINDER);
+    std::fs::set_permissions(home.root().join("tools/finder.yaml"), Permissions::from_mode(0o666)).unwrap();
+    std::fs::create_dir(home.workspace().join("tools")).unwrap();
+    home.file("tools/notes.yaml", WRITER);
+    home.file("notes.yaml", WRITER);
+    let daemon = Daemon::start_in(home);
+    for tool in ["finder.find_text", "note-writer.write_note"] {
+        let result = daemon.agent().execute(tool, &json!({}));
+        assert_eq!(code(&result), "unknown_tool", "{result}");
+    }
+}
+
+/// The built-in tools keep their names.
+#[test]
+fn nothing_shadows_a_built_in_tool() {
+    let shadow = FINDER.replace("name: find_text", "name: read_file");
+    let daemon = daemon(&[("finder.yaml", &shadow)]);
+    let file = daemon.home().file("a.txt", "content").display().to_string();
+    let read = daemon.agent().execute("read_file", &json!({"path": file}));
+    assert_eq!(read["output"]["content"], "content", "{read}");
+}
+
+#[test]
+fn a_changed_manifest_waits_for_a_human() {
+    let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
+    let folder = daemon.home().workspace();
+    let long = json!({"folder": folder.display().to_string(), "text": "much too long for a note, really"});
+    // The validator is turned off; nothing that is shown to a caller has changed.
+    put(daemon.home(), "notes.yaml", &WRITER.replace("args.text.length <= 20", "true"));
+    let waiting = daemon.control().request("control/reload", &json!({}));
+    assert_eq!(waiting["result"]["result"], "waiting", "{waiting}");
+    assert!(waiting.to_string().contains("write_note is defined anew"), "{waiting}");
+    let refused = daemon.agent().execute("write_note", &long);
+    assert_eq!(code(&refused), "validator_rejected", "the old one holds: {refused}");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let done = daemon.agent().execute("write_note", &long);
+    assert_eq!(done["success"], true, "{done}");
+}
+
+#[test]
+fn a_changed_script_is_not_run_before_it_is_accepted() {
+    let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);
+    let folder = daemon.home().workspace();
+    let call = json!({"folder": folder.display().to_string(), "text": "Buy milk"});
+    put(daemon.home(), "write.py", "print('{\"mine\": true}')\n");
+    let done = daemon.agent().execute("write_note", &call);
+    assert_eq!(done["output"], json!({"written": 8}), "what was accepted ran: {done}");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let done = daemon.agent().execute("write_note", &call);
+    assert_eq!(done["output"], json!({"mine": true}), "{done}");
+}
+
+#[test]
+fn shipped_scripts_do_what_their_examples_say() {
+    let home = Home::initialised();
+    for (name, text) in super::check::SHIPPED {
+        put(&home, name, text);
+    }
+    std::fs::create_dir_all(home.root().join("tools/scripts")).unwrap();
+    put(&home, "scripts/text_statistics.py", include_str!("../../../tools/scripts/text_statistics.py"));
+    put(&home, "scripts/sort_json.js", include_str!("../../../tools/scripts/sort_json.js"));
+    std::fs::set_permissions(home.root().join("tools/scripts"), Permissions::from_mode(0o700)).unwrap();
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let counted = agent.execute("count_text", &json!({"text": "one two two", "top": 1}));
+    assert_eq!(counted["output"]["commonest"], json!([{"word": "two", "count": 2}]), "{counted}");
+    let neither = agent.execute("count_text", &json!({}));
+    assert_eq!(code(&neither), "validator_rejected", "{neither}");
+    if std::path::Path::new("/usr/bin/node").exists() {
+        let sorted = agent.execute("sort_list", &json!({"list": ["b", "a"]}));
+        assert_eq!(
+            sorted["output"],
+            json!({"value": ["a", "b"], "count": 2}),
+            "its processor counted: {sorted}"
+        );
+    } else {
+        eprintln!("node is not on this machine: its script was not run");
+    }
+}

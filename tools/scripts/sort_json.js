@@ -1,0 +1,15 @@
+// Sorts the keys of a JSON value, all the way down, or lists of values. JSON in, JSON out.
+const { readFileSync } = require("fs");
+const { command, arguments: given } = JSON.parse(readFileSync(0, "utf8"));
+
+const sorted = (value) => {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])]));
+};
+
+const commands = {
+  sort_keys: ({ value }) => ({ value: sorted(value) }),
+  sort_list: ({ list }) => ({ value: [...list].sort() }),
+};
+process.stdout.write(JSON.stringify(commands[command](given)));
