@@ -3,6 +3,7 @@
 mod attempts;
 mod bounds;
 mod cancel;
+mod cases;
 mod ordinary;
 mod outputs;
 mod tiers;

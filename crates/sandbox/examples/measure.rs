@@ -1,4 +1,5 @@
-//! What confinement costs: `true` started plainly, confined, and by bubblewrap where it is installed, in turns.
+//! What confinement costs: `true` started plainly, confined in both tiers, and by bubblewrap where it is installed, in
+//! turns. What is measured is how long a caller waits, from its order to the report.
 //!
 //! `cargo run --release -p sandbox --example measure`
 
@@ -6,8 +7,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use sandbox::{Confined, End, Entered, Sandbox};
+use tool::SandboxTier;
 
 const ROUNDS: usize = 200;
+/// Rounds that only warm up.
+const WARM_UP: usize = 10;
+/// What a caller does between two calls; the next launcher stands ready by then.
+const PAUSE: Duration = Duration::from_millis(20);
+const BUBBLEWRAP: [&str; 5] = ["--ro-bind", "/", "/", "--unshare-all", "true"];
 
 fn main() -> ExitCode {
     match sandbox::enter() {
@@ -26,38 +33,51 @@ fn main() -> ExitCode {
 }
 
 async fn measure() -> Result<(), String> {
-    let sandbox =
-        tokio::task::spawn_blocking(Sandbox::of_this_process).await.map_err(|error| error.to_string())?;
-    println!("tier: {}", sandbox.availability().tier.as_str());
-    let bubblewrap = ["--ro-bind", "/", "/", "--unshare-all", "true"];
-    let has_bubblewrap = plain("bwrap", &bubblewrap).is_some();
-    let (mut spawned, mut confined, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    let sandboxes = [SandboxTier::Full, SandboxTier::Reduced].map(Sandbox::at_most);
+    for sandbox in &sandboxes {
+        let sandbox = sandbox.clone();
+        let tried = tokio::task::spawn_blocking(move || sandbox.availability().tier);
+        tried.await.map_err(|error| error.to_string())?;
+    }
+    let has_bubblewrap = plain("bwrap", &BUBBLEWRAP).is_some();
+    let (mut spawned, mut wrapped, mut confined) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    for round in 0..ROUNDS + WARM_UP {
+        if round == WARM_UP {
+            (spawned, wrapped, confined) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+        }
         spawned.extend(plain("true", &[]));
-        let command = Confined::nothing().map_err(|error| error.to_string())?;
-        let began = Instant::now();
-        let report = sandbox.run(command).await.map_err(|error| error.to_string())?;
-        confined.push(began.elapsed());
-        if report.end != End::Exited(0) {
-            return Err(format!("it ended so: {:?}", report.end));
+        for (sandbox, times) in sandboxes.iter().zip(&mut confined) {
+            times.push(one(sandbox).await?);
+            tokio::time::sleep(PAUSE).await;
         }
         if has_bubblewrap {
-            wrapped.extend(plain("bwrap", &bubblewrap));
+            wrapped.extend(plain("bwrap", &BUBBLEWRAP));
         }
-        // What a caller does between two calls: the next launcher stands ready by then.
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let base = median(&mut spawned);
-    for (name, mut times) in [("plain spawn", spawned), ("confined", confined), ("bwrap", wrapped)] {
+    println!("{:<44} {:>9} {:>9}", "a program that does nothing", "p50", "x plain");
+    let [full, reduced] = confined;
+    let rows =
+        [("plain", spawned), ("confined, full", full), ("confined, reduced", reduced), ("bwrap", wrapped)];
+    for (name, mut times) in rows {
+        let middle = median(&mut times);
         if !times.is_empty() {
-            let middle = median(&mut times);
-            println!(
-                "{name:12} p50 {middle:>10.1?}  {:>5.2} x plain",
-                middle.as_secs_f64() / base.as_secs_f64()
-            );
+            let (times_plain, micros) = (middle.as_secs_f64() / base.as_secs_f64(), middle.as_micros());
+            println!("{name:<44} {micros:>6} µs {times_plain:>9.2}");
         }
     }
     Ok(())
+}
+
+async fn one(sandbox: &Sandbox) -> Result<Duration, String> {
+    let command = Confined::nothing().map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    let report = sandbox.run(command).await.map_err(|error| error.to_string())?;
+    let took = began.elapsed();
+    match report.end {
+        End::Exited(0) => Ok(took),
+        end => Err(format!("it ended so: {end:?}")),
+    }
 }
 
 fn plain(program: &str, words: &[&str]) -> Option<Duration> {

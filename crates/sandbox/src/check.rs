@@ -12,6 +12,7 @@ use crate::error::SandboxError;
 use crate::launcher;
 use crate::outlets::Outlets;
 use crate::pool::Launcher;
+use crate::probe::{self, Push, Targets};
 use crate::program;
 use crate::report::End;
 use crate::run;
@@ -20,6 +21,10 @@ use crate::sandbox::Availability;
 /// Long enough for a loaded machine; only a failure waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a program that is tried out may use.
+const MEMORY: u64 = 64 * 1024 * 1024;
+const PROCESSES: u64 = 8;
+
 /// A wall, and whether it held when it was leant against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -27,6 +32,10 @@ pub struct Finding {
     pub what: &'static str,
     /// Whether it was not.
     pub held: bool,
+    /// What the system said to it.
+    pub cause: String,
+    /// What to do about a wall that did not hold.
+    pub remedy: Option<&'static str>,
 }
 
 /// The best tier in which a program that does nothing comes to its end, and why no better one does.
@@ -38,36 +47,46 @@ pub(crate) fn availability() -> Availability {
     apart(try_tiers()).unwrap_or_else(failed)
 }
 
-/// Leans against the walls of this tier, from inside, with ordinary programs. `folder` is a private one that exists.
+/// Leans against the walls of this tier, from inside. `folder` is a private one that exists.
 pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<Finding>> {
     let file = folder.join("sandbox-check");
     std::fs::write(&file, "outside")?;
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))?;
-    let (path, new) = (file.display().to_string(), folder.join("sandbox-check-new"));
-    let made = new.display().to_string();
-    let alive = format!("kill -0 {}", std::process::id());
-    let run = |words: &[&str]| {
-        let confined = command(words);
-        apart(async move {
-            let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
-            run::run(&confined?, tier, launcher, Outlets::default()).await
-        })
-    };
-    let fails =
-        |words: &[&str]| matches!(run(words), Ok(Ok(finished)) if matches!(finished.end, End::Exited(1..)));
-    let mut found = vec![
-        Finding { what: "read a file it was not granted", held: fails(&["cat", &path]) },
-        Finding { what: "create a file outside", held: fails(&["touch", &made]) && !new.exists() },
-        Finding { what: "reach another process", held: fails(&["sh", "-c", &alive]) },
-        Finding { what: "overwrite a file of the system", held: fails(&["touch", "/usr/bin/env"]) },
-    ];
-    if tier == SandboxTier::Full {
-        let changed = fails(&["chmod", "777", &path]);
-        let mode = file.metadata()?.permissions().mode() & 0o777;
-        found.push(Finding { what: "change the mode of a file outside", held: changed && mode == 0o600 });
-    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let (address, process) = (listener.local_addr()?, std::process::id());
+    // Where there is no namespace to count in, a watcher ends a run for its processes, and this one with it.
+    let processes = if tier == SandboxTier::Full { PROCESSES } else { 0 };
+    let said = lean(tier, &Targets { file: file.clone(), process, address, processes });
     std::fs::remove_file(&file)?;
-    Ok(found)
+    // Without mounts of its own a run can change modes, and the tier is named for it.
+    let is_built = |push: &Push| tier == SandboxTier::Full || !matches!(push, Push::Chmod | Push::Fork);
+    Ok(Push::ALL.into_iter().filter(is_built).map(|push| finding(push, &said)).collect())
+}
+
+fn finding(push: Push, said: &Result<String, String>) -> Finding {
+    let (held, cause) = match said.as_ref().map(|said| probe::answer(said, push)) {
+        Ok(Some(0)) => (false, "it worked".to_owned()),
+        Ok(Some(code)) => (true, std::io::Error::from_raw_os_error(code).to_string()),
+        Ok(None) => (false, "the probe did not come to it".to_owned()),
+        Err(error) => (false, error.clone()),
+    };
+    Finding { what: push.what(), held, cause, remedy: (!held).then(|| push.remedy()) }
+}
+
+/// What this program says that leans against the walls, or why it does not.
+fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
+    let words = targets.words().into_iter().map(Into::into).collect();
+    let program = program::itself().map_err(|error| error.to_string())?;
+    let confined = Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE);
+    let ran = apart(async move {
+        let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+        run::run(&confined, tier, launcher, Outlets::default()).await
+    })?;
+    let finished = ran.map_err(|error| error.to_string())?;
+    match finished.end {
+        End::Exited(0) => Ok(String::from_utf8_lossy(&finished.stdout.head).into_owned()),
+        end => Err(format!("the probe ended so: {end:?}")),
+    }
 }
 
 /// On a thread of its own, because the caller may be inside a runtime or have none.
@@ -92,10 +111,32 @@ async fn try_tiers() -> Availability {
             Ok(end) => {
                 missing.push(format!("{}: a program that does nothing ended so: {end:?}", tier.as_str()))
             }
-            Err(error) => missing.push(format!("{}: {error}", tier.as_str())),
+            Err(error) => {
+                let remedy = remedy(&error).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+                missing.push(format!("{}: {error}{remedy}", tier.as_str()));
+            }
         }
     }
     Availability { tier: SandboxTier::None, missing }
+}
+
+/// What whoever runs this machine can do about walls that cannot be built.
+fn remedy(error: &SandboxError) -> Option<&'static str> {
+    let SandboxError::NotBuilt { step, cause, .. } = error else { return None };
+    let code = cause.raw_os_error();
+    Some(match step.as_str() {
+        // As the system numbers them: no room, and not permitted.
+        "namespaces" if code == Some(28) => "raise user.max_user_namespaces, which is used up or 0",
+        "namespaces" => {
+            "allow user namespaces: kernel.unprivileged_userns_clone=1, or on Ubuntu an AppArmor profile for sinew with \
+             `userns,` or kernel.apparmor_restrict_unprivileged_userns=0"
+        }
+        "mounts" => "in a container, allow it to mount: its seccomp and AppArmor profiles decide",
+        "landlock" => "Linux 5.13 or later with `landlock` among the lsm= of its command line",
+        "seccomp" => "a kernel with CONFIG_SECCOMP_FILTER",
+        "profile" => "run Sinew outside of another sandbox: they do not nest here",
+        _ => return None,
+    })
 }
 
 async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
@@ -108,5 +149,5 @@ async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
 pub(crate) fn command(words: &[&str]) -> Result<Confined, SandboxError> {
     let program = program::find(words.first().copied().unwrap_or_default().as_ref(), &[])?;
     let words = words.iter().map(Into::into).collect();
-    Ok(Confined::granted_nothing(program, words, 64 * 1024 * 1024, 8, PATIENCE))
+    Ok(Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE))
 }

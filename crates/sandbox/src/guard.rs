@@ -2,6 +2,8 @@
 //! answer is a constant. A test program built from the same sources can leave single walls out, to show that each of
 //! them, and not another, is what stops an attempt.
 
+use crate::status::{Problem, Step};
+
 /// One wall, in the order in which they are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
@@ -96,45 +98,73 @@ pub(crate) const fn stands(_: Guard) -> bool {
     true
 }
 
+/// Whether a step of the set-up goes on as the kernel lets it. A test program can have it fail instead.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn may(_: Step) -> Result<(), Problem> {
+    Ok(())
+}
+
 /// A value for as long as a wall stands, else nothing.
 pub(crate) fn held<T: Default>(guard: Guard, value: T) -> T {
     if stands(guard) { value } else { T::default() }
 }
 
 #[cfg(test)]
-pub(crate) use left_out::{stands, word};
+pub(crate) use left_out::{may, stands, word};
 
 #[cfg(test)]
 pub(crate) mod left_out {
     use std::cell::RefCell;
 
-    use super::Guard;
+    use super::{Guard, Problem, Step};
     use crate::launcher::NAME;
 
     thread_local! {
-        static LEFT_OUT: RefCell<Vec<Guard>> = const { RefCell::new(Vec::new()) };
+        static LEFT_OUT: RefCell<String> = const { RefCell::new(String::new()) };
     }
 
     /// Has the launchers that this thread starts from now on leave these out.
     #[allow(dead_code, reason = "the tests of the library leave nothing out; the test program does")]
     pub(crate) fn leave_out(guards: &[Guard]) {
-        LEFT_OUT.set(guards.to_vec());
+        tell(&guards.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>());
     }
 
-    /// What a launcher is told: the walls to leave out, by name.
+    /// Has this step of their set-up fail.
+    #[allow(dead_code, reason = "as above")]
+    pub(crate) fn fail_at(step: Step) {
+        tell(&[failing(step)]);
+    }
+
+    fn failing(step: Step) -> String {
+        format!("failing-{}", step.as_str())
+    }
+
+    fn tell(words: &[String]) {
+        LEFT_OUT.set(words.join(","));
+    }
+
+    /// What a launcher is told.
     pub(crate) fn word() -> String {
-        LEFT_OUT.with_borrow(|guards| {
-            guards.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>().join(",")
-        })
+        LEFT_OUT.with_borrow(Clone::clone)
     }
 
     /// Whether a wall stands: in a launcher, unless it was told to leave it out.
     pub(crate) fn stands(guard: Guard) -> bool {
-        let mut words = std::env::args();
-        if words.next().as_deref() != Some(NAME) {
-            return true;
+        !was_told(&format!("{guard:?}"))
+    }
+
+    /// Whether a step goes on: in a launcher, unless it was told to fail.
+    pub(crate) fn may(step: Step) -> Result<(), Problem> {
+        match was_told(&failing(step)) {
+            true => Err(Problem::new(step, "as a test has it", &std::io::Error::from_raw_os_error(1))),
+            false => Ok(()),
         }
-        let name = format!("{guard:?}");
-        !words.nth(1).unwrap_or_default().split(',').any(|left_out| left_out == name)
+    }
+
+    fn was_told(word: &str) -> bool {
+        let mut words = std::env::args();
+        words.next().as_deref() == Some(NAME)
+            && words.nth(1).is_some_and(|told| told.split(',').any(|one| one == word))
     }
 }

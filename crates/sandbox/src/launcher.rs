@@ -14,6 +14,7 @@ use tool::SandboxTier;
 use crate::backend;
 use crate::guard::{self, Guard};
 use crate::line;
+use crate::probe;
 use crate::spec::{self, Spec};
 use crate::status::{Problem, Status, Step};
 
@@ -26,7 +27,7 @@ pub(crate) const DESCRIPTORS: usize = 3;
 
 /// What this process is.
 pub enum Entered {
-    /// A launcher, which has done its work and leaves with this code.
+    /// A launcher or a probe, which has done its work and leaves with this code.
     Launcher(ExitCode),
     /// A worker behind walls, with the name of its task. Its orders come on standard input.
     Worker(String),
@@ -43,6 +44,9 @@ pub fn enter() -> Entered {
     let name = words.next().unwrap_or_default();
     if name == WORKER {
         return Entered::Worker(words.next().unwrap_or_default().to_string_lossy().into_owned());
+    }
+    if name == probe::NAME {
+        return Entered::Launcher(probe::run(words.map(|word| word.to_string_lossy().into_owned())));
     }
     if name == NAME {
         let tier = words.next().map(|word| spec::tier(&word));

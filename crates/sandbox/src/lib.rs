@@ -21,6 +21,7 @@ mod launcher;
 mod line;
 mod outlets;
 mod pool;
+mod probe;
 mod program;
 mod protected;
 mod report;

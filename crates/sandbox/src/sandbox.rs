@@ -21,6 +21,7 @@ use crate::worker::{Task, Worker};
 /// Runs confined programs. Cheap to clone; clones share their launchers.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
+    most: SandboxTier,
     /// Found when it is first asked for: trying takes a few processes, and many who hold a sandbox never use it.
     availability: Arc<OnceLock<Availability>>,
     full: Arc<Pool>,
@@ -44,8 +45,14 @@ impl Sandbox {
         SHARED.get_or_init(Sandbox::untried)
     }
 
+    /// One that builds no better walls than these, to measure them; what asks for better ones does not run in it.
+    pub fn at_most(tier: SandboxTier) -> Sandbox {
+        Sandbox { most: tier, ..Sandbox::untried() }
+    }
+
     pub(crate) fn untried() -> Sandbox {
         Sandbox {
+            most: SandboxTier::Full,
             availability: Arc::default(),
             full: Arc::new(Pool::new(SandboxTier::Full)),
             reduced: Arc::new(Pool::new(SandboxTier::Reduced)),
@@ -126,7 +133,11 @@ impl Sandbox {
 
     /// The best walls there are, if they are as good as these.
     fn best(&self, least: SandboxTier) -> Result<(SandboxTier, &Arc<Pool>), SandboxError> {
-        match (self.availability().tier, least) {
+        let tier = match (self.availability().tier, self.most) {
+            (SandboxTier::Full, most) => most,
+            (less, _) => less,
+        };
+        match (tier, least) {
             (SandboxTier::Full, _) => Ok((SandboxTier::Full, &self.full)),
             (SandboxTier::Reduced, SandboxTier::Reduced) => Ok((SandboxTier::Reduced, &self.reduced)),
             (SandboxTier::Reduced | SandboxTier::None, _) => Err(SandboxError::NotBuilt {

@@ -30,6 +30,11 @@ pub(crate) fn close_strays() -> io::Result<()> {
     raw::close_from(3)
 }
 
+/// Asks the parent to trace this process, which no confined program may.
+pub(crate) fn ask_to_be_traced() -> io::Result<()> {
+    raw::ask_to_be_traced()
+}
+
 /// What can be done before it is known what is to run.
 pub(crate) fn prepare(tier: SandboxTier) -> Result<(), Problem> {
     match tier {

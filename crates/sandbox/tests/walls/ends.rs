@@ -8,15 +8,17 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tool::SandboxTier;
 
+use crate::check;
 use crate::confined::Confined;
 use crate::controls::{World, run_without};
 use crate::error::SandboxError;
 use crate::guard::Guard;
-use crate::guard::left_out::leave_out;
+use crate::guard::left_out::{fail_at, leave_out};
 use crate::outlets::Outlets;
 use crate::pool::Launcher;
 use crate::report::End;
 use crate::run;
+use crate::status::Step;
 use crate::wait_for;
 
 /// Long enough for a loaded machine; only a failure waits for it.
@@ -27,7 +29,9 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 6] = [
+    let cases: [Case; 8] = [
+        ("where_a_step_fails_nothing_runs", failing_steps),
+        ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
         ("a_granted_folder_that_became_a_link_is_not_followed", links),
         ("a_run_ends_with_its_launcher", launcher_killed),
@@ -72,6 +76,48 @@ fn clear(word: &str) {
         let _ = kill(process, Signal::SIGKILL);
     }
     assert!(vanishes(word, PATIENCE), "what was left on purpose is cleared away");
+}
+
+fn failing_steps() -> Result<(), Failed> {
+    let both = [SandboxTier::Full, SandboxTier::Reduced];
+    let steps: [(Step, &[SandboxTier]); 7] = [
+        (Step::Namespaces, &both[..1]),
+        (Step::Mounts, &both[..1]),
+        (Step::Network, &both[..1]),
+        (Step::Capabilities, &both),
+        (Step::Landlock, &both),
+        (Step::Seccomp, &both),
+        (Step::Limits, &both),
+    ];
+    for (step, tiers) in steps {
+        for tier in tiers {
+            let world = World::new();
+            let confined = world.confined(Network::Loopback, &["touch", "made"]);
+            fail_at(step);
+            let ran = wait_for(async {
+                let launcher = Launcher::start(*tier).await.map_err(SandboxError::Launcher)?;
+                run::run(&confined, *tier, launcher, Outlets::default()).await
+            });
+            leave_out(&[]);
+            let said = ran.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(said.contains("could not be built") && said.contains(step.as_str()), "{step:?}: {said}");
+            assert!(!world.workspace.join("made").exists(), "{step:?}: nothing ran");
+        }
+    }
+    Ok(())
+}
+
+fn leant_against() -> Result<(), Failed> {
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    for (tier, count) in [(SandboxTier::Full, 7), (SandboxTier::Reduced, 5)] {
+        let found = check::findings(tier, folder.path()).expect("findings");
+        assert_eq!(found.len(), count);
+        let is_sound = |one: &check::Finding| one.held && one.remedy.is_none() && !one.cause.is_empty();
+        let bad: Vec<_> = found.iter().filter(|one| !is_sound(one)).collect();
+        assert!(bad.is_empty(), "{tier:?}: {bad:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "and nothing is left there");
+    Ok(())
 }
 
 fn pinned() -> Result<(), Failed> {

@@ -1,6 +1,6 @@
 //! `sinew doctor`: what this machine can do for Sinew, found out by doing it.
 
-use sandbox::Sandbox;
+use sandbox::{Finding, Sandbox};
 use serde_json::json;
 use tool::SandboxTier;
 
@@ -21,8 +21,8 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let availability = sandbox.availability();
     let is_sound = availability.tier != SandboxTier::None && found.iter().all(|finding| finding.held);
     if output.json {
-        let walls: Vec<_> =
-            found.iter().map(|finding| json!({"cannot": finding.what, "held": finding.held})).collect();
+        let wall = |finding: &Finding| json!({"cannot": finding.what, "held": finding.held, "cause": finding.cause, "remedy": finding.remedy});
+        let walls: Vec<_> = found.iter().map(wall).collect();
         let tier = availability.tier.as_str();
         let sandbox = json!({"tier": tier, "missing": availability.missing, "walls": walls});
         let pin = execution::Pin::at(setting.home().state()).is_set();
@@ -35,7 +35,11 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
         }
         for finding in &found {
             let word = if finding.held { paint(GOOD, "cannot") } else { paint(BAD, "CAN") };
-            say(format!("          a confined program {word} {}", finding.what))?;
+            let cause = paint(NOTE, format!("({})", visible_line(&finding.cause)));
+            say(format!("          a confined program {word} {} {cause}", finding.what))?;
+            if let Some(remedy) = finding.remedy {
+                say(format!("          {} {remedy}", paint(GOOD, "try:")))?;
+            }
         }
     }
     if !output.json {

@@ -82,6 +82,7 @@ fn build(spec: &Spec) -> Result<OwnedFd, Problem> {
     rustix::process::chdir(&spec.folder)
         .map_err(|cause| step(Step::Folder, &spec.folder.display().to_string(), cause.into()))?;
     block_signals().map_err(|cause| step(Step::Limits, "signals", cause))?;
+    guard::may(Step::Capabilities)?;
     if guard::stands(Guard::Capabilities) {
         drop_capabilities().map_err(|cause| step(Step::Capabilities, "capabilities", cause))?;
     }

@@ -48,6 +48,7 @@ pub(crate) enum Scratch {
 
 /// Restricts this process and its descendants, for good. All that this kernel can do is required, and less is an error.
 pub(crate) fn restrict(spec: &Spec, program: &OwnedFd, scratch: Scratch) -> Result<(), Problem> {
+    guard::may(Step::Landlock)?;
     let abi = ABI::from(raw::landlock_version());
     if abi == ABI::Unsupported {
         return Err(failed("create", libc::EOPNOTSUPP));

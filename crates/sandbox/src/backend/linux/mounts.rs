@@ -44,6 +44,8 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     for (path, tree) in granted {
         put(&tree, &path)?;
     }
+    // Half way: what is mounted by now must not be what a program starts in.
+    guard::may(Step::Mounts)?;
     for path in guard::held(Guard::Kept, spec.kept.as_slice()) {
         keep(path)?;
     }

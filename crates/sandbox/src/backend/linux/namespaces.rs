@@ -13,6 +13,7 @@ use crate::status::{Problem, Step};
 
 /// Leaves the machine's namespaces. The user stays who they are, so that files look as they do outside.
 pub(crate) fn make() -> Result<(), Problem> {
+    guard::may(Step::Namespaces)?;
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
     let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
     flags.set(UnshareFlags::NEWPID, guard::stands(Guard::ProcessNamespace));
@@ -33,6 +34,7 @@ fn write(path: &str, text: &str) -> Result<(), Problem> {
 
 /// A network of its own, with a loopback that nobody else hears.
 pub(crate) fn make_network() -> Result<(), Problem> {
+    guard::may(Step::Network)?;
     let problem = |what: &str, cause: &io::Error| Problem::new(Step::Network, what, cause);
     raw::unshare(UnshareFlags::NEWNET).map_err(|cause| problem("unshare", &cause))?;
     let socket = std::net::UdpSocket::bind(("0.0.0.0", 0)).map_err(|cause| problem("socket", &cause))?;

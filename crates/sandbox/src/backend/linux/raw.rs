@@ -122,6 +122,12 @@ pub(crate) fn raise_loopback(socket: impl AsFd) -> io::Result<()> {
     })
 }
 
+/// Asks the parent to trace this process.
+pub(crate) fn ask_to_be_traced() -> io::Result<()> {
+    // SAFETY: with this request the kernel reads none of the other arguments.
+    checked(unsafe { libc::ptrace(libc::PTRACE_TRACEME) })
+}
+
 fn checked(answer: libc::c_long) -> io::Result<()> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

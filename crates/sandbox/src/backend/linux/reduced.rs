@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::getpid;
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
@@ -34,13 +34,22 @@ pub(crate) fn kill_descendants() {
             return;
         }
         for process in &alive {
-            let _ = kill(Pid::from_raw(*process), Signal::SIGKILL);
+            end(*process);
         }
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             if status == WaitStatus::StillAlive {
                 break;
             }
         }
+    }
+}
+
+/// Ends a process that was seen below this one, if the number is still of such a one: numbers are given out again.
+fn end(process: i32) {
+    let Some(id) = rustix::process::Pid::from_raw(process) else { return };
+    let Ok(handle) = pidfd_open(id, PidfdFlags::empty()) else { return };
+    if descendants().contains(&process) {
+        let _ = pidfd_send_signal(&handle, rustix::process::Signal::KILL);
     }
 }
 
@@ -64,12 +73,22 @@ pub(crate) fn descendants() -> Vec<i32> {
     alive.map(|(id, _)| *id).collect()
 }
 
+/// How many threads a process has: to the kernel each is one of the user's.
+pub(crate) fn threads(process: i32) -> u64 {
+    const THREADS: usize = 17;
+    facts_of(process).and_then(|facts| facts.split(' ').nth(THREADS)?.parse().ok()).unwrap_or(0)
+}
+
+/// What the kernel says of a process, from its state on. The name before it may hold anything, a bracket included.
+fn facts_of(process: i32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    text.rsplit_once(") ").map(|(_, facts)| facts.to_owned())
+}
+
 /// The parent of a process, and whether it only waits to be reaped.
 fn parent_of(process: i32) -> Option<(i32, bool)> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name before it may hold anything, a bracket included.
-    let (_, rest) = text.rsplit_once(") ")?;
-    let mut words = rest.split(' ');
+    let facts = facts_of(process)?;
+    let mut words = facts.split(' ');
     let state = words.next()?;
     Some((words.next()?.parse().ok()?, matches!(state, "Z" | "X")))
 }

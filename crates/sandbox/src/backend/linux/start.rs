@@ -30,6 +30,9 @@ pub(crate) fn exec(spec: &Spec, program: &OwnedFd, stdio: &[OwnedFd; DESCRIPTORS
     if let Err(cause) = limit(&spec.limits, spec.tier) {
         return step(Step::Limits, "resources", cause);
     }
+    if let Err(problem) = guard::may(Step::Limits) {
+        return problem;
+    }
     raw::usual_signals();
     if let Err(cause) = nix::sys::signal::SigSet::empty().thread_set_mask() {
         return step(Step::Limits, "signals", cause.into());

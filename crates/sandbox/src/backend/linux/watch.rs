@@ -190,8 +190,15 @@ impl<'a> Watch<'a> {
         let (most, room) =
             (self.spec.limits.memory_bytes, self.spec.limits.memory_bytes.saturating_sub(scratch));
         let used = scratch + memory::of_all(&processes, room);
+        let running = match self.spec.tier {
+            // The kernel counts those, threads and all.
+            SandboxTier::Full => processes.len() as u64,
+            SandboxTier::Reduced | SandboxTier::None => {
+                processes.iter().map(|one| reduced::threads(*one)).sum()
+            }
+        };
         // The first process is among them, and no part of what was granted.
-        let running = (processes.len() as u64).saturating_sub(1);
+        let running = running.saturating_sub(1);
         (self.most_memory, self.most_processes) =
             (self.most_memory.max(used), self.most_processes.max(running));
         if used > most && guard::stands(Guard::MemoryWatch) {

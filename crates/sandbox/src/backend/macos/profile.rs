@@ -15,24 +15,36 @@ pub(crate) struct Profile {
     pub(crate) parameters: Vec<(String, OsString)>,
 }
 
+/// What belongs together, by the name of what it is for.
+struct Bundle {
+    name: &'static str,
+    rules: &'static str,
+}
+
 /// What a program needs whatever it does. Deny is the default; later rules win.
-const BASE: &str = r#"(version 1)
-(deny default)
-; Itself and what it starts.
-(allow process-exec)
+const ALWAYS: &[Bundle] = &[
+    Bundle {
+        name: "processes: itself and what it starts",
+        rules: r#"(allow process-exec)
 (allow process-fork)
 (allow signal (target same-sandbox))
-(allow process-info* (target same-sandbox))
-; The system has no closed set of files that its own libraries read; homes and other volumes are closed below.
-(allow file-read*)
+(allow process-info* (target same-sandbox))"#,
+    },
+    Bundle {
+        name: "files: the system has no closed set that its own libraries read; homes and other volumes are closed",
+        rules: r#"(allow file-read*)
 (deny file-read* (subpath "/Users") (subpath "/Volumes") (subpath "/private/var/root") (subpath "/Network"))
 (deny file-read* (subpath "/private/var/db/dslocal") (subpath "/Library/Keychains"))
-(allow file-read-metadata (literal "/Users"))
-; Devices that are no way out.
-(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))
-(allow file-ioctl (literal "/dev/dtracehelper"))
-; Facts about the machine.
-(allow sysctl-read
+(allow file-read-metadata (literal "/Users"))"#,
+    },
+    Bundle {
+        name: "devices that are no way out",
+        rules: r#"(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))
+(allow file-ioctl (literal "/dev/dtracehelper"))"#,
+    },
+    Bundle {
+        name: "facts about the machine",
+        rules: r#"(allow sysctl-read
   (sysctl-name-prefix "hw.")
   (sysctl-name "kern.argmax") (sysctl-name "kern.hostname") (sysctl-name "kern.maxfilesperproc")
   (sysctl-name "kern.maxproc") (sysctl-name "kern.osproductversion") (sysctl-name "kern.osrelease")
@@ -40,48 +52,81 @@ const BASE: &str = r#"(version 1)
   (sysctl-name "kern.sysv.semmns") (sysctl-name "kern.usrstack64") (sysctl-name "kern.boottime")
   (sysctl-name-prefix "kern.proc.pid.") (sysctl-name-prefix "kern.proc.pgrp.")
   (sysctl-name "machdep.cpu.brand_string") (sysctl-name "vm.loadavg") (sysctl-name "sysctl.proc_cputype"))
-; Semaphores of interpreters, and the memory that OpenMP registers.
-(allow ipc-posix-sem)
+(allow iokit-open (iokit-registry-entry-class "RootDomainUserClient"))"#,
+    },
+    Bundle {
+        name: "java: a write that only reads",
+        rules: r#"(allow sysctl-write (sysctl-name "kern.grade_cputype"))"#,
+    },
+    Bundle {
+        name: "python-mp: semaphores of interpreters, and the memory that OpenMP registers",
+        rules: r#"(allow ipc-posix-sem)
 (allow ipc-posix-shm-read* (ipc-posix-name-prefix "apple.shm."))
-(allow ipc-posix-shm (ipc-posix-name-prefix "__KMP_REGISTERED_LIB_"))
-; Names of users, notifications, logs, power. No keychain, no pasteboard, no preferences.
-(allow mach-lookup
+(allow ipc-posix-shm (ipc-posix-name-prefix "__KMP_REGISTERED_LIB_"))"#,
+    },
+    Bundle {
+        name: "services: names of users, notifications, logs, power",
+        rules: r#"(allow mach-lookup
   (global-name "com.apple.system.opendirectoryd.libinfo")
   (global-name "com.apple.system.opendirectoryd.membership")
   (global-name "com.apple.system.notification_center")
   (global-name "com.apple.logd")
-  (global-name "com.apple.PowerManagement.control"))
-(allow iokit-open (iokit-registry-entry-class "RootDomainUserClient"))
-"#;
+  (global-name "com.apple.PowerManagement.control"))"#,
+    },
+];
 
 /// An interface that leads nowhere else. It is the machine's: the system has none of a run's own.
-const LOOPBACK: &str = r#"; The loopback of this machine.
-(allow network-bind (local ip "localhost:*"))
+const LOOPBACK: &[Bundle] = &[Bundle {
+    name: "loopback-bind: the loopback of this machine",
+    rules: r#"(allow network-bind (local ip "localhost:*"))
 (allow network-inbound (local ip "localhost:*"))
-(allow network-outbound (remote ip "localhost:*"))
-"#;
+(allow network-outbound (remote ip "localhost:*"))"#,
+}];
 
-/// The network, and the services without which no certificate can be checked.
-const FULL: &str = r#"; The network.
-(allow network-bind (local ip))
+const FULL: &[Bundle] = &[
+    Bundle {
+        name: "network",
+        rules: r#"(allow network-bind (local ip))
 (allow network-inbound (local ip))
 (allow network-outbound (remote ip))
 (allow system-socket (require-all (socket-domain AF_SYSTEM) (socket-protocol 2)))
-(allow network-outbound (literal "/private/var/run/mDNSResponder"))
+(allow sysctl-read (sysctl-name-prefix "net.routetable."))"#,
+    },
+    Bundle {
+        name: "dns",
+        rules: r#"(allow network-outbound (literal "/private/var/run/mDNSResponder"))
 (allow mach-lookup
-  (global-name "com.apple.trustd.agent")
-  (global-name "com.apple.ocspd")
-  (global-name "com.apple.networkd")
   (global-name "com.apple.SystemConfiguration.DNSConfiguration")
-  (global-name "com.apple.SystemConfiguration.configd"))
-(allow sysctl-read (sysctl-name-prefix "net.routetable."))
-"#;
+  (global-name "com.apple.SystemConfiguration.configd")
+  (global-name "com.apple.networkd"))"#,
+    },
+    Bundle {
+        name: "tls: without these no certificate can be checked",
+        rules: r#"(allow mach-lookup
+  (global-name "com.apple.trustd.agent")
+  (global-name "com.apple.ocspd"))"#,
+    },
+];
+
+/// Denied by default already; said once more after everything else, so that no later bundle opens them by a wide rule.
+const NEVER: &[Bundle] = &[Bundle {
+    name: "keychain, pasteboard and preferences stay closed",
+    rules: r#"(deny mach-lookup
+  (global-name "com.apple.SecurityServer")
+  (global-name "com.apple.securityd.xpc")
+  (global-name "com.apple.security.agent")
+  (global-name "com.apple.secd")
+  (global-name "com.apple.pasteboard.1")
+  (global-name "com.apple.cfprefsd.agent")
+  (global-name "com.apple.cfprefsd.daemon"))"#,
+}];
 
 /// The profile of a run. `scratch` is a folder of its own.
 pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
-    let mut profile = Profile { text: BASE.to_owned(), parameters: Vec::new() };
-    profile.text.push_str(match spec.network {
-        Network::Off => "",
+    let mut profile = Profile { text: "(version 1)\n(deny default)\n".to_owned(), parameters: Vec::new() };
+    profile.add(ALWAYS);
+    profile.add(match spec.network {
+        Network::Off => &[],
         Network::Loopback => LOOPBACK,
         Network::Full => FULL,
     });
@@ -104,6 +149,7 @@ pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
     for path in &spec.kept {
         profile.rule("deny file-write*", "subpath", path);
     }
+    profile.add(NEVER);
     // Last: whoever renames a folder above a protected name moves the name out from under its rule.
     for path in spec.kept.iter().chain(&spec.hidden) {
         let inside = |above: &&Path| spec.writable.iter().any(|folder| above.starts_with(folder));
@@ -115,6 +161,12 @@ pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
 }
 
 impl Profile {
+    fn add(&mut self, bundles: &[Bundle]) {
+        for bundle in bundles {
+            self.text.push_str(&format!("; {}\n{}\n", bundle.name, bundle.rules));
+        }
+    }
+
     /// Adds a rule about one path, by a parameter.
     fn rule(&mut self, what: &str, reach: &str, path: &Path) {
         let value = path.as_os_str().to_owned();
@@ -169,35 +221,97 @@ mod tests {
         of(&spec(network), Path::new("/private/tmp/own"))
     }
 
-    /// Brackets pair up outside of texts and comments, and nothing is left open.
-    fn is_well_formed(text: &str) -> bool {
-        let mut depth = 0_i32;
-        for line in text.lines().filter(|line| !line.trim_start().starts_with(';')) {
-            let mut in_text = false;
-            for c in line.chars() {
-                match c {
-                    '"' => in_text = !in_text,
-                    '(' if !in_text => depth += 1,
-                    ')' if !in_text => depth -= 1,
-                    _ => {}
+    /// A text of the policy language, taken apart.
+    #[derive(Debug, PartialEq)]
+    enum Form {
+        Word(String),
+        Text(String),
+        List(Vec<Form>),
+    }
+
+    /// The forms of a text, or nothing if it is not well-formed.
+    fn forms(text: &str) -> Option<Vec<Form>> {
+        let mut open: Vec<Vec<Form>> = vec![Vec::new()];
+        let mut rest = text.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                ';' => while rest.next_if(|c| *c != '\n').is_some() {},
+                '(' => open.push(Vec::new()),
+                ')' => {
+                    let list = open.pop()?;
+                    open.last_mut()?.push(Form::List(list));
+                }
+                '"' => {
+                    let mut inner = String::new();
+                    loop {
+                        match rest.next()? {
+                            '"' => break,
+                            '\\' => inner.push(rest.next()?),
+                            c => inner.push(c),
+                        }
+                    }
+                    open.last_mut()?.push(Form::Text(inner));
+                }
+                c if c.is_whitespace() => {}
+                c => {
+                    let mut word = c.to_string();
+                    while let Some(c) = rest.next_if(|c| !c.is_whitespace() && !"()\";".contains(*c)) {
+                        word.push(c);
+                    }
+                    open.last_mut()?.push(Form::Word(word));
                 }
             }
-            if in_text || depth < 0 {
-                return false;
-            }
         }
-        depth == 0
+        let forms = open.pop()?;
+        open.is_empty().then_some(forms)
+    }
+
+    /// Each rule: `allow` or `deny`, an operation, and filters.
+    fn is_rule(form: &Form) -> bool {
+        let Form::List(parts) = form else { return false };
+        match parts.as_slice() {
+            [Form::Word(head), Form::Word(number)] if head == "version" => number == "1",
+            [Form::Word(head), operations @ ..] if head == "allow" || head == "deny" => {
+                let is_word = |part: &&Form| matches!(part, Form::Word(_));
+                let words = operations.iter().take_while(is_word).count();
+                words > 0 && operations.iter().skip(words).all(|part| matches!(part, Form::List(_)))
+            }
+            _ => false,
+        }
     }
 
     #[test]
     fn a_profile_is_well_formed_and_denies_by_default() {
         for network in [Network::Off, Network::Loopback, Network::Full] {
             let profile = made(network);
-            assert!(is_well_formed(&profile.text), "{}", profile.text);
+            let forms = forms(&profile.text).unwrap_or_else(|| panic!("{}", profile.text));
+            let wrong: Vec<_> = forms.iter().filter(|form| !is_rule(form)).collect();
+            assert!(wrong.is_empty() && forms.len() > 20, "{wrong:?}");
             assert!(profile.text.starts_with("(version 1)\n(deny default)\n"));
             assert!(!profile.text.contains("(allow default)"));
         }
-        assert!(!is_well_formed("(a (b)") && !is_well_formed("(a))") && !is_well_formed("(\"a)"));
+        for broken in ["(a (b)", "(a))", "(\"a)", ")"] {
+            assert_eq!(forms(broken), None, "{broken}");
+        }
+        assert!(!is_rule(&forms("(allow)").unwrap()[0]) && !is_rule(&forms("(permit default)").unwrap()[0]));
+    }
+
+    /// By hand, from what ordinary programs were seen to need.
+    #[test]
+    fn what_every_program_needs_is_there() {
+        let text = made(Network::Off).text;
+        for rule in [
+            "(allow process-exec)",
+            "(allow process-fork)",
+            "(allow signal (target same-sandbox))",
+            "(literal \"/dev/null\")",
+            "(sysctl-name-prefix \"hw.\")",
+            "(allow ipc-posix-sem)",
+            "com.apple.system.opendirectoryd.libinfo",
+            "kern.grade_cputype",
+        ] {
+            assert!(text.contains(rule), "{rule}");
+        }
     }
 
     #[test]
@@ -221,11 +335,15 @@ mod tests {
         assert!(loopback.contains("(remote ip \"localhost:*\")") && !loopback.contains("trustd"));
         assert!(text(Network::Full).contains("com.apple.trustd.agent"));
         for network in [Network::Off, Network::Loopback, Network::Full] {
-            for keychain in
+            let text = text(network);
+            let (before, closed) = text.split_once("; keychain, pasteboard").expect("said once more");
+            for service in
                 ["SecurityServer", "securityd", "com.apple.secd", "com.apple.pasteboard", "cfprefsd"]
             {
-                assert!(!text(network).contains(keychain), "{keychain}");
+                assert!(!before.contains(service), "{service} is allowed by no rule");
+                assert!(closed.contains(service), "{service} is denied after all of them");
             }
+            assert!(!closed.contains("(allow"), "and nothing is allowed after that");
         }
     }
 

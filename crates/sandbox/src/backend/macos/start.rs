@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
+use super::processes::{self, Listed};
 use super::profile;
 use crate::launcher::{Control, DESCRIPTORS};
 use crate::report::{End, Spent};
@@ -27,6 +28,8 @@ const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 /// What it exits with when it cannot apply a profile, as inside another sandbox.
 const NOT_APPLIED: i32 = 71;
 const GLANCE: Duration = Duration::from_millis(10);
+/// How often its processes are counted: the list is another process to start.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Descriptors are opened to be closed by an exec, and what this process inherited is closed by the spawn of the next.
 pub(crate) fn close_strays() -> io::Result<()> {
@@ -37,6 +40,11 @@ pub(crate) fn close_strays() -> io::Result<()> {
         let _ = nix::unistd::close(number);
     }
     Ok(())
+}
+
+/// Not refused by anything that could be asked here without a risk.
+pub(crate) fn ask_to_be_traced() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// There is one tier here: all that the system can do.
@@ -151,7 +159,7 @@ fn watch(
     deadline: Instant,
 ) -> io::Result<(Option<End>, ExitStatus)> {
     let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    let (mut why, mut kill_at) = (None, None);
+    let (mut why, mut kill_at, mut look_at) = (None, None, Instant::now() + LOOK);
     loop {
         if let Some(status) = child.try_wait()? {
             end_all(leader, Signal::SIGKILL, &descendants(std::process::id()));
@@ -163,6 +171,11 @@ fn watch(
             end_all(leader, Signal::SIGTERM, &[]);
             kill_at = Some(now + spec.limits.grace);
         }
+        if why.is_none() && now >= look_at {
+            look_at = now + LOOK;
+            why = excess(&spec.limits, &descendants(std::process::id()));
+            kill_at = why.map(|_| now);
+        }
         if kill_at.is_some_and(|at| now >= at) {
             end_all(leader, Signal::SIGKILL, &descendants(child.id()));
             kill_at = None;
@@ -171,6 +184,16 @@ fn watch(
             end_all(leader, Signal::SIGKILL, &descendants(child.id()));
             why = Some(End::Cancelled);
         }
+    }
+}
+
+/// Why a run with these processes is ended, if it is.
+fn excess(limits: &Limits, running: &[Listed]) -> Option<End> {
+    let memory: u64 = running.iter().map(|one| one.memory_bytes).sum();
+    match (memory > limits.memory_bytes, running.len() as u64 > limits.processes) {
+        (true, _) => Some(End::OutOfMemory),
+        (false, true) => Some(End::TooManyProcesses),
+        (false, false) => None,
     }
 }
 
@@ -185,34 +208,18 @@ fn is_deserted(control: &mut Control) -> io::Result<bool> {
 }
 
 /// The group, and whoever left it. A group of which only dead members are left is refused, and is gone.
-fn end_all(leader: Pid, signal: Signal, others: &[Pid]) {
+fn end_all(leader: Pid, signal: Signal, others: &[Listed]) {
     let _ = killpg(leader, signal);
     for other in others {
-        let _ = kill(*other, signal);
+        let _ = kill(Pid::from_raw(other.process), signal);
     }
 }
 
-/// Everything below a process, by the system's own list.
-fn descendants(of: u32) -> Vec<Pid> {
-    let Ok(listed) = Command::new("/bin/ps").args(["-axo", "pid=,ppid="]).env_clear().output() else {
-        return Vec::new();
-    };
-    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let numbers = |line: &str| {
-        let mut words = line.split_whitespace().map(|word| word.parse::<i32>().ok());
-        Some((words.next()??, words.next()??))
-    };
-    let pairs: Vec<(i32, i32)> = text.lines().filter_map(numbers).collect();
-    let (mut found, mut next) = (Vec::new(), vec![i32::try_from(of).unwrap_or(-1)]);
-    while let Some(parent) = next.pop() {
-        for (child, _) in pairs.iter().filter(|(_, above)| *above == parent) {
-            if !found.contains(child) {
-                found.push(*child);
-                next.push(*child);
-            }
-        }
-    }
-    found.into_iter().map(Pid::from_raw).collect()
+/// Everything below a process.
+fn descendants(of: u32) -> Vec<Listed> {
+    let listed = Command::new("/bin/ps").args(["-axo", "pid=,ppid=,rss="]).env_clear().output();
+    let text = listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default();
+    processes::below(i32::try_from(of).unwrap_or(-1), &processes::read(&text))
 }
 
 fn spent() -> io::Result<Spent> {

@@ -1,0 +1,169 @@
+//! Single cases of what a program may try, each with what must come of it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::Daemon;
+
+use super::{home, output, run};
+
+fn shell(daemon: &Daemon, script: &str) -> Value {
+    run(daemon, &["sh", "-c", script])
+}
+
+#[test]
+fn no_variable_of_the_daemon_reaches_a_program() {
+    let secrets: Vec<(String, String)> =
+        (0..200).map(|number| (format!("CANARY_{number}"), format!("canary-{number}-value"))).collect();
+    let known = ["GIT_DIR", "BASH_ENV", "PYTHONPATH", "NODE_OPTIONS", "RUSTC_WRAPPER", "SSH_AUTH_SOCK"];
+    let mut given: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (&**name, &**value)).collect();
+    given.extend(known.map(|name| (name, "canary-of-a-known-name")));
+    let daemon = Daemon::start_with(home(""), &given);
+    let said = output(&shell(&daemon, "env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/1/environ 2>&1"));
+    assert!(!said.contains("canary"), "{said}");
+    let allowed = [
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "LANG",
+        "TERM",
+        "NO_COLOR",
+        "GIT_TERMINAL_PROMPT",
+        "SINEW_SANDBOX",
+        "PWD",
+        "_",
+    ];
+    for line in said.lines().filter(|line| line.contains('=')) {
+        let name = line.split('=').next().unwrap_or_default();
+        assert!(allowed.contains(&name) || name == "OLDPWD" || name == "SHLVL", "{line}");
+    }
+    let result = run(&daemon, &["LD_PRELOAD=x", "true"]);
+    assert_eq!(
+        result["metadata"]["failure"]["kind"], "not_found",
+        "no way to set one before a program: {result}"
+    );
+}
+
+#[test]
+fn a_program_is_not_taken_from_the_workspace() {
+    let daemon = Daemon::start_in(home(""));
+    for name in ["git", "true"] {
+        let path = daemon.home().file(name, "#!/bin/sh\necho mine\n");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    }
+    assert!(output(&run(&daemon, &["git", "--version"])).starts_with("git version"));
+    assert_eq!(output(&run(&daemon, &["true"])), "");
+    assert!(!output(&shell(&daemon, "git --version")).contains("mine"), "nor by what it starts");
+}
+
+#[test]
+fn threads_are_processes_to_the_limit() {
+    let daemon = Daemon::start_in(home("    max_processes: 16\n    timeout_seconds: 15\n"));
+    let code = "import threading, time\nstarted = 0\ntry:\n for _ in range(200):\n  threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n  started += 1\nexcept RuntimeError:\n print('refused', started < 16, flush=True)\nimport os; os._exit(0)";
+    assert_eq!(output(&run(&daemon, &["python3", "-c", code])), "refused True\n");
+}
+
+#[test]
+fn there_is_no_terminal() {
+    let daemon = Daemon::start_in(home(""));
+    let said =
+        output(&shell(&daemon, "tty; (exec 3</dev/tty) 2>/dev/null || echo none; [ -t 0 ] || echo no input"));
+    assert_eq!(said, "not a tty\nnone\nno input\n");
+}
+
+#[test]
+fn every_code_and_every_signal_is_told_exactly_and_no_core_is_left() {
+    let daemon = Daemon::start_in(home(""));
+    for code in [0, 1, 2, 126, 127, 137, 255] {
+        let result = shell(&daemon, &format!("exit {code}"));
+        assert_eq!(
+            (&result["output"]["end"], &result["output"]["exit_code"]),
+            (&json!("exited"), &json!(code))
+        );
+    }
+    for signal in [1, 2, 3, 4, 6, 8, 9, 11, 13, 15] {
+        let result = shell(&daemon, &format!("ulimit -c unlimited 2>/dev/null; kill -{signal} $$"));
+        let said = (&result["output"]["end"], &result["output"]["exit_code"]);
+        assert_eq!(said, (&json!("signalled"), &json!(128 + signal)), "{result}");
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(daemon.home().workspace()).expect("the workspace").flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().contains("core")), "{left:?}");
+}
+
+#[test]
+fn a_folder_that_is_gone_or_elsewhere_is_an_answer_and_not_a_run() {
+    let daemon = Daemon::start_in(home(""));
+    let workspace = daemon.home().workspace();
+    std::os::unix::fs::symlink("/etc", workspace.join("elsewhere")).expect("a link");
+    for folder in ["missing", "elsewhere", "/etc", ".."] {
+        let result = daemon.agent().execute("run_command", &json!({"command": ["pwd"], "cwd": folder}));
+        assert_eq!(result["success"], false, "{folder}: {result}");
+        assert_eq!(result["output"].get("stdout"), None, "{folder}: {result}");
+    }
+}
+
+/// Whether a process of this machine has this word in its command line.
+fn runs(word: &str) -> bool {
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    let ours = std::process::id().to_string();
+    let mut others = entries.filter(|entry| entry.file_name().to_string_lossy() != ours);
+    let has_word = |path: &Path| {
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        line.windows(word.len()).any(|part| part == word.as_bytes())
+    };
+    others.any(|entry| has_word(&entry.path()))
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_call_that_is_taken_back_ends_with_everything_it_started() {
+    let daemon = Daemon::start_in(home("    timeout_seconds: 60\n"));
+    let word = format!("62.{}", std::process::id());
+    let mut client = daemon.agent();
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    client.request("initialize", &hello);
+    let script = format!("trap '' TERM; (setsid sleep {word} &); exec sleep {word}");
+    let params = json!({"name": "run_command", "arguments": {"command": ["sh", "-c", script]}});
+    let taken_back = json!({"requestId": 7, "reason": "no longer needed"});
+    for message in [
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}),
+    ] {
+        client.send(format!("{message}\n").as_bytes());
+    }
+    wait_until("it starts", || runs(&word));
+    let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": taken_back});
+    client.send(format!("{message}\n").as_bytes());
+    wait_until("it ends", || !runs(&word));
+}
+
+#[test]
+fn programs_for_work_run_inside() {
+    let daemon = Daemon::start_in(home("    timeout_seconds: 18\n"));
+    daemon.home().file("test_it.py", "def test_it():\n    assert 1 + 1 == 2\n");
+    daemon.home().file("lib.rs", "pub fn f() -> u8 { 1 }\n");
+    let cases: [(&str, &[&str]); 4] = [
+        ("ruff", &["ruff", "check", "--no-cache", "test_it.py"]),
+        ("pytest", &["pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]),
+        ("cargo", &["cargo", "--version"]),
+        ("rustc", &["rustc", "--crate-type", "lib", "lib.rs"]),
+    ];
+    for (name, words) in cases {
+        let folders = ["/usr/local/bin", "/usr/bin", "/bin"];
+        if !folders.iter().any(|folder| Path::new(folder).join(name).exists()) {
+            println!("{name} is not in {folders:?} of this machine, so it was not run");
+            continue;
+        }
+        let result = run(&daemon, words);
+        assert_eq!(result["output"]["exit_code"], 0, "{name}: {result}");
+    }
+}
