@@ -2,3 +2,6 @@
 
 mod git;
 mod hostile_git;
+mod linter;
+mod runner;
+mod venv;

@@ -69,6 +69,16 @@ fn plant(daemon: &Daemon, secrets: &[String]) {
         let params = json!({"tool_name": "read_file", "arguments": {"path": "out.txt"}, "trace_ctx": trace});
         agent.request("sinew/execute", &params);
     }
+    // One of each kind: these tools take their time.
+    for secret in secrets.iter().take(5) {
+        let line = secret.lines().next().unwrap_or_default();
+        agent.execute("check_process_health", &json!({"name": line, "started_at": secret}));
+        agent.execute("check_process_health", &json!({"label": secret}));
+        agent.execute("read_system_logs", &json!({"file": format!("/var/log/{line}"), "contains": line}));
+        agent.execute("git_log", &json!({"path": ".", "revision": secret, "files": [secret]}));
+        agent.execute("run_tests", &json!({"path": secret, "tests": [secret]}));
+        agent.execute("run_linter", &json!({"path": line, "files": [secret]}));
+    }
     for mode in ["ALERT", "NORMAL"] {
         daemon.control().request("control/mode.set", &json!({"mode": mode, "reason": secrets[0]}));
     }

@@ -1,12 +1,19 @@
 //! Tools that run programs, each in walls of its own.
 
 mod bytes;
+mod complaints;
 mod git;
 mod git_diff;
 mod git_log;
 mod git_status;
+mod junit;
+mod project;
 mod read_output;
+mod results;
 mod run_command;
+mod run_linter;
+mod run_tests;
+mod toolchain;
 
 use std::path::PathBuf;
 
@@ -16,7 +23,7 @@ use sandbox::Sandbox;
 use serde_json::json;
 use tool::{Failure, FailureKind};
 
-pub(crate) use run_command::not_run;
+pub(crate) use run_command::{heard_by, not_run};
 
 use crate::tool_entry::ToolEntry;
 
@@ -28,6 +35,8 @@ pub(crate) fn tools(sandbox: &Sandbox) -> Vec<ToolEntry> {
         git_diff::tool(sandbox),
         git_log::tool(sandbox),
         read_output::tool(),
+        run_linter::tool(sandbox),
+        run_tests::tool(sandbox),
     ]
 }
 

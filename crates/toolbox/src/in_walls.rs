@@ -13,9 +13,9 @@ use registry::{Order, Running, ToolExecutor};
 use sandbox::{Command, Confined, End, Grant, Report, Sandbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tool::{Failure, FailureKind, Output, SandboxTier, Usage};
+use tool::{Failure, FailureKind, Output, Progress, ProgressNote, SandboxTier, Usage};
 
-use crate::code::not_run;
+use crate::code::{heard_by, not_run};
 use crate::tool_entry::Answer;
 
 /// A tool at work in walls.
@@ -42,12 +42,22 @@ where
     O: Serialize + Send + 'static,
 {
     fn run(&self, order: Arc<Order>) -> Running {
+        self.run_telling(order, Progress::default())
+    }
+
+    fn run_telling(&self, order: Arc<Order>, progress: Progress) -> Running {
         let (sandbox, body) = (self.sandbox.clone(), self.body);
         let deadline = Instant::now() + order.value().timeout();
         Box::pin(async move {
             let arguments: A = order.value().call().typed()?;
-            let mut walls =
-                Walls { sandbox, order, deadline, usage: Usage::default(), tier: SandboxTier::None };
+            let mut walls = Walls {
+                sandbox,
+                order,
+                deadline,
+                progress,
+                usage: Usage::default(),
+                tier: SandboxTier::None,
+            };
             let answered = body(&mut walls, &arguments).await;
             let (usage, sandbox) = (walls.usage, walls.tier);
             let answer = answered.map_err(|failure| Failure { sandbox, ..failure })?;
@@ -64,6 +74,7 @@ pub(crate) struct Walls {
     sandbox: Sandbox,
     order: Arc<Order>,
     deadline: Instant,
+    progress: Progress,
     usage: Usage,
     tier: SandboxTier,
 }
@@ -85,9 +96,24 @@ impl Walls {
         self.order.value()
     }
 
+    /// Says how far it has come, to whoever listens.
+    pub(crate) fn tell(&self, message: String) {
+        self.progress.tell(ProgressNote::saying(message));
+    }
+
+    /// The same as [`run`](Self::run), and what the program writes is told while it comes in.
+    pub(crate) async fn run_aloud(&mut self, errand: Errand) -> Result<Report, Failure> {
+        let progress = self.progress.clone();
+        self.run_heard(errand, progress).await
+    }
+
     /// Runs a program to its end. One that was ended from outside is a failure; what its own code means is for the
     /// tool to say.
     pub(crate) async fn run(&mut self, errand: Errand) -> Result<Report, Failure> {
+        self.run_heard(errand, Progress::default()).await
+    }
+
+    async fn run_heard(&mut self, errand: Errand, progress: Progress) -> Result<Report, Failure> {
         let command = Command {
             program: errand.program,
             arguments: errand.arguments,
@@ -104,7 +130,8 @@ impl Walls {
             Ok(confined) => confined.map_err(|error| not_run(&error))?,
             Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),
         };
-        let report = self.sandbox.run(confined).await.map_err(|error| not_run(&error))?;
+        let report =
+            self.sandbox.run_telling(confined, heard_by(progress)).await.map_err(|error| not_run(&error))?;
         self.tier = report.tier;
         self.usage.cpu_ms += report.spent.cpu.as_secs_f64() * 1000.0;
         self.usage.max_rss_bytes = self.usage.max_rss_bytes.max(report.spent.max_rss_bytes);

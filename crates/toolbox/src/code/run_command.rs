@@ -91,7 +91,7 @@ impl ToolExecutor for RunCommand {
 }
 
 /// Pieces of output for whoever follows the call, up to a bound; the result has what the bound leaves out.
-fn heard_by(progress: Progress) -> Option<Hear> {
+pub(crate) fn heard_by(progress: Progress) -> Option<Hear> {
     let mut left = MOST_TOLD;
     progress.is_heard().then(|| -> Hear {
         Box::new(move |piece: Piece<'_>| {

@@ -35,11 +35,18 @@ pub(crate) struct RepoPath(
 impl RepoPath {
     /// As git's pathspec, taken literally.
     pub(crate) fn pathspec(&self) -> Result<OsString, Failure> {
+        let mut spec = OsString::from(":(literal)");
+        spec.push(self.plain()?);
+        Ok(spec)
+    }
+
+    /// As a word of another program, behind `--`.
+    pub(crate) fn plain(&self) -> Result<OsString, Failure> {
         if self.0.split('/').any(|part| part == "..") {
             let message = format!("`{}` leads out of the folder it starts in", self.0);
             return Err(Failure::new(FailureKind::WrongKind, message).hint("name a file below `path`"));
         }
-        Ok(OsString::from(format!(":(literal){}", self.0)))
+        Ok(OsString::from(&self.0))
     }
 }
 

@@ -1,0 +1,281 @@
+//! `run_tests`: a project's own tests, in walls. They are the project's code, so they reach what the call was granted and
+//! nothing else: no network, no secrets, and nothing of them is left running.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use governance::Permit;
+use sandbox::{End, Grant, Report, Sandbox};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation};
+
+use super::git::RepoPath;
+use super::junit;
+use super::results::{self, Case, Counts, Failed, Outcome};
+use super::toolchain::{self, Tooling};
+use super::{answer_budget, folder_of, outcome, project};
+use crate::in_walls::{Errand, InWalls, Walls, Work};
+use crate::room;
+use crate::tool_entry::{Answer, ToolEntry};
+
+/// What is kept of a report, and of what was said.
+const MOST_REPORT: usize = 32 * 1024 * 1024;
+/// What is shown of what was said, and of what one test said.
+const MOST_SAID: u64 = 32 * 1024;
+const MOST_OF_ONE: usize = 4 * 1024;
+
+/// Runs the words. What they say goes to the complaints, so that the output holds the report alone; the code is kept.
+const SCRIPT: &str = r#""$@" >&2; code=$?
+cat /tmp/sinew-report.xml 2>/dev/null
+exit $code"#;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The project, absolute or relative to the workspace.
+    #[serde(default = "here", rename = "path")]
+    #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
+    _path: String,
+    /// Which runner; `auto` takes cargo where there is a Cargo.toml, npm where there is a package.json, else pytest.
+    #[serde(default)]
+    runner: Runner,
+    /// Only these: files, folders or node ids for pytest; a part of the name for cargo, and then only one.
+    #[serde(default)]
+    #[schemars(length(max = 100))]
+    tests: Vec<RepoPath>,
+    /// Stop after this many failures; 0 means never. For pytest.
+    #[serde(default)]
+    #[schemars(range(max = 10_000))]
+    max_failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Runner {
+    #[default]
+    Auto,
+    Pytest,
+    Cargo,
+    Npm,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Tested {
+    /// What ran.
+    program: Tooling,
+    /// `passed`, `failed`, `no_tests`, or `error` where the tests could not be run to their end.
+    outcome: &'static str,
+    /// The runner's own code.
+    exit_code: i32,
+    /// How many of each; null where the runner does not say.
+    counts: Option<Counts>,
+    /// Those that did not pass.
+    failures: Vec<Failed>,
+    /// The end of what was said.
+    said: String,
+}
+
+pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
+    let about = "Run a project's tests (pytest, cargo test or npm test) in a sandbox without network, and say which failed.";
+    let mut spec = ToolSpec::new("run_tests", about, Category::SYSTEM_WRITE, RiskLevel::Medium);
+    spec.allowed_modes = vec![Mode::Normal];
+    spec.requires_sandbox = true;
+    spec.timeout_seconds = 600;
+    spec.annotations = Annotations::default();
+    spec.example = Some(json!({"path": ".", "runner": "pytest"}));
+    let executor = std::sync::Arc::new(InWalls::new(sandbox, test));
+    ToolEntry::with_executor(spec.input::<Arguments>().output::<Tested>(), executor)
+}
+
+fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> {
+    Box::pin(async move {
+        let folder = folder_of(walls.permit())?;
+        let runner = chosen(walls, &folder, arguments.runner).await?;
+        let variables = project::variables();
+        let name = match runner {
+            Runner::Cargo => "cargo",
+            Runner::Npm => "npm",
+            Runner::Auto | Runner::Pytest => "pytest",
+        };
+        let program = toolchain::find(walls, &folder, name, &["--version"], &variables).await?;
+        walls.tell(format!("{} {}: running the tests", program.name, program.version));
+        let fixed = ["-c", SCRIPT, "sh"].map(OsString::from);
+        let errand = Errand {
+            program: "sh".into(),
+            arguments: fixed
+                .into_iter()
+                .chain(toolchain::starting(&program, words(runner, arguments)?))
+                .collect(),
+            folder,
+            grant: Grant::AsPermitted,
+            variables,
+            output_bytes: MOST_REPORT,
+        };
+        let report = walls.run_aloud(errand).await?;
+        let (value, cut) = read(runner, program, &report, walls.permit())?;
+        walls.tell(format!("the tests have ended: {}", value.outcome));
+        let total = cut + value.failures.len() as u64;
+        let truncated = (cut > 0).then(|| Truncation {
+            total,
+            returned: value.failures.len() as u64,
+            how_to_continue: "run some of `tests`, or set max_failures".to_owned(),
+        });
+        Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+    })
+}
+
+async fn chosen(walls: &mut Walls, folder: &Path, asked: Runner) -> Result<Runner, Failure> {
+    Ok(match asked {
+        Runner::Auto if project::has(walls, folder, "Cargo.toml").await? => Runner::Cargo,
+        Runner::Auto if project::has(walls, folder, "package.json").await? => Runner::Npm,
+        Runner::Auto => Runner::Pytest,
+        named => named,
+    })
+}
+
+/// Callers' names stand behind `--`, where they can be no option.
+fn words(runner: Runner, arguments: &Arguments) -> Result<Vec<OsString>, Failure> {
+    let mut words: Vec<OsString> = match runner {
+        Runner::Cargo => {
+            ["test", "--offline", "--no-fail-fast", "--color=never"].map(OsString::from).to_vec()
+        }
+        Runner::Npm => vec!["test".into()],
+        Runner::Auto | Runner::Pytest => {
+            let mut words: Vec<OsString> = [
+                "-q",
+                "-ra",
+                "--color=no",
+                "-p",
+                "no:cacheprovider",
+                "-o",
+                "junit_family=xunit2",
+                "--junitxml=/tmp/sinew-report.xml",
+            ]
+            .map(OsString::from)
+            .to_vec();
+            if arguments.max_failures > 0 {
+                words.push(format!("--maxfail={}", arguments.max_failures).into());
+            }
+            words
+        }
+    };
+    if !arguments.tests.is_empty() {
+        words.push("--".into());
+    }
+    for test in &arguments.tests {
+        words.push(test.plain()?);
+    }
+    Ok(words)
+}
+
+/// What was found, and how many failures were left out of it.
+fn read(
+    runner: Runner,
+    program: Tooling,
+    report: &Report,
+    permit: &Permit,
+) -> Result<(Tested, u64), Failure> {
+    let said = String::from_utf8_lossy(&report.stderr.head).into_owned()
+        + &String::from_utf8_lossy(&report.stderr.tail);
+    let exit_code = match report.end {
+        End::Exited(code) => code,
+        End::Signalled(signal) => 128 + signal,
+        _ => -1,
+    };
+    let (counts, cases) = match runner {
+        Runner::Cargo => {
+            let cases = results::of_cargo(&said);
+            (Some(Counts::of(&cases)), cases)
+        }
+        Runner::Npm => (results::of_npm(&said), Vec::new()),
+        Runner::Auto | Runner::Pytest => {
+            let cases = junit::cases(&String::from_utf8_lossy(&report.stdout.head));
+            (Some(Counts::of(&cases)), cases)
+        }
+    };
+    let word = verdict(runner, exit_code, counts);
+    if word == "error" && counts.is_none_or(|counts| counts.total == 0) {
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it gave no reason");
+        let hint = "the project may need something that is not installed; nothing is fetched while tests run";
+        let failure =
+            Failure::new(FailureKind::Unreadable, format!("the tests did not run: {last}")).hint(hint);
+        return Err(outcome(failure, "tests_not_run"));
+    }
+    let failed: Vec<Failed> = cases.into_iter().filter_map(failed).collect();
+    let (all, failures) = (failed.len() as u64, room::first(failed, answer_budget(permit) / 2));
+    let cut = all - failures.len() as u64;
+    let value =
+        Tested { program, outcome: word, exit_code, counts, failures, said: ending(&said, MOST_SAID) };
+    Ok((value, cut))
+}
+
+/// pytest answers 5 where it found no test, and more than 1 where it could not run them. cargo answers 101 for both a
+/// failure and a program that does not compile.
+fn verdict(runner: Runner, exit_code: i32, counts: Option<Counts>) -> &'static str {
+    let none = counts.is_some_and(|counts| counts.total == 0);
+    let bad = counts.is_some_and(|counts| counts.failed + counts.errors > 0);
+    match (runner, exit_code) {
+        (Runner::Pytest | Runner::Auto, 5) => "no_tests",
+        (_, 0) if none => "no_tests",
+        (_, 0) => "passed",
+        (Runner::Pytest | Runner::Auto, 1) => "failed",
+        (Runner::Cargo, 101) if bad => "failed",
+        (Runner::Npm, 1..) => "failed",
+        _ => "error",
+    }
+}
+
+fn failed(case: Case) -> Option<Failed> {
+    let is_bad = matches!(case.outcome, Outcome::Failed | Outcome::Error);
+    is_bad.then(|| Failed {
+        name: case.name,
+        message: case.message.lines().next().unwrap_or_default().to_owned(),
+        output: ending(&case.output, MOST_OF_ONE as u64),
+    })
+}
+
+/// The last bytes of a text, from the beginning of a line.
+fn ending(text: &str, most: u64) -> String {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let start = (text.len() - most..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let tail = text.get(start..).unwrap_or_default();
+    format!("[{start} bytes left out]\n{}", tail.split_once('\n').map_or(tail, |(_, rest)| rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_of_a_runner_has_its_word() {
+        let counts =
+            |passed, failed| Some(Counts { total: passed + failed, passed, failed, ..Counts::default() });
+        for (runner, code, counts, expect) in [
+            (Runner::Pytest, 0, counts(2, 0), "passed"),
+            (Runner::Pytest, 1, counts(1, 1), "failed"),
+            (Runner::Pytest, 2, counts(0, 0), "error"),
+            (Runner::Pytest, 4, counts(0, 0), "error"),
+            (Runner::Pytest, 5, counts(0, 0), "no_tests"),
+            (Runner::Cargo, 0, counts(3, 0), "passed"),
+            (Runner::Cargo, 0, counts(0, 0), "no_tests"),
+            (Runner::Cargo, 101, counts(2, 1), "failed"),
+            (Runner::Cargo, 101, counts(0, 0), "error"),
+            (Runner::Npm, 0, None, "passed"),
+            (Runner::Npm, 1, None, "failed"),
+            (Runner::Npm, -1, None, "error"),
+        ] {
+            assert_eq!(verdict(runner, code, counts), expect, "{runner:?} {code} {counts:?}");
+        }
+        assert_eq!(ending("a\nbc\ndef\n", 6), "[3 bytes left out]\ndef\n");
+        assert_eq!(ending("abc", 6), "abc");
+    }
+}
