@@ -15,7 +15,7 @@ use crate::address;
 use crate::grounds::{Grounds, place, shown};
 use crate::problems::Inspection;
 use crate::safety_file::OutboundGateway;
-use crate::trail::Notes;
+use crate::trail::{Notes, Trail};
 
 const GATEWAY: &str = "outbound_gateway";
 
@@ -58,6 +58,15 @@ pub(crate) enum Private {
     Denied(RuleRef),
 }
 
+/// Where a service of the settings is, by the name they give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearness {
+    /// This machine or its own network.
+    Near,
+    /// Somewhere on the Internet.
+    Public,
+}
+
 /// Where a call wants to go: a host, or a text that is no address one could fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -68,7 +77,7 @@ pub(crate) enum Target {
 impl Target {
     /// What an address leads to.
     pub(crate) fn of_url(text: &str) -> Self {
-        let unusable = |detail, hint| Target::Unusable { text: text.to_owned(), detail, hint };
+        let unusable = |detail, hint| Target::Unusable { text: without_secrets(text), detail, hint };
         // The parser drops them in silence, and whoever fetches might not.
         if text.chars().any(|c| c.is_control() || c == '\\' || c.is_whitespace()) {
             return unusable("bad_url", "an address has no spaces, backslashes or control characters");
@@ -109,6 +118,16 @@ impl std::fmt::Display for Target {
             Target::Host(host) => host.fmt(f),
             Target::Unusable { text, .. } => f.write_str(text),
         }
+    }
+}
+
+/// An address as it may be quoted: without user, password and query, which often are credentials.
+fn without_secrets(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match (text.rsplit_once('@'), text.split_once("://")) {
+        (Some((_, rest)), Some((scheme, _))) => format!("{scheme}://…@{rest}"),
+        (Some((_, rest)), None) => format!("…@{rest}"),
+        (None, _) => text.to_owned(),
     }
 }
 
@@ -244,6 +263,26 @@ impl Outbound {
     /// Whether the call may go there.
     pub(crate) fn admit(&self, target: &Target, notes: &mut Notes<'_>) -> Result<(), Grounds> {
         notes.asks(|| target.to_string());
+        let host = self.admit_unblocked(target, notes)?;
+        self.admit_public(host, target)?;
+        self.admit_listed(host, target, notes)
+    }
+
+    /// Whether the call may go to a service that the settings name, and where that is by the name they give it. The
+    /// lists hold; that it is on this machine is no mistake of whoever wrote it down.
+    pub(crate) fn admit_service(&self, target: &Target) -> Result<Nearness, Grounds> {
+        let mut trail = Trail::off();
+        let mut notes = Notes::on(&mut trail);
+        let host = self.admit_unblocked(target, &mut notes)?;
+        self.admit_listed(host, target, &mut notes)?;
+        Ok(if is_near(host) { Nearness::Near } else { Nearness::Public })
+    }
+
+    fn admit_unblocked<'a>(
+        &self,
+        target: &'a Target,
+        notes: &mut Notes<'_>,
+    ) -> Result<&'a Host<String>, Grounds> {
         let host = match target {
             Target::Host(host) => host,
             Target::Unusable { detail, hint, .. } => {
@@ -260,7 +299,16 @@ impl Outbound {
             let hint = format!("{} blocks it, whatever else allows it", place(&rule.rule));
             return Err(self.denied(target, "blocked_domain", hint, &rule.rule));
         }
-        self.admit_public(host, target)?;
+        Ok(host)
+    }
+
+    fn admit_listed(
+        &self,
+        host: &Host<String>,
+        target: &Target,
+        notes: &mut Notes<'_>,
+    ) -> Result<(), Grounds> {
+        let name = host.to_string();
         for list in self.own.as_deref().into_iter().chain([&self.gateway.allowed]) {
             let found = list.hosts.iter().position(|rule| rule.pattern.allows(&name));
             let before = list.hosts.iter().take(found.unwrap_or(list.hosts.len()));
@@ -275,13 +323,8 @@ impl Outbound {
     }
 
     fn admit_public(&self, host: &Host<String>, target: &Target) -> Result<(), Grounds> {
-        let private = match host {
-            Host::Domain(name) => address::is_local_name(name),
-            Host::Ipv4(address) => address::is_private(IpAddr::V4(*address)),
-            Host::Ipv6(address) => address::is_private(IpAddr::V6(*address)),
-        };
         match &self.gateway.private {
-            Private::Denied(rule) if private => {
+            Private::Denied(rule) if is_near(host) => {
                 let hint =
                     format!("it is this machine or its own network, which {} keeps closed", place(rule));
                 Err(self.denied(target, "private_address", hint, rule))
@@ -302,6 +345,15 @@ impl Outbound {
     fn denied(&self, target: &Target, detail: &str, hint: String, rule: &RuleRef) -> Grounds {
         let reason = format!("Host {} is not allowed", shown(&target.to_string()));
         Grounds::new(RefusalCode::DomainNotAllowed, detail, &reason, hint, rule)
+    }
+}
+
+/// Whether a host is this machine or on its own network, by what it is called.
+fn is_near(host: &Host<String>) -> bool {
+    match host {
+        Host::Domain(name) => address::is_local_name(name),
+        Host::Ipv4(address) => address::is_private(IpAddr::V4(*address)),
+        Host::Ipv6(address) => address::is_private(IpAddr::V6(*address)),
     }
 }
 

@@ -12,7 +12,7 @@ use tool::{Refusal, RefusalCode, RuleRef};
 use crate::cleared::Cleared;
 use crate::facts::Seen;
 use crate::grounds::Grounds;
-use crate::host_rules::{Outbound, Target};
+use crate::host_rules::{Nearness, Outbound, Target};
 use crate::rates::Rates;
 use crate::sight::Sight;
 use crate::situation::{Counts, Workspace};
@@ -123,12 +123,19 @@ impl Permit {
         self.outward(|outbound| outbound.admit(&target, &mut Notes::on(&mut Trail::off())))
     }
 
+    /// Whether the call may go to a service that the settings name, and where that is by the name they give it. The
+    /// lists of hosts hold for it; that it is on this machine is no mistake of whoever wrote it down.
+    pub fn may_reach_service(&self, url: &str) -> Result<Nearness, Denial> {
+        let target = Target::of_url(url);
+        self.outward(|outbound| outbound.admit_service(&target))
+    }
+
     /// Whether the call may connect to this address, which a name of a host it may reach turned out to have.
     pub fn may_connect(&self, address: IpAddr) -> Result<(), Denial> {
         self.outward(|outbound| outbound.admit_address(address))
     }
 
-    fn outward(&self, check: impl Fn(&Outbound) -> Result<(), Grounds>) -> Result<(), Denial> {
+    fn outward<T>(&self, check: impl Fn(&Outbound) -> Result<T, Grounds>) -> Result<T, Denial> {
         let tool = self.call().definition().name().as_str();
         let checked = match &self.limits.outbound {
             Some(outbound) => check(outbound),

@@ -23,6 +23,7 @@ pub fn blames_arguments(failure: &Failure) -> bool {
         FailureKind::NotFound
         | FailureKind::TooLarge
         | FailureKind::Conflict
+        | FailureKind::Denied
         | FailureKind::TimedOut
         | FailureKind::Cancelled
         | FailureKind::ResourceExhausted

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::SandboxTier;
+use crate::{Refusal, SandboxTier};
 
 /// What went wrong, in one stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +20,8 @@ pub enum FailureKind {
     Unreadable,
     /// It changed since the caller looked.
     Conflict,
+    /// On its way it came to something that policy closes: a redirect, or an address behind a name.
+    Denied,
     /// The deadline passed.
     TimedOut,
     /// The caller, an operator or a mode change ended it.
@@ -57,6 +59,7 @@ impl FailureKind {
             FailureKind::TooLarge => "too_large",
             FailureKind::Unreadable => "unreadable",
             FailureKind::Conflict => "conflict",
+            FailureKind::Denied => "denied",
             FailureKind::TimedOut => "timed_out",
             FailureKind::Cancelled => "cancelled",
             FailureKind::ResourceExhausted => "resource_exhausted",
@@ -73,7 +76,8 @@ impl FailureKind {
             | FailureKind::WrongKind
             | FailureKind::TooLarge
             | FailureKind::Unreadable
-            | FailureKind::Conflict => Fault::Caller,
+            | FailureKind::Conflict
+            | FailureKind::Denied => Fault::Caller,
             FailureKind::Cancelled => Fault::Operator,
             FailureKind::TimedOut | FailureKind::Transient | FailureKind::Crashed => Fault::Tool,
             FailureKind::ResourceExhausted | FailureKind::Io => Fault::Machine,
@@ -91,6 +95,7 @@ impl FailureKind {
             | FailureKind::WrongKind
             | FailureKind::TooLarge
             | FailureKind::Unreadable
+            | FailureKind::Denied
             | FailureKind::Cancelled
             | FailureKind::Crashed
             | FailureKind::Io => false,
@@ -111,6 +116,9 @@ pub struct Failure {
     /// What was produced before it went wrong.
     #[serde(skip)]
     pub output: Option<Value>,
+    /// The rule's own words, where policy stopped it on its way.
+    #[serde(skip)]
+    pub refusal: Option<Box<Refusal>>,
     /// The walls it ran in.
     #[serde(skip)]
     pub sandbox: SandboxTier,
@@ -119,7 +127,14 @@ pub struct Failure {
 impl Failure {
     /// A failure with its kind and sentence.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), hint: None, output: None, sandbox: SandboxTier::None }
+        let (message, sandbox) = (message.into(), SandboxTier::None);
+        Failure { kind, message, hint: None, output: None, refusal: None, sandbox }
+    }
+
+    /// Policy stopped it on its way.
+    pub fn denied(refusal: Box<Refusal>) -> Self {
+        let failure = Failure::new(FailureKind::Denied, refusal.reason.clone());
+        Failure { hint: refusal.hint.clone(), refusal: Some(refusal), ..failure }
     }
 
     /// The same failure with a way out.

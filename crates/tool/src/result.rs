@@ -205,6 +205,7 @@ impl ToolResult {
         let (fault, retryable) = (kind.fault(), kind.retryable());
         metadata.sandbox = SandboxReport { tier: failure.sandbox };
         metadata.failure = Some(FailureReport { kind, fault, retryable, hint: failure.hint });
+        metadata.refusal = failure.refusal.map(|refusal| *refusal);
         ToolResult {
             tool_name: tool_name.to_owned(),
             success: false,

@@ -85,7 +85,8 @@ pub(crate) fn failed(kind: FailureKind) -> impl Iterator<Item = Counted> {
         Fault::Tool | Fault::Machine => Counted::Failed,
     };
     let exhausted = (kind == FailureKind::ResourceExhausted).then_some(Counted::Exhaustion);
-    [Some(end), exhausted].into_iter().flatten()
+    let closed = (kind == FailureKind::Denied).then_some(Counted::Violation);
+    [Some(end), exhausted, closed].into_iter().flatten()
 }
 
 /// What the end of a started call counts as.

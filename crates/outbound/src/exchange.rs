@@ -1,0 +1,114 @@
+//! One question and its answer over one connection, which is closed afterwards. HTTP/1.1 only: one framing to get right.
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    RETRY_AFTER,
+};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::task::JoinSet;
+use url::Url;
+
+use crate::answer::Answer;
+use crate::connect::Connection;
+use crate::error::OutboundError;
+use crate::question::{Method, Question};
+use crate::vet::Place;
+
+/// More headers than this, or more bytes of them, and it is no answer.
+const MOST_HEADERS: usize = 128;
+const MOST_HEADER_BYTES: usize = 128 * 1024;
+/// More codings than this and the body is left as it is: nobody nests them to save space.
+const MOST_CODINGS: usize = 4;
+/// What a header is kept up to.
+const LONGEST_HEADER: usize = 8 * 1024;
+
+/// Asks, and reads the answer as far as the cap.
+pub(crate) async fn exchange(
+    place: &Place,
+    connection: Connection,
+    question: &Question,
+    most: u64,
+) -> Result<Answer, OutboundError> {
+    let garbled = |cause| OutboundError::Garbled { host: place.host.clone(), cause };
+    let mut builder = http1::Builder::new();
+    builder.max_headers(MOST_HEADERS).max_buf_size(MOST_HEADER_BYTES);
+    let (mut sender, driver) = builder.handshake(TokioIo::new(connection)).await.map_err(garbled)?;
+    // Ends with this function, however it ends, and the connection with it.
+    let mut driving = JoinSet::new();
+    driving.spawn(driver);
+    let response = sender.send_request(request(&place.url, question)?).await.map_err(garbled)?;
+    Ok(read(place, response, most).await)
+}
+
+fn request(url: &Url, question: &Question) -> Result<Request<Full<Bytes>>, OutboundError> {
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let method = match question.method {
+        Method::Get => hyper::Method::GET,
+        Method::Post => hyper::Method::POST,
+    };
+    let uri = target.parse::<hyper::Uri>().map_err(|_| OutboundError::Header("request target"))?;
+    let mut request = Request::new(Full::new(Bytes::from(question.body.clone())));
+    (*request.method_mut(), *request.uri_mut()) = (method, uri);
+    let host = url.host_str().unwrap_or_default();
+    let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    let headers = request.headers_mut();
+    headers.insert(HOST, value("host", &authority)?);
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    for (name, text) in &question.headers {
+        headers.insert(HeaderName::from_static(name), value(name, text)?);
+    }
+    Ok(request)
+}
+
+fn value(name: &'static str, text: &str) -> Result<HeaderValue, OutboundError> {
+    HeaderValue::from_str(text).map_err(|_| OutboundError::Header(name))
+}
+
+async fn read(place: &Place, response: Response<Incoming>, most: u64) -> Answer {
+    let (head, mut body) = response.into_parts();
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let (mut bytes, mut is_cut) = (Vec::new(), false);
+    while !is_cut {
+        match body.frame().await {
+            None => break,
+            Some(Ok(frame)) => {
+                let part = frame.into_data().unwrap_or_default();
+                let room = most - bytes.len();
+                is_cut = part.len() > room;
+                bytes.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
+            }
+            // It broke off, or was shorter than it said: what came is kept, and said to be a part.
+            Some(Err(_)) => is_cut = true,
+        }
+    }
+    Answer {
+        url: place.url.clone(),
+        status: head.status.as_u16(),
+        content_type: header(&head.headers, &CONTENT_TYPE),
+        codings: codings(&head.headers),
+        retry_after: header(&head.headers, &RETRY_AFTER),
+        location: header(&head.headers, &LOCATION),
+        body: bytes,
+        is_cut,
+        led_by: Vec::new(),
+    }
+}
+
+fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let bytes = headers.get(name)?.as_bytes();
+    (bytes.len() <= LONGEST_HEADER).then(|| String::from_utf8_lossy(bytes).trim().to_owned())
+}
+
+fn codings(headers: &HeaderMap) -> Vec<String> {
+    let named = headers.get_all(CONTENT_ENCODING).into_iter();
+    let words = named.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let words = words.map(|word| word.trim().to_ascii_lowercase());
+    words.filter(|word| !word.is_empty() && word != "identity").take(MOST_CODINGS + 1).collect()
+}

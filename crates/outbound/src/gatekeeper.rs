@@ -1,0 +1,104 @@
+//! The gatekeeper: a question goes out through it, and every hop of its way is vetted.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use governance::Permit;
+use rustls::ClientConfig;
+use url::Url;
+
+use crate::answer::Answer;
+use crate::connect::connect;
+use crate::error::OutboundError;
+use crate::exchange::exchange;
+use crate::question::{Caps, Method, Question};
+use crate::redirect;
+use crate::resolver::Resolver;
+use crate::tls::Roots;
+use crate::vet::{NamedBy, vet};
+
+/// How many redirects are followed.
+pub const MOST_HOPS: usize = 5;
+
+/// Opens every connection that a call makes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Gatekeeper {
+    tls: Arc<ClientConfig>,
+    resolver: Resolver,
+}
+
+impl Gatekeeper {
+    /// One that trusts these certificates.
+    pub fn new(roots: Roots) -> Result<Self, OutboundError> {
+        let tls = roots.configuration().map_err(|error| OutboundError::Roots {
+            file: "the built-in list".to_owned(),
+            cause: error.to_string(),
+        })?;
+        Ok(Gatekeeper { tls, resolver: Resolver::System })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn asking(self, script: Arc<crate::tests::Script>) -> Self {
+        Gatekeeper { resolver: Resolver::Scripted(script), ..self }
+    }
+
+    /// Gets a page that a caller named, and follows where it is redirected to. The headers are sent at every hop, so no
+    /// credential belongs among them: whoever has one asks a service.
+    pub async fn get(
+        &self,
+        permit: &Permit,
+        url: &str,
+        headers: &[(&'static str, String)],
+        caps: Caps,
+    ) -> Result<Answer, OutboundError> {
+        let mut led_by: Vec<Url> = Vec::new();
+        let mut next = url.to_owned();
+        loop {
+            let question =
+                Question { url: next, method: Method::Get, headers: headers.to_vec(), body: Vec::new() };
+            let answer = self.ask_once(permit, &question, NamedBy::Caller, caps).await?;
+            let host = answer.url.host_str().unwrap_or_default().to_owned();
+            let Some(onward) = redirect::next(&answer, &host)? else {
+                return Ok(Answer { led_by, ..answer });
+            };
+            led_by.push(answer.url);
+            if led_by.len() > MOST_HOPS {
+                return Err(OutboundError::TooManyRedirects { host, hops: led_by.len() });
+            }
+            next = onward.into();
+        }
+    }
+
+    /// Asks a service that the settings name. What it redirects to is not followed: keys go nowhere else.
+    pub async fn ask(
+        &self,
+        permit: &Permit,
+        question: &Question,
+        caps: Caps,
+    ) -> Result<Answer, OutboundError> {
+        self.ask_once(permit, question, NamedBy::Settings, caps).await
+    }
+
+    async fn ask_once(
+        &self,
+        permit: &Permit,
+        question: &Question,
+        named_by: NamedBy,
+        caps: Caps,
+    ) -> Result<Answer, OutboundError> {
+        let asking = async {
+            let place = vet(permit, &self.resolver, &question.url, named_by).await?;
+            let connection = connect(&place, &self.tls).await?;
+            exchange(&place, connection, question, caps.body_bytes).await
+        };
+        let left = caps.deadline.saturating_duration_since(Instant::now());
+        match tokio::time::timeout(left, asking).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                let url = Url::parse(&question.url).ok();
+                let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
+                Err(OutboundError::TimedOut { host })
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The gatekeeper against real servers of this machine: what is not connected to is counted where it would arrive.
+
+mod addresses;
+mod bounds;
+mod permits;
+mod redirects;
+mod secure;
+mod server;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{Answer, Caps, Gatekeeper, OutboundError, Roots};
+
+/// What names lead to: each asking gives the next answer of its list, and the last one for ever.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
+    pub(crate) asked: AtomicUsize,
+}
+
+impl Script {
+    fn of(entries: &[(&str, &[&[&str]])]) -> Self {
+        let read = |answer: &&[&str]| answer.iter().map(|text| text.parse().unwrap()).collect();
+        let answers = entries
+            .iter()
+            .map(|(name, answers)| ((*name).to_owned(), answers.iter().rev().map(read).collect()));
+        Script { answers: Mutex::new(answers.collect()), asked: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn look_up(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let mut answers = self.answers.lock().unwrap();
+        let left = answers.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        let answer = if left.len() > 1 { left.pop() } else { left.last().cloned() };
+        Ok(answer.unwrap_or_default().into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+}
+
+fn gatekeeper() -> Gatekeeper {
+    Gatekeeper::new(Roots::of_the_web()).unwrap()
+}
+
+fn caps(body_bytes: u64) -> Caps {
+    Caps { body_bytes, deadline: Instant::now() + Duration::from_secs(15) }
+}
+
+/// The word of an end: `ok` and the status, the detail of a denial, or the kind of error.
+fn word(end: &Result<Answer, OutboundError>) -> String {
+    match end {
+        Ok(answer) => format!("ok {}", answer.status),
+        Err(OutboundError::Denied(refusal)) => refusal.detail.clone().unwrap_or_default(),
+        Err(error) => {
+            let shown = format!("{error:?}");
+            shown.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Which addresses are connected to: T138 to T141, T143.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::permits::{OPEN, SHIPPED, permit};
+use super::server::{Server, response};
+use super::{Script, caps, gatekeeper, word};
+use crate::resolver::Resolver;
+use crate::vet::{NamedBy, vet};
+
+/// T138, T139: every spelling of an address of this machine or its network is refused, and nothing arrives.
+#[tokio::test]
+async fn t138_t139_private_addresses_are_not_connected_to_however_they_are_written() {
+    let server = Server::saying(response("200 OK", "", "secret"));
+    let six = TcpListener::bind("[::1]:0").ok();
+    let permit = permit(SHIPPED);
+    let port = server.port;
+    let hosts = [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f.1",
+        "0x7f000001",
+        "017700000001",
+        "127.1",
+        "127.0.1",
+        "１２７.０.０.１",
+        "127。0。0。1",
+        "0",
+        "0.0.0.0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "198.18.0.1",
+        "224.0.0.1",
+        "[fc00::1]",
+        "[fe80::1]",
+        "[ff02::1]",
+        "localhost",
+        "localhost.",
+        "a.localhost",
+        "router",
+        "metadata.google.internal",
+    ];
+    for host in hosts {
+        let end = gatekeeper().get(&permit, &format!("http://{host}:{port}/"), &[], caps(100)).await;
+        assert_eq!(word(&end), "private_address", "{host}");
+    }
+    for text in [
+        "http://a@127.0.0.1:PORT/",
+        "http://127.0.0.1\\@evil.org:PORT/",
+        "http://127.0.0.1:PORT\\@evil.org/",
+        "http://127.0.0.1%00.evil.org:PORT/",
+        "http://127.0.0.1\0.evil.org:PORT/",
+        "http://[fe80::1%25lo]:PORT/",
+        "ftp://127.0.0.1:PORT/",
+        "file:///etc/passwd",
+        "http:127.0.0.1:PORT",
+    ] {
+        let end = gatekeeper().get(&permit, &text.replace("PORT", &port.to_string()), &[], caps(100)).await;
+        assert!(
+            ["bad_url", "userinfo", "scheme", "private_address"].contains(&word(&end).as_str()),
+            "{text:?}: {end:?}"
+        );
+    }
+    assert_eq!(server.connections(), 0, "nothing may arrive");
+    if let Some(six) = six {
+        six.set_nonblocking(true).unwrap();
+        assert!(six.accept().is_err(), "nothing may arrive");
+    }
+}
+
+/// T140: a name is as good as the worst of its addresses.
+#[tokio::test]
+async fn t140_one_closed_address_closes_a_name() {
+    let server = Server::saying(response("200 OK", "", "secret"));
+    let permit = permit(SHIPPED);
+    for answer in [
+        &["127.0.0.1"][..],
+        &["93.184.216.34", "127.0.0.1"],
+        &["127.0.0.1", "93.184.216.34"],
+        &["2606:2800:220:1::1", "::1"],
+        &["93.184.216.34", "::ffff:10.0.0.1"],
+        &["169.254.169.254"],
+    ] {
+        let script = Arc::new(Script::of(&[("rebind.example.org", &[answer])]));
+        let end = gatekeeper()
+            .asking(script)
+            .get(&permit, &format!("http://rebind.example.org:{}/", server.port), &[], caps(100))
+            .await;
+        assert_eq!(word(&end), "private_address", "{answer:?}");
+    }
+    let none = gatekeeper()
+        .asking(Arc::new(Script::of(&[("empty.example.org", &[&[]])])))
+        .get(&permit, "http://empty.example.org/", &[], caps(100))
+        .await;
+    assert_eq!(word(&none), "Unresolved", "no address is no way round the vetting");
+    assert_eq!(server.connections(), 0);
+}
+
+/// T141: what was vetted is what is connected to; a name is asked about once.
+#[tokio::test]
+async fn t141_a_name_that_changes_its_mind_is_pinned() {
+    let permit = permit(SHIPPED);
+    let turns: Vec<&[&str]> =
+        (0..10_000).map(|n| if n % 2 == 0 { &["93.184.216.34"][..] } else { &["127.0.0.1"][..] }).collect();
+    let script = Arc::new(Script::of(&[("flip.example.org", &turns)]));
+    let resolver = Resolver::Scripted(Arc::clone(&script));
+    let (mut good, mut refused) = (0, 0);
+    for _ in 0..10_000 {
+        match vet(&permit, &resolver, "http://flip.example.org/", NamedBy::Caller).await {
+            Ok(place) => {
+                assert!(place.vetted.addresses().iter().all(|address| !address.ip().is_loopback()));
+                good += 1;
+            }
+            Err(error) => {
+                assert_eq!(word(&Err(error)), "private_address");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((good, refused, script.asked.load(Ordering::Relaxed)), (5000, 5000, 10_000));
+}
+
+/// T141, to the end: the second answer of the resolver is never used for the first question.
+#[tokio::test]
+async fn t141_one_question_asks_the_resolver_once() {
+    let good = Server::saying(response("200 OK", "", "first"));
+    let script = Arc::new(Script::of(&[("pinned.example.org", &[&["127.0.0.1"], &["127.0.0.9"]])]));
+    let url = format!("http://pinned.example.org:{}/", good.port);
+    let answer =
+        gatekeeper().asking(Arc::clone(&script)).get(&permit(OPEN), &url, &[], caps(100)).await.unwrap();
+    assert_eq!((answer.body.as_slice(), script.asked.load(Ordering::Relaxed)), (&b"first"[..], 1));
+    assert!(good.requests()[0].contains(&format!("host: pinned.example.org:{}", good.port)));
+}
+
+/// T143: a list of hosts is read label by label.
+#[tokio::test]
+async fn t143_names_that_look_like_an_allowed_one_are_not_resolved() {
+    let permit = permit("{allowed_domains: [\"github.com\"], allow_private_addresses: false}");
+    let script = Arc::new(Script::of(&[("github.com", &[&["127.0.0.1"]])]));
+    let gatekeeper = gatekeeper().asking(Arc::clone(&script));
+    for url in [
+        "http://evil-github.com/",
+        "http://github.com.evil.com/",
+        "http://github.com%00.evil.com/",
+        "http://github.com\0.evil.com/",
+        "http://gıthub.com/",
+        "http://xn--gthub-n4a.com/",
+        "http://www.github.com/",
+        "http://github.com@evil.com/",
+        "http://evil.com/github.com",
+        "http://github.comevil.com/",
+    ] {
+        let end = gatekeeper.get(&permit, url, &[], caps(100)).await;
+        assert!(["not_listed", "bad_url", "userinfo"].contains(&word(&end).as_str()), "{url:?}: {end:?}");
+    }
+    assert_eq!(script.asked.load(Ordering::Relaxed), 0, "a refused name is not even looked up");
+    for url in ["http://GITHUB.com/", "http://github.com./"] {
+        let end = gatekeeper.get(&permit, url, &[], caps(100)).await;
+        assert!(
+            ["private_address", "Unresolved"].contains(&word(&end).as_str()),
+            "the same name: {url} {end:?}"
+        );
+    }
+}
+
+/// A service that the settings put on this machine is reached there; the lists hold all the same.
+#[tokio::test]
+async fn a_service_of_the_settings_may_be_near_and_a_name_may_not_become_so() {
+    let server = Server::saying(response("200 OK", "", "found"));
+    let question = crate::Question::get(server.url("/search"));
+    let answer = gatekeeper().ask(&permit(SHIPPED), &question, caps(100)).await.unwrap();
+    assert_eq!(answer.body, b"found");
+
+    let script = Arc::new(Script::of(&[("search.example.org", &[&["127.0.0.1"]])]));
+    let public = crate::Question::get(format!("http://search.example.org:{}/", server.port));
+    let end = gatekeeper().asking(script).ask(&permit(SHIPPED), &public, caps(100)).await;
+    assert_eq!(word(&end), "private_address", "written as public, it must stay so");
+
+    let closed = permit("{allowed_domains: [\"example.org\"], allow_private_addresses: true}");
+    assert_eq!(word(&gatekeeper().ask(&closed, &question, caps(100)).await), "not_listed");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn other_services_than_the_web_are_not_asked() {
+    for port in [22, 25, 6667, 10080] {
+        let end = gatekeeper().get(&permit(OPEN), &format!("http://127.0.0.1:{port}/"), &[], caps(100)).await;
+        assert_eq!(word(&end), "Port", "{port}");
+    }
+}

@@ -1,0 +1,100 @@
+//! What an answer may take: T145, T147, and the part of T146 that is not decoding.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use super::permits::{OPEN, permit};
+use super::server::{Server, response};
+use super::{caps, gatekeeper, word};
+use crate::Caps;
+
+fn soon() -> Caps {
+    Caps { body_bytes: 1000, deadline: Instant::now() + Duration::from_millis(400) }
+}
+
+#[tokio::test]
+async fn t147_an_endless_body_is_cut_at_its_cap() {
+    let server = Server::start(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    let answer = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100_000)).await.unwrap();
+    assert_eq!((answer.body.len(), answer.is_cut), (100_000, true));
+}
+
+#[tokio::test]
+async fn t146_a_length_that_lies_is_not_believed() {
+    let check = async |bytes: &str, body: &str, is_cut: bool| {
+        let server = Server::saying(bytes);
+        let answer = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(10)).await.unwrap();
+        assert_eq!((answer.body.as_slice(), answer.is_cut), (body.as_bytes(), is_cut), "{bytes}");
+    };
+    check("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", "abc", false).await;
+    check("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "abc", true).await;
+    check("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nabcdefghijklm", "abcdefghij", true).await;
+    check("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\nabcdefghijklm", "abcdefghij", true)
+        .await;
+    check("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabcdefghij", "abcdefghij", false).await;
+}
+
+/// T147: slow, silent and endless servers all end at the deadline or at a cap.
+#[tokio::test]
+async fn t147_time_and_headers_have_caps() {
+    let drip = Server::start(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let header_drip = Server::start(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+        while stream.write_all(b"A: b\r\n").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    for url in [
+        drip.url("/"),
+        header_drip.url("/"),
+        format!("http://127.0.0.1:{port}/"),
+        format!("https://127.0.0.1:{port}/"),
+    ] {
+        let began = Instant::now();
+        let end = gatekeeper().get(&permit(OPEN), &url, &[], soon()).await;
+        assert_eq!(word(&end), "TimedOut", "{url}");
+        assert!(began.elapsed() < Duration::from_secs(8), "{url}: {:?}", began.elapsed());
+    }
+    let endless = Server::start(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nA: ");
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    let million = Server::start(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+        for n in 0..1_000_000 {
+            if write!(stream, "A{n}: b\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    for url in [endless.url("/"), million.url("/")] {
+        let end = gatekeeper().get(&permit(OPEN), &url, &[], caps(100)).await;
+        assert_eq!(word(&end), "Garbled", "{url}");
+    }
+    let nonsense = Server::saying("220 mail.example.org ESMTP\r\n");
+    let end = gatekeeper().get(&permit(OPEN), &nonsense.url("/"), &[], caps(100)).await;
+    assert_eq!(word(&end), "Garbled");
+}
+
+#[tokio::test]
+async fn what_nobody_acts_on_is_dropped() {
+    let headers =
+        "Content-Type: text/html\r\nContent-Encoding: gzip, br\r\nRetry-After: 7\r\nSet-Cookie: id=kept\r\n";
+    let server = Server::saying(response("429 Slow", headers, "x"));
+    let answer = gatekeeper().get(&permit(OPEN), &server.url("/?a=b#c"), &[], caps(100)).await.unwrap();
+    assert_eq!(answer.codings, ["gzip", "br"]);
+    assert_eq!(answer.retry_after.as_deref(), Some("7"));
+    assert!(!format!("{answer:?}").contains("kept"), "{answer:?}");
+    assert!(server.requests()[0].starts_with("GET /?a=b HTTP/1.1\r\n"), "no fragment, no proxy form");
+}

@@ -1,0 +1,48 @@
+//! A permit of a tool that goes out, from the judge himself.
+
+use std::sync::Arc;
+
+use governance::{
+    Counts, FileNames, Permit, Policy, Protected, Situation, Surroundings, Variables, Verdict, Workspaces,
+    clear, judge,
+};
+use guardrail::InputSchema;
+use serde_json::json;
+use tool::{Category, Mode, RiskLevel, ToolSpec};
+
+/// A permit under this `outbound_gateway`.
+pub(super) fn permit(gateway: &str) -> Permit {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("modes.yaml", "modes: {NORMAL: {}}\n");
+    write("tools.yaml", "tool_categories: {}\ntools: {}\n");
+    let safety = format!(
+        "content_filtering: {{}}\nrate_limits: {{}}\nhuman_approval: {{}}\noutbound_gateway: {gateway}\n"
+    );
+    write("safety.yaml", &safety);
+    let around = Surroundings {
+        variables: Variables::with_home(folder.path()),
+        protected: Protected { folders: Vec::new() },
+        names: FileNames::CaseSensitive,
+    };
+    let policy = Policy::load(folder.path(), &around).unwrap_or_else(|error| panic!("{error}"));
+    let mut spec = ToolSpec::new("probe", "Goes out.", Category::NETWORK, RiskLevel::Low);
+    spec.input_schema = Some(json!({"type": "object"}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let call = guardrail::check(&definition, &schema, json!({})).unwrap();
+    let workspaces = Workspaces::new(Vec::new());
+    let situation = Situation { mode: Mode::Normal, workspaces: &workspaces, counts: Counts::default() };
+    let cleared = clear(&policy, &situation, call).unwrap();
+    match judge(&policy, &situation, resources::open(cleared).unwrap()) {
+        Verdict::Permit(permit) => permit,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The gateway as it ships.
+pub(super) const SHIPPED: &str =
+    "{allowed_domains: [\"*\"], blocked_domains: [\"*.onion\"], allow_private_addresses: false}";
+
+/// One that lets tests reach this machine.
+pub(super) const OPEN: &str = "{allowed_domains: [\"*\"], allow_private_addresses: true}";

@@ -1,0 +1,106 @@
+//! Redirects: T142, and what is carried along, T151.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use super::permits::{OPEN, SHIPPED, permit};
+use super::server::{Server, response};
+use super::{Script, caps, gatekeeper, word};
+
+#[tokio::test]
+async fn t142_each_redirect_is_followed_as_a_get_and_named() {
+    for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
+        let server = Server::start(move |request, stream| {
+            let moved = response(status, "Location: /there\r\nSet-Cookie: id=secret\r\n", "");
+            let bytes =
+                if request.starts_with("GET /here") { moved } else { response("200 OK", "", "there") };
+            let _ = stream.write_all(&bytes);
+        });
+        let answer = gatekeeper().get(&permit(OPEN), &server.url("/here"), &[], caps(100)).await.unwrap();
+        assert_eq!((answer.body.as_slice(), answer.url.path()), (&b"there"[..], "/there"), "{status}");
+        assert_eq!(answer.led_by.len(), 1);
+        let second = server.requests()[1].to_lowercase();
+        assert!(
+            !second.contains("cookie") && !second.contains("referer"),
+            "nothing is carried along: {second}"
+        );
+    }
+}
+
+/// T142: a redirect to where a caller may not go ends there, whatever its scheme, port or spelling.
+#[tokio::test]
+async fn t142_a_redirect_into_the_machine_is_refused() {
+    let inside = Server::saying(response("200 OK", "", "secret"));
+    let port = inside.port;
+    for location in [
+        format!("http://127.0.0.1:{port}/"),
+        format!("http://2130706433:{port}/"),
+        format!("http://[::ffff:127.0.0.1]:{port}/"),
+        format!("http://user:pass@127.0.0.1:{port}/"),
+        format!("https://localhost:{port}/"),
+        format!("http://inner.example.org:{port}/"),
+        format!("//127.0.0.1:{port}/"),
+        "file:///etc/passwd".to_owned(),
+        "gopher://127.0.0.1/".to_owned(),
+    ] {
+        // The way in is a service of the settings, which alone may be near; its redirect is the caller's affair.
+        let permit = permit(SHIPPED);
+        let onward = url::Url::parse("http://public.example.org/").unwrap().join(&location).unwrap();
+        let script = Arc::new(Script::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
+        let end = gatekeeper().asking(script).get(&permit, onward.as_str(), &[], caps(100)).await;
+        assert!(
+            ["private_address", "userinfo", "scheme"].contains(&word(&end).as_str()),
+            "{location}: {end:?}"
+        );
+    }
+    assert_eq!(inside.connections(), 0);
+}
+
+/// The same over the wire: the first hop is allowed by its name, the second is not.
+#[tokio::test]
+async fn t142_every_hop_is_judged_again() {
+    let inside = Server::at("127.0.0.2", |_, stream| {
+        let _ = stream.write_all(&response("200 OK", "", "secret"));
+    });
+    let location = format!("Location: http://127.0.0.2:{}/\r\n", inside.port);
+    let door = Server::saying(response("302 Found", &location, ""));
+    let permit = permit("{allowed_domains: [\"door.example.org\"], allow_private_addresses: true}");
+    let script = Arc::new(Script::of(&[("door.example.org", &[&["127.0.0.1"]])]));
+    let url = format!("http://door.example.org:{}/", door.port);
+    let end = gatekeeper().asking(script).get(&permit, &url, &[], caps(100)).await;
+    assert_eq!(word(&end), "not_listed");
+    assert_eq!((door.connections(), inside.connections()), (1, 0));
+}
+
+#[tokio::test]
+async fn t142_loops_and_long_chains_end() {
+    let server = Server::saying(response("302 Found", "Location: /again\r\n", ""));
+    let end = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100)).await;
+    assert_eq!((word(&end).as_str(), server.connections()), ("TooManyRedirects", 6));
+}
+
+/// T142: a `Refresh` header is no redirect, and neither is one without an address or to what is none.
+#[tokio::test]
+async fn t142_only_standard_redirects_are_followed() {
+    let check = async |status: &str, headers: &str, expect: &str| {
+        let server = Server::saying(response(status, headers, "x"));
+        let end = gatekeeper().get(&permit(OPEN), &server.url("/"), &[], caps(100)).await;
+        assert_eq!((word(&end).as_str(), server.connections()), (expect, 1), "{status} {headers}");
+    };
+    check("200 OK", "Refresh: 0; url=/again\r\n", "ok 200").await;
+    check("302 Found", "", "ok 302").await;
+    check("304 Not Modified", "Location: /again\r\n", "ok 304").await;
+    check("302 Found", "Location: http://[\r\n", "BadRedirect").await;
+}
+
+/// T151: a service with a key is not led anywhere else.
+#[tokio::test]
+async fn t151_a_key_goes_to_its_service_alone() {
+    let other = Server::saying(response("200 OK", "", "x"));
+    let location = format!("Location: {}\r\n", other.url("/"));
+    let service = Server::saying(response("307 Temporary", &location, ""));
+    let question = crate::Question::get(service.url("/")).header("authorization", "Bearer key");
+    let answer = gatekeeper().ask(&permit(OPEN), &question, caps(100)).await.unwrap();
+    assert_eq!((answer.status, other.connections()), (307, 0));
+    assert!(service.requests()[0].contains("authorization: Bearer key"));
+}

@@ -1,0 +1,87 @@
+//! TLS: T149. Certificates are made here; the only way to trust one is the file of the settings.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::permits::{OPEN, permit};
+use super::{Script, caps, gatekeeper, word};
+use crate::{Gatekeeper, Roots};
+
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+fn issuer() -> Issuer {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A server with a certificate for this name, signed by the issuer; expired or not.
+fn server(issuer: &Issuer, name: &str, expired: bool) -> u16 {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    if expired {
+        (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+    }
+    let key = KeyPair::generate().unwrap();
+    let certificate: CertificateDer<'static> = params.signed_by(&key, issuer).unwrap().into();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut secure = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+            let mut request = [0; 4096];
+            if secure.read(&mut request).is_ok_and(|read| read > 0) {
+                let _ = secure.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecure");
+                secure.conn.send_close_notify();
+                let _ = secure.flush();
+            }
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn t149_only_a_good_certificate_for_this_host_is_taken() {
+    let issuer = issuer();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, issuer.pem()).unwrap();
+    let trusting = Gatekeeper::new(Roots::with_file(&file).unwrap()).unwrap();
+    let script = Arc::new(Script::of(&[("good.example.org", &[&["127.0.0.1"]])]));
+    let check = async |keeper: Gatekeeper, port: u16, expect: &str| {
+        let url = format!("https://good.example.org:{port}/");
+        let end = keeper.asking(Arc::clone(&script)).get(&permit(OPEN), &url, &[], caps(100)).await;
+        assert_eq!(word(&end), expect, "{end:?}");
+    };
+    let good = server(&issuer, "good.example.org", false);
+    check(trusting.clone(), good, "ok 200").await;
+    check(gatekeeper(), good, "Untrusted").await;
+    check(trusting.clone(), server(&issuer, "other.example.org", false), "Untrusted").await;
+    check(trusting.clone(), server(&issuer, "good.example.org", true), "Untrusted").await;
+    let plain = super::server::Server::saying(super::server::response("200 OK", "", "x"));
+    check(trusting, plain.port, "Untrusted").await;
+}
+
+#[test]
+fn a_file_of_certificates_has_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    for (content, expect) in [("", "no certificate"), ("-----BEGIN CERTIFICATE-----\nAAAA\n", "")] {
+        std::fs::write(&file, content).unwrap();
+        let message = Roots::with_file(&file).unwrap_err().to_string();
+        assert!(message.contains("ca.pem") && message.contains(expect), "{message}");
+    }
+    assert!(Roots::with_file(&folder.path().join("none.pem")).is_err());
+}
