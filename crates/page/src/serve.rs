@@ -1,0 +1,83 @@
+//! The two ends of the pipe: an order and a document go in, a reading comes out. One document for each worker: what one
+//! page did to it cannot touch the next.
+
+use std::io::{self, Read, Write};
+
+use crate::decode::decode;
+use crate::order::{Order, Purpose, Reading};
+use crate::read::read;
+use crate::results;
+
+const HEAD: usize = 4;
+/// An order is an address and a few words.
+const LONGEST_ORDER: usize = 64 * 1024;
+
+/// The worker's side: reads until the end, answers once.
+pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
+    let mut head = [0; HEAD];
+    input.read_exact(&mut head)?;
+    let length = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
+    if length > LONGEST_ORDER {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut order = vec![0; length];
+    input.read_exact(&mut order)?;
+    let order: Order = serde_json::from_slice(&order)?;
+    let mut body = Vec::new();
+    input.read_to_end(&mut body)?;
+    serde_json::to_writer(&mut output, &reading(&order, body))?;
+    output.flush()
+}
+
+/// The daemon's side: an order as it is written, before its document.
+pub fn write_order(order: &Order) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(order)?;
+    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok([length.to_be_bytes().as_slice(), &text].concat())
+}
+
+/// The daemon's side: what came back.
+pub fn read_reading(bytes: &[u8]) -> io::Result<Reading> {
+    Ok(serde_json::from_slice(bytes)?)
+}
+
+fn reading(order: &Order, body: Vec<u8>) -> Reading {
+    let decoded = match decode(body, &order.codings, order.most_bytes) {
+        Ok(decoded) => decoded,
+        Err(why) => return Reading::Undecodable(why),
+    };
+    let content_type = order.content_type.as_deref();
+    match &order.purpose {
+        Purpose::Page { url, view } => Reading::Page(read(&decoded, content_type, url, *view)),
+        Purpose::Results { engine, most } => {
+            Reading::Results(results::find(&decoded.bytes, content_type, *engine, *most))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::View;
+
+    #[test]
+    fn an_order_and_its_document_come_back_as_a_reading() {
+        let purpose = Purpose::Page { url: "https://example.org/".to_owned(), view: View::Readable };
+        let order = Order {
+            purpose,
+            content_type: Some("text/plain".to_owned()),
+            codings: Vec::new(),
+            most_bytes: 3,
+        };
+        let mut output = Vec::new();
+        let input = [write_order(&order).unwrap(), b"abcdef".to_vec()].concat();
+        serve(input.as_slice(), &mut output).unwrap();
+        let Reading::Page(page) = read_reading(&output).unwrap() else { panic!("{output:?}") };
+        assert_eq!((page.text.as_str(), page.is_cut), ("abc", true));
+        let broken = Order { codings: vec!["gzip".to_owned()], ..order };
+        let (input, mut output) = ([write_order(&broken).unwrap(), b"abc".to_vec()].concat(), Vec::new());
+        serve(input.as_slice(), &mut output).unwrap();
+        assert!(matches!(read_reading(&output).unwrap(), Reading::Undecodable(_)));
+        assert!(serve(&b"\xff\xff\xff\xff"[..], io::sink()).is_err(), "an order has a length it may have");
+    }
+}
