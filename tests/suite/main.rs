@@ -31,3 +31,5 @@ mod sessions;
 #[cfg(target_os = "linux")]
 mod system;
 mod telemetry;
+#[cfg(target_os = "linux")]
+mod web;

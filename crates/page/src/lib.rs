@@ -12,6 +12,7 @@ mod kind;
 mod order;
 mod read;
 mod results;
+mod robots;
 mod serve;
 mod skim;
 mod visible;

@@ -33,6 +33,11 @@ pub enum Purpose {
         /// How many of them.
         most: usize,
     },
+    /// Whether a `robots.txt` lets us have a page.
+    Robots {
+        /// The path of the page, with its query.
+        path: String,
+    },
 }
 
 /// How much of a page is wanted.
@@ -72,6 +77,8 @@ pub enum Reading {
     Page(PageText),
     /// What the search engine says.
     Results(Found),
+    /// Whether it lets us have the page.
+    Robots(bool),
     /// Its bytes are not what its headers say.
     Undecodable(String),
 }

@@ -6,13 +6,13 @@ use std::io::{self, Read, Write};
 use crate::decode::decode;
 use crate::order::{Order, Purpose, Reading};
 use crate::read::read;
-use crate::results;
+use crate::{results, robots};
 
 const HEAD: usize = 4;
 /// An order is an address and a few words.
 const LONGEST_ORDER: usize = 64 * 1024;
 
-/// The worker's side: reads until the end, answers once.
+/// The worker's side: one order, its document, one answer.
 pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     let mut head = [0; HEAD];
     input.read_exact(&mut head)?;
@@ -23,17 +23,20 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     let mut order = vec![0; length];
     input.read_exact(&mut order)?;
     let order: Order = serde_json::from_slice(&order)?;
+    let mut head = [0; 2 * HEAD];
+    input.read_exact(&mut head)?;
     let mut body = Vec::new();
-    input.read_to_end(&mut body)?;
+    input.take(u64::from_be_bytes(head)).read_to_end(&mut body)?;
     serde_json::to_writer(&mut output, &reading(&order, body))?;
     output.flush()
 }
 
-/// The daemon's side: an order as it is written, before its document.
-pub fn write_order(order: &Order) -> io::Result<Vec<u8>> {
+/// The daemon's side: an order with its document, as they are written.
+pub fn write_order(order: &Order, document: &[u8]) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(order)?;
     let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    Ok([length.to_be_bytes().as_slice(), &text].concat())
+    let size = document.len() as u64;
+    Ok([length.to_be_bytes().as_slice(), &text, &size.to_be_bytes(), document].concat())
 }
 
 /// The daemon's side: what came back.
@@ -52,6 +55,7 @@ fn reading(order: &Order, body: Vec<u8>) -> Reading {
         Purpose::Results { engine, most } => {
             Reading::Results(results::find(&decoded.bytes, content_type, *engine, *most))
         }
+        Purpose::Robots { path } => Reading::Robots(robots::invites(&decoded.bytes, path)),
     }
 }
 
@@ -70,12 +74,12 @@ mod tests {
             most_bytes: 3,
         };
         let mut output = Vec::new();
-        let input = [write_order(&order).unwrap(), b"abcdef".to_vec()].concat();
+        let input = write_order(&order, b"abcdef").unwrap();
         serve(input.as_slice(), &mut output).unwrap();
         let Reading::Page(page) = read_reading(&output).unwrap() else { panic!("{output:?}") };
         assert_eq!((page.text.as_str(), page.is_cut), ("abc", true));
         let broken = Order { codings: vec!["gzip".to_owned()], ..order };
-        let (input, mut output) = ([write_order(&broken).unwrap(), b"abc".to_vec()].concat(), Vec::new());
+        let (input, mut output) = (write_order(&broken, b"abc").unwrap(), Vec::new());
         serve(input.as_slice(), &mut output).unwrap();
         assert!(matches!(read_reading(&output).unwrap(), Reading::Undecodable(_)));
         assert!(serve(&b"\xff\xff\xff\xff"[..], io::sink()).is_err(), "an order has a length it may have");

@@ -42,5 +42,8 @@ pub use home::{Environment, Home};
 pub use lock::{Holder, StateLock, StateView};
 pub use reload::{Fresh, Source};
 pub use serve::{Exit, Stop, serve};
-pub use settings::{LedgerSettings, Limits, SETTINGS_TEMPLATE, Settings, WhenUnavailable, WorkspaceSetting};
+pub use settings::{
+    LedgerSettings, Limits, ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE, SearchProvider, Settings,
+    WebSettings, WhenUnavailable, WorkspaceSetting,
+};
 pub use settings_file::{ReloadMode, SettingsFile, WorkspaceAccess};

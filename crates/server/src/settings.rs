@@ -2,6 +2,7 @@
 //! a workspace exists, and what a caller may do there, is for others to find out when it matters.
 
 mod ledger;
+mod web;
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use crate::settings_file::{LimitsFile, ReloadMode, SettingsFile, WorkspaceAccess
 
 pub(crate) use ledger::LedgerFile;
 pub use ledger::{LedgerSettings, WhenUnavailable};
+pub(crate) use web::WebFile;
+pub use web::{ProviderSetting, RobotsSetting, SearchProvider, WebSettings};
 
 /// The settings file as it is written out for editing: every key with its default.
 pub const SETTINGS_TEMPLATE: &str = include_str!("../../../config/sinew.yaml");
@@ -30,6 +33,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The record of what was decided and done.
     pub ledger: LedgerSettings,
+    /// How the web tools go out.
+    pub web: WebSettings,
     /// What the daemon says of itself, and to whom.
     pub telemetry: TelemetrySettings,
 }
@@ -97,6 +102,7 @@ impl Settings {
             reload: file.reload,
             limits: check_limits(document, &file.limits)?,
             ledger: ledger::check(document, &file.ledger)?,
+            web: web::check(document, &file.web, user_home)?,
             telemetry: TelemetrySettings {
                 log: file.log,
                 otlp: file.otlp,
@@ -213,6 +219,8 @@ mod tests {
             "limits:\n  max_line_bytes: 4096\n  max_connections: 1\n  max_in_flight_per_connection: 2\n",
             "  drain_seconds: 0\n  write_stall_seconds: 1\ncapture_content: true\n",
             "ledger:\n  keep_bytes: 16777216\n  keep_days: 30\n  when_unavailable: allow_reads\n",
+            "web:\n  robots: respect\n  ca_file: ~/ca.pem\n  search:\n    cache_seconds: 0\n    providers:\n",
+            "      - brave\n      - {name: tavily, url: \"http://127.0.0.1:1/s\", key_file: /k, key_variable: T}\n",
         ))
         .unwrap();
         let workspaces: Vec<_> =
@@ -236,6 +244,21 @@ mod tests {
             when_unavailable: WhenUnavailable::AllowReads,
         };
         assert_eq!(settings.ledger, expect);
+        let provider = |name| ProviderSetting { name, url: None, key_file: None, key_variable: None };
+        let tavily = ProviderSetting {
+            url: Some("http://127.0.0.1:1/s".to_owned()),
+            key_file: Some("/k".into()),
+            key_variable: Some("T".to_owned()),
+            ..provider(SearchProvider::Tavily)
+        };
+        let expect = WebSettings {
+            user_agent: None,
+            robots: RobotsSetting::Respect,
+            ca_file: Some("/home/u/ca.pem".into()),
+            providers: vec![provider(SearchProvider::Brave), tavily],
+            cache_for: Duration::ZERO,
+        };
+        assert_eq!(settings.web, expect);
     }
 
     #[test]
@@ -268,5 +291,21 @@ mod tests {
         check("ledger:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
         check("ledger: {keep_bites: 1}\n", 1, "did you mean `keep_bytes`?");
         check("ledger:\n  when_unavailable: allow\n", 2, "unknown word `allow`");
+        check("web: {robot: ignore}\n", 1, "did you mean `robots`?");
+        check("web:\n  ca_file: here.pem\n", 2, "is not an absolute path");
+        check("web:\n  user_agent: \"\"\n", 2, "user_agent");
+        check("web:\n  search:\n    cache_seconds: 86401\n", 3, "between 0 and 86400");
+        let provider = |entry: &str, expect: &str| {
+            check(&format!("web:\n  search:\n    providers:\n      - {entry}\n"), 4, expect);
+        };
+        provider("google", "unknown word `google`");
+        provider("searxng", "needs a `url`");
+        provider("{name: searxng, url: localhost}", "is not an address");
+        provider("{name: searxng, url: \"ftp://localhost\"}", "is not an address");
+        provider("{name: searxng, url: \"http://me:key@localhost\"}", "user and password");
+        provider("{name: searxng, url: \"http://localhost/?a=b\"}", "no query");
+        provider("{name: brave, url: \"http://brave.example.org\"}", "would travel in the open");
+        provider("{name: brave, key_file: keys/brave}", "is not an absolute path");
+        provider("{name: brave, key: secret}", "unknown key `key`");
     }
 }

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use telemetry::{LogSettings, OtlpSettings};
 
-use crate::settings::LedgerFile;
+use crate::settings::{LedgerFile, WebFile};
 
 /// The settings of the daemon. Every key is optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -24,6 +24,8 @@ pub struct SettingsFile {
     pub(crate) limits: LimitsFile,
     /// The record of what was decided and done.
     pub(crate) ledger: LedgerFile,
+    /// How the web tools go out.
+    pub(crate) web: WebFile,
     /// The daemon's own log.
     pub(crate) log: LogSettings,
     /// OpenTelemetry export; off unless an endpoint is set.

@@ -1,5 +1,7 @@
 //! Puts the parts together: the same world, ledger and layer for the daemon and for a call without one.
 
+mod web;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ use crate::internals;
 use crate::manifests;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
+
+pub(crate) use web::web;
 
 /// Which folders a call may work in.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,8 +50,13 @@ fn configured(
 ) -> Result<World, Problem> {
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     let mut registry = ToolRegistry::new();
-    toolbox::register(&mut registry, Sandbox::of_this_process(), Internals::of_this_process())
-        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    toolbox::register(
+        &mut registry,
+        Sandbox::of_this_process(),
+        Internals::of_this_process(),
+        web(settings)?,
+    )
+    .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     // A host's tools are judged without ours, and quickly.
     if scrutiny == Scrutiny::Whole {
         manifests::register(setting, &mut registry)?;

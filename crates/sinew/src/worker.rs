@@ -11,6 +11,7 @@ pub(crate) fn serve(task: &str) -> ExitCode {
     let done = match task {
         "echo" => echo(),
         functions::TASK => knowledge::serve(io::stdin().lock(), io::stdout().lock()),
+        toolbox::PAGE_WORKER => page::serve(io::stdin().lock(), io::stdout().lock()),
         _ => return ExitCode::FAILURE,
     };
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -12,6 +12,8 @@ mod register;
 mod room;
 mod system;
 mod tool_entry;
+mod web;
 
 pub use introspection::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolStanding};
 pub use register::{ToolboxError, register};
+pub use web::{PAGE_WORKER, Provider, Robots, Web, WebOptions};

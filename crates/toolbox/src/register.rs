@@ -5,14 +5,16 @@ use sandbox::Sandbox;
 use tool::DefinitionError;
 
 use crate::introspection::{self, Internals};
+use crate::web::{self, Web};
 use crate::{code, filesystem, system};
 
 /// Registers every built-in tool. Those that run programs run them in this sandbox; those that look at Sinew itself ask
-/// `internals`.
+/// `internals`; those that go out go this way.
 pub fn register(
     registry: &mut ToolRegistry,
     sandbox: &Sandbox,
     internals: &Internals,
+    web: &Web,
 ) -> Result<(), ToolboxError> {
     for entry in filesystem::tools() {
         entry.register(registry)?;
@@ -24,6 +26,9 @@ pub fn register(
         entry.register(registry)?;
     }
     for entry in code::tools(sandbox) {
+        entry.register(registry)?;
+    }
+    for entry in web::tools(web, sandbox) {
         entry.register(registry)?;
     }
     Ok(())

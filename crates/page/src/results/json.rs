@@ -77,8 +77,8 @@ fn one(result: &Value, snippet: &str, published: &str) -> Option<Hit> {
 mod tests {
     use super::*;
 
-    fn check(found: Found, expect: &str) {
-        let word = match &found {
+    fn check(found: &Found, expect: &str) {
+        let word = match found {
             Found::Hits(hits) => hits.iter().map(|hit| hit.url.as_str()).collect::<Vec<_>>().join(" "),
             Found::Nothing => "nothing".to_owned(),
             Found::Failing(failing, why) => format!("{failing:?} {why}"),
@@ -92,15 +92,15 @@ mod tests {
             {"url": "https://a.org/", "title": "A", "content": "about a", "publishedDate": "2026-01-02T00:00:00"},
             {"url": "https://a.org/", "title": "A again", "content": ""},
             {"url": "ftp://b.org/", "title": "B", "content": ""}], "unresponsive_engines": [["google", "CAPTCHA"]]}"#;
-        check(searxng(results), "https://a.org/");
+        check(&searxng(results), "https://a.org/");
         let Found::Hits(hits) = searxng(results) else { panic!() };
         assert_eq!(hits[0].published.as_deref(), Some("2026-01-02T00:00:00"));
-        check(searxng(r#"{"results": [], "unresponsive_engines": []}"#), "nothing");
+        check(&searxng(r#"{"results": [], "unresponsive_engines": []}"#), "nothing");
         let silent =
             r#"{"results": [], "unresponsive_engines": [["google", "CAPTCHA"], ["bing", "timeout"]]}"#;
-        check(searxng(silent), "Blocked its engines do not answer: google CAPTCHA, bing timeout");
-        check(searxng(r#"{"answers": []}"#), "ParseChanged");
-        check(searxng("<html>"), "ParseChanged");
+        check(&searxng(silent), "Blocked its engines do not answer: google CAPTCHA, bing timeout");
+        check(&searxng(r#"{"answers": []}"#), "ParseChanged");
+        check(&searxng("<html>"), "ParseChanged");
     }
 
     #[test]
@@ -109,16 +109,16 @@ mod tests {
             {"title": "A &amp; B", "url": "https://a.org/", "description": "the <strong>word</strong>", "age": "2 days ago"}]}}"#;
         let Found::Hits(hits) = brave(results) else { panic!("{:?}", brave(results)) };
         assert_eq!((hits[0].title.as_str(), hits[0].snippet.as_str()), ("A & B", "the word"));
-        check(brave(r#"{"type": "search", "query": {"original": "q"}}"#), "nothing");
-        check(brave(r#"{"type": "ErrorResponse"}"#), "ParseChanged");
+        check(&brave(r#"{"type": "search", "query": {"original": "q"}}"#), "nothing");
+        check(&brave(r#"{"type": "ErrorResponse"}"#), "ParseChanged");
     }
 
     #[test]
     fn tavily_is_read() {
         let results = r#"{"query": "q", "results": [{"title": "A", "url": "https://a.org/", "content": "c", "score": 0.9}]}"#;
-        check(tavily(results), "https://a.org/");
-        check(tavily(r#"{"results": []}"#), "nothing");
-        check(tavily(r#"{"results": [{"name": "A"}]}"#), "ParseChanged no result has");
-        check(tavily(r#"{"detail": {"error": "x"}}"#), "ParseChanged");
+        check(&tavily(results), "https://a.org/");
+        check(&tavily(r#"{"results": []}"#), "nothing");
+        check(&tavily(r#"{"results": [{"name": "A"}]}"#), "ParseChanged no result has");
+        check(&tavily(r#"{"detail": {"error": "x"}}"#), "ParseChanged");
     }
 }

@@ -7,6 +7,7 @@ use guardrail::{Curated, Known};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
+use server::Settings;
 use tool::ToolDefinition;
 use toolbox::Internals;
 
@@ -27,10 +28,14 @@ struct Report {
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let mut registry = ToolRegistry::new();
-    toolbox::register(&mut registry, Sandbox::of_this_process(), Internals::of_this_process())
-        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let mut report = Report::default();
-    report.settings(&setting);
+    let settings = report.settings(&setting).unwrap_or_default();
+    let web = match report.take("config/sinew.yaml", compose::web(&settings)) {
+        Some(web) => web,
+        None => compose::web(&Settings::default())?,
+    };
+    toolbox::register(&mut registry, Sandbox::of_this_process(), Internals::of_this_process(), web)
+        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = report.take("config/hosts", hosts).unwrap_or_default();
     let folder = compose::written_out(&setting)?;
@@ -48,9 +53,9 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
 }
 
 impl Report {
-    fn settings(&mut self, setting: &Setting) {
+    fn settings(&mut self, setting: &Setting) -> Option<Settings> {
         let file = setting.home().settings_file().display().to_string();
-        let Some(settings) = self.take(&file, setting.settings()) else { return };
+        let settings = self.take(&file, setting.settings())?;
         for workspace in &settings.workspaces {
             if let Err(error) = Workspace::at(&workspace.path, WorkspaceAccess::ReadOnly) {
                 let path = workspace.path.display();
@@ -60,6 +65,7 @@ impl Report {
                 self.errors.push(DocumentError { line: workspace.line, ..unplaced }.suggest(fix));
             }
         }
+        Some(settings)
     }
 
     fn policy(&mut self, policy: &Policy, registry: &ToolRegistry, hosts: &[Host]) {

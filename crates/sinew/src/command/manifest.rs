@@ -7,11 +7,12 @@ use manifest::{Diagnostic, Loaded, Severity};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
+use server::Settings;
 
 use crate::cli::{JsonArgs, ManifestCommand};
 use crate::exit::{Exit, Problem};
 use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
-use crate::{functions, manifests};
+use crate::{compose, functions, manifests};
 
 pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
     match command {
@@ -23,7 +24,8 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
 fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
     let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
     let mut registry = ToolRegistry::new();
-    toolbox::register(&mut registry, Sandbox::of_this_process(), toolbox::Internals::of_this_process())
+    let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
+    toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web)
         .map_err(|error| failed(&error))?;
     let mut files = Vec::new();
     for path in paths {

@@ -1,0 +1,272 @@
+//! How the web tools go out: whose certificates are trusted, who is asked when something is searched. Where they may go
+//! at all is not here but in the policy.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use document::{Document, DocumentError, Located};
+use schemars::JsonSchema;
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use url::{Host, Url};
+
+use super::bounded;
+
+/// How the web tools go out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebSettings {
+    /// What they say they are; absent means what Sinew says.
+    pub user_agent: Option<String>,
+    /// What is made of `robots.txt`.
+    pub robots: RobotsSetting,
+    /// Certificates that are trusted besides those of the web.
+    pub ca_file: Option<PathBuf>,
+    /// Who is asked when something is searched, in this order.
+    pub providers: Vec<ProviderSetting>,
+    /// How long the answer to the same search is given again.
+    pub cache_for: Duration,
+}
+
+impl Default for WebSettings {
+    fn default() -> Self {
+        let provider = |name| ProviderSetting { name, url: None, key_file: None, key_variable: None };
+        WebSettings {
+            user_agent: None,
+            robots: RobotsSetting::default(),
+            ca_file: None,
+            providers: [SearchProvider::DuckduckgoHtml, SearchProvider::DuckduckgoLite]
+                .map(provider)
+                .to_vec(),
+            cache_for: Duration::from_secs(300),
+        }
+    }
+}
+
+/// One who is asked when something is searched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderSetting {
+    /// Who.
+    pub name: SearchProvider,
+    /// Where, if not where it usually is.
+    pub url: Option<String>,
+    /// The file with its key.
+    pub key_file: Option<PathBuf>,
+    /// The variable with its key.
+    pub key_variable: Option<String>,
+}
+
+/// What is made of `robots.txt`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RobotsSetting {
+    /// Nothing: a page is fetched because somebody asked for it.
+    #[default]
+    Ignore,
+    /// What it asks of robots is done.
+    Respect,
+}
+
+/// Who can be asked when something is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchProvider {
+    /// DuckDuckGo, without a key; a best effort.
+    DuckduckgoHtml,
+    /// The same, from its lighter page.
+    DuckduckgoLite,
+    /// A SearXNG of one's own, whose `search.formats` lists json. Needs a `url`.
+    Searxng,
+    /// The Brave search service. Needs a key.
+    Brave,
+    /// The Tavily search service. Needs a key.
+    Tavily,
+}
+
+/// How the web tools go out.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WebFile {
+    /// What the tools say they are to servers.
+    pub(crate) user_agent: Option<Located<String>>,
+    /// What is made of `robots.txt`.
+    pub(crate) robots: RobotsSetting,
+    /// A PEM file of certificates that are trusted besides those of the web, such as a company's own.
+    pub(crate) ca_file: Option<Located<String>>,
+    /// Who is asked when something is searched.
+    pub(crate) search: SearchFile,
+}
+
+/// Who is asked when something is searched.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SearchFile {
+    /// In this order, until one answers. Default: duckduckgo_html, then duckduckgo_lite.
+    pub(crate) providers: Option<Vec<Located<ProviderEntry>>>,
+    /// How long the answer to the same search is given again. Default 300; 0 means never.
+    pub(crate) cache_seconds: Option<Located<u64>>,
+}
+
+/// A provider by its name, or with where it is and where its key is.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum ProviderEntry {
+    /// Where it usually is.
+    Name(SearchProvider),
+    /// With where it is and where its key is.
+    Full(ProviderFile),
+}
+
+/// A provider with where it is and where its key is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderFile {
+    /// Who.
+    pub(crate) name: SearchProvider,
+    /// Where, if not where it usually is. An address of this machine may stand here.
+    #[serde(default)]
+    pub(crate) url: Option<String>,
+    /// A file with its key that nobody else can read (mode 0600).
+    #[serde(default)]
+    pub(crate) key_file: Option<String>,
+    /// The variable with its key. Default BRAVE_API_KEY or TAVILY_API_KEY.
+    #[serde(default)]
+    pub(crate) key_variable: Option<String>,
+}
+
+// By hand: an untagged derive would answer every mistake with "did not match any variant".
+impl<'de> Deserialize<'de> for ProviderEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = ProviderEntry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a provider, or a mapping with `name`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<ProviderEntry, E> {
+        SearchProvider::deserialize(StrDeserializer::new(name)).map(ProviderEntry::Name)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ProviderEntry, A::Error> {
+        ProviderFile::deserialize(MapAccessDeserializer::new(map)).map(ProviderEntry::Full)
+    }
+}
+
+pub(super) fn check(
+    document: &Document,
+    file: &WebFile,
+    user_home: Option<&Path>,
+) -> Result<WebSettings, DocumentError> {
+    let usual = WebSettings::default();
+    let providers = match &file.search.providers {
+        Some(entries) => entries
+            .iter()
+            .map(|entry| check_provider(document, entry, user_home))
+            .collect::<Result<_, _>>()?,
+        None => usual.providers,
+    };
+    let cache_for = bounded(document, "cache_seconds", &file.search.cache_seconds, 0, 86_400)?;
+    let ca_file = file.ca_file.as_ref().map(|path| {
+        let refuse = |reason: &str| {
+            document.error_at(path.line, path.column, &format!("the file `{}` {reason}", path.value))
+        };
+        whole_path(&path.value, user_home).map_err(refuse)
+    });
+    Ok(WebSettings {
+        user_agent: file.user_agent.as_ref().map(|text| check_agent(document, text)).transpose()?,
+        robots: file.robots,
+        ca_file: ca_file.transpose()?,
+        providers,
+        cache_for: cache_for.map_or(usual.cache_for, Duration::from_secs),
+    })
+}
+
+fn check_agent(document: &Document, text: &Located<String>) -> Result<String, DocumentError> {
+    let is_header = !text.value.is_empty() && text.value.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    match is_header {
+        true => Ok(text.value.clone()),
+        false => Err(document.error_at(text.line, text.column, "user_agent is a line of plain ASCII")),
+    }
+}
+
+fn check_provider(
+    document: &Document,
+    entry: &Located<ProviderEntry>,
+    user_home: Option<&Path>,
+) -> Result<ProviderSetting, DocumentError> {
+    let refuse = |reason: &str| document.error_at(entry.line, entry.column, reason);
+    let file = match &entry.value {
+        ProviderEntry::Full(file) => file.clone(),
+        ProviderEntry::Name(name) => {
+            ProviderFile { name: *name, url: None, key_file: None, key_variable: None }
+        }
+    };
+    match &file.url {
+        Some(url) => check_url(url, file.name)
+            .map_err(|reason| refuse(&format!("the url `{}` {reason}", quoted(url))))?,
+        None if file.name == SearchProvider::Searxng => {
+            let problem = refuse("searxng needs a `url`: it is wherever you run it");
+            return Err(problem.suggest("{name: searxng, url: \"http://localhost:8888\"}"));
+        }
+        None => {}
+    }
+    let key_file = file.key_file.as_deref().map(|path| {
+        whole_path(path, user_home).map_err(|reason| refuse(&format!("the key file `{path}` {reason}")))
+    });
+    Ok(ProviderSetting {
+        name: file.name,
+        url: file.url,
+        key_file: key_file.transpose()?,
+        key_variable: file.key_variable,
+    })
+}
+
+/// An address without what may be a credential.
+fn quoted(url: &str) -> &str {
+    let end = url.split(['?', '#']).next().unwrap_or_default();
+    end.rsplit_once('@').map_or(end, |(_, rest)| rest)
+}
+
+fn check_url(text: &str, name: SearchProvider) -> Result<(), &'static str> {
+    let url = Url::parse(text).map_err(|_| "is not an address such as https://example.org/search")?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("is not an address such as https://example.org/search");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a user and password, which belong in a key file");
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("must have no query: it is made for each search");
+    }
+    let has_key = matches!(name, SearchProvider::Brave | SearchProvider::Tavily);
+    match has_key && url.scheme() == "http" && !is_this_machine(&url) {
+        true => Err("is not https, and the key would travel in the open"),
+        false => Ok(()),
+    }
+}
+
+fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+fn whole_path(text: &str, user_home: Option<&Path>) -> Result<PathBuf, &'static str> {
+    let path = match (text.strip_prefix("~/"), user_home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (Some(_), None) => return Err("cannot be expanded"),
+        (None, _) => PathBuf::from(text),
+    };
+    if path.is_absolute() { Ok(path) } else { Err("is not an absolute path") }
+}

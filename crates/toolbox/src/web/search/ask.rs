@@ -1,0 +1,237 @@
+//! One provider asked one question, in its own words.
+
+use std::time::{Duration, Instant};
+
+use governance::Permit;
+use outbound::{Answer, Caps, Method, OutboundError, Question};
+use page::{Engine, Failing, Found, Hit, Purpose, Reading};
+use sandbox::Sandbox;
+use serde_json::json;
+use tool::{Failure, Refusal};
+use url::Url;
+use url::form_urlencoded::Serializer;
+
+use super::{Link, Outcome, key};
+use crate::web::options::Provider;
+use crate::web::{Way, reader, response_cap};
+
+/// What is searched for.
+#[derive(Clone, Copy)]
+pub(crate) struct Search<'a> {
+    pub(crate) query: &'a str,
+    pub(crate) most: usize,
+    pub(crate) range: Option<Range>,
+}
+
+/// How old a page may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Range {
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+/// What a provider gave.
+pub(crate) struct Given {
+    pub(crate) outcome: Outcome,
+    pub(crate) detail: Option<String>,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) hits: Vec<Hit>,
+    /// Policy's own word, where it closes the way there.
+    pub(crate) refusal: Option<Box<Refusal>>,
+    pub(crate) read: Option<reader::Read>,
+}
+
+impl Given {
+    fn new(outcome: Outcome, detail: impl Into<String>) -> Self {
+        let detail = Some(detail.into());
+        Given { outcome, detail, retry_after: None, hits: Vec::new(), refusal: None, read: None }
+    }
+}
+
+/// Asks a provider. An error means that nothing can be read at all, whoever is asked.
+pub(crate) async fn ask(
+    way: &Way,
+    sandbox: &Sandbox,
+    permit: &Permit,
+    link: &Link,
+    search: Search<'_>,
+    deadline: Instant,
+) -> Result<Given, Failure> {
+    let provider = &link.provider;
+    let question = match question(provider, search, &way.user_agent) {
+        Ok(question) => question,
+        Err(why) => return Ok(Given::new(Outcome::Auth, why)),
+    };
+    let caps = Caps { body_bytes: response_cap(permit), deadline };
+    let answer = match way.gatekeeper.ask(permit, &question, caps).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            let (outcome, detail) = Outcome::of_error(&error);
+            let refusal = match error {
+                OutboundError::Denied(refusal) => Some(refusal),
+                _ => None,
+            };
+            return Ok(Given { refusal, ..Given::new(outcome, detail) });
+        }
+    };
+    let retry_after =
+        answer.retry_after.as_deref().and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    if let Some((outcome, detail)) = Outcome::of_status(provider.engine, &answer) {
+        return Ok(Given { retry_after, ..Given::new(outcome, detail) });
+    }
+    read(sandbox, provider.engine, &answer, search.most, caps).await
+}
+
+async fn read(
+    sandbox: &Sandbox,
+    engine: Engine,
+    answer: &Answer,
+    most: usize,
+    caps: Caps,
+) -> Result<Given, Failure> {
+    let read =
+        reader::read(sandbox, answer, Purpose::Results { engine, most }, caps.body_bytes, caps.deadline)
+            .await?;
+    let given = match &read.reading {
+        Reading::Results(Found::Hits(hits)) => {
+            let hits = hits.clone();
+            Given { hits, detail: None, ..Given::new(Outcome::Ok, "") }
+        }
+        // A challenge that is not recognised must not pass for an empty answer.
+        Reading::Results(Found::Nothing) if answer.status == 202 => {
+            Given::new(Outcome::Blocked, "status 202")
+        }
+        Reading::Results(Found::Nothing) => Given { detail: None, ..Given::new(Outcome::Empty, "") },
+        Reading::Results(Found::Failing(Failing::Blocked, why)) => Given::new(Outcome::Blocked, why.clone()),
+        Reading::Results(Found::Failing(Failing::ParseChanged, _)) if answer.status == 202 => {
+            Given::new(Outcome::Blocked, "status 202")
+        }
+        Reading::Results(Found::Failing(Failing::ParseChanged, why)) | Reading::Undecodable(why) => {
+            Given::new(Outcome::ParseChanged, why.clone())
+        }
+        Reading::Page(_) | Reading::Robots(_) => {
+            Given::new(Outcome::ParseChanged, "the reader answered another question")
+        }
+    };
+    Ok(Given { read: Some(read), ..given })
+}
+
+/// The question in the provider's words, with its key; or why there is none.
+fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result<Question, String> {
+    let url = &provider.url;
+    let base = |question: Question, accept: &str| {
+        question
+            .header("user-agent", user_agent)
+            .header("accept", accept)
+            .header("accept-language", "en;q=0.9")
+    };
+    match provider.engine {
+        Engine::DuckduckgoHtml | Engine::DuckduckgoLite => {
+            let mut form = Serializer::new(String::new());
+            form.append_pair("q", &without_bangs(search.query)).append_pair("kl", "wt-wt");
+            if provider.engine == Engine::DuckduckgoHtml {
+                form.append_pair("b", "");
+            }
+            if let Some(range) = search.range {
+                form.append_pair("df", letter(range));
+            }
+            let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+            let question =
+                Question { method: Method::Post, body: form.finish().into(), ..Question::get(url) };
+            Ok(base(question, "text/html")
+                .header("content-type", "application/x-www-form-urlencoded")
+                .header("referer", format!("{origin}/")))
+        }
+        Engine::Searxng => {
+            let place = format!("{}/search", url.trim_end_matches('/').trim_end_matches("/search"));
+            let mut pairs = vec![("q", search.query), ("format", "json")];
+            // It knows no week.
+            pairs.extend(search.range.map(|range| {
+                (
+                    "time_range",
+                    match range {
+                        Range::Day => "day",
+                        Range::Week | Range::Month => "month",
+                        Range::Year => "year",
+                    },
+                )
+            }));
+            Ok(base(Question::get(with_query(&place, &pairs)), "application/json, text/html;q=0.8"))
+        }
+        Engine::Brave => {
+            let count = search.most.to_string();
+            let mut pairs =
+                vec![("q", search.query), ("count", count.as_str()), ("text_decorations", "false")];
+            let freshness = search.range.map(|range| format!("p{}", letter(range)));
+            pairs.extend(freshness.as_deref().map(|freshness| ("freshness", freshness)));
+            let question = base(Question::get(with_query(url, &pairs)), "application/json");
+            Ok(question.header("x-subscription-token", key::find(provider)?))
+        }
+        Engine::Tavily => {
+            let range = search.range.map(|range| match range {
+                Range::Day => "day",
+                Range::Week => "week",
+                Range::Month => "month",
+                Range::Year => "year",
+            });
+            let body = json!({"query": search.query, "max_results": search.most, "time_range": range});
+            let question =
+                Question { method: Method::Post, body: body.to_string().into(), ..Question::get(url) };
+            let key = format!("Bearer {}", key::find(provider)?);
+            Ok(base(question, "application/json")
+                .header("content-type", "application/json")
+                .header("authorization", key))
+        }
+    }
+}
+
+fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(pairs);
+    format!("{url}?{}", query.finish())
+}
+
+fn letter(range: Range) -> &'static str {
+    match range {
+        Range::Day => "d",
+        Range::Week => "w",
+        Range::Month => "m",
+        Range::Year => "y",
+    }
+}
+
+/// `!word` would lead to another site: in quotes it is a word.
+fn without_bangs(query: &str) -> String {
+    let quoted = |word: &str| if word.starts_with('!') { format!("\"{word}\"") } else { word.to_owned() };
+    query.split_whitespace().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(engine: Engine, url: &str) -> Question {
+        let provider = Provider { url: url.to_owned(), ..Provider::of(engine) };
+        let search = Search { query: "a b&c !w x", most: 7, range: Some(Range::Week) };
+        question(&provider, search, "agent").unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    #[test]
+    fn each_provider_is_asked_in_its_own_words() {
+        let html = asked(Engine::DuckduckgoHtml, "https://html.duckduckgo.com/html/");
+        assert_eq!(String::from_utf8(html.body).unwrap(), "q=a+b%26c+%22%21w%22+x&kl=wt-wt&b=&df=w");
+        assert!(html.headers.contains(&("referer", "https://html.duckduckgo.com/".to_owned())));
+        for url in ["http://localhost:8888", "http://localhost:8888/", "http://localhost:8888/search"] {
+            let searxng = asked(Engine::Searxng, url);
+            let expect = "http://localhost:8888/search?q=a+b%26c+%21w+x&format=json&time_range=month";
+            assert_eq!(searxng.url, expect);
+        }
+        let missing =
+            question(&Provider::of(Engine::Brave), Search { query: "a", most: 1, range: None }, "agent");
+        assert!(
+            std::env::var_os("BRAVE_API_KEY").is_some() || missing.is_err_and(|why| why.contains("no key"))
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! What was found a moment ago, for as long as it is fresh. Small: it saves a question, it is no archive.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A few values by their key, the oldest of which go first.
+pub(super) struct Shelf<V> {
+    fresh_for: Duration,
+    most: usize,
+    kept: Mutex<VecDeque<(Instant, String, Arc<V>)>>,
+}
+
+impl<V> Shelf<V> {
+    pub(super) fn new(fresh_for: Duration, most: usize) -> Self {
+        Shelf { fresh_for, most, kept: Mutex::default() }
+    }
+
+    /// What was put there under this key, if it is fresh at this moment.
+    pub(super) fn get(&self, key: &str, now: Instant) -> Option<Arc<V>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = |at: &Instant| now.saturating_duration_since(*at) < self.fresh_for;
+        kept.iter()
+            .rev()
+            .find(|(at, known, _)| known == key && is_fresh(at))
+            .map(|(_, _, value)| Arc::clone(value))
+    }
+
+    pub(super) fn put(&self, key: String, value: Arc<V>, now: Instant) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(at, known, _)| *known != key && now.saturating_duration_since(*at) < self.fresh_for);
+        kept.push_back((now, key, value));
+        while kept.len() > self.most {
+            kept.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_kept_while_they_are_fresh_and_there_is_room() {
+        let shelf = Shelf::new(Duration::from_secs(10), 2);
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let get = |key: &str, seconds| shelf.get(key, after(seconds)).map(|value| *value);
+        shelf.put("a".to_owned(), Arc::new(1), start);
+        shelf.put("a".to_owned(), Arc::new(2), after(1));
+        shelf.put("b".to_owned(), Arc::new(3), after(5));
+        assert_eq!((get("a", 10), get("a", 11), get("b", 11)), (Some(2), None, Some(3)));
+        shelf.put("c".to_owned(), Arc::new(4), after(6));
+        assert_eq!((get("a", 6), get("b", 6), get("c", 6)), (None, Some(3), Some(4)));
+    }
+}

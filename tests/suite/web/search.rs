@@ -1,0 +1,196 @@
+//! `web_search` against pages as the providers send them, under the policy that ships: a provider of the settings may be
+//! on this machine, and nothing else may.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+use super::server::Server;
+use super::{everything_kept, home, with_settings};
+
+const RESULTS: &str = include_str!("../../../crates/page/pages/duckduckgo_html_results.html");
+const CHALLENGE: &str = include_str!("../../../crates/page/pages/duckduckgo_challenge.html");
+const NONE: &str = include_str!("../../../crates/page/pages/duckduckgo_html_none.html");
+const ECHO: &str = include_str!("../../../crates/page/pages/duckduckgo_html_echo.html");
+const LITE: &str = include_str!("../../../crates/page/pages/duckduckgo_lite_results.html");
+const HTML: &str = "Content-Type: text/html; charset=UTF-8\r\n";
+const JSON: &str = "Content-Type: application/json\r\n";
+const FOUND: &str = r#"{"type": "search", "query": {"original": "q"}, "web": {"results": [{"title": "A", "url": "https://a.org/",
+    "description": "about a"}]}, "results": [{"title": "A", "url": "https://a.org/", "content": "about a"}]}"#;
+
+/// A daemon that asks these, in this order, each as `name` and what more its entry says.
+fn asking(home: Home, providers: &[(&str, &Server, &str)]) -> Daemon {
+    let entry = |(name, server, more): &(&str, &Server, &str)| {
+        format!("{{name: {name}, url: \"{}\"{more}}}", server.url("/search"))
+    };
+    let entries: Vec<String> = providers.iter().map(entry).collect();
+    Daemon::start_in(with_settings(home, &format!("{{search: {{providers: [{}]}}}}", entries.join(", "))))
+}
+
+fn search(daemon: &Daemon, query: &str) -> Value {
+    daemon.agent().execute("web_search", &json!({"query": query}))
+}
+
+/// What each provider that was tried gave.
+fn tried(result: &Value) -> Vec<String> {
+    let attempts = result["output"]["tried"].as_array().unwrap_or_else(|| panic!("{result}"));
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    attempts.iter().map(|one| format!("{} {}", word(&one["provider"]), word(&one["outcome"]))).collect()
+}
+
+#[test]
+fn results_are_given_without_advertisements_and_the_same_question_is_asked_once() {
+    let server = Server::saying("200 OK", HTML, RESULTS);
+    let daemon = asking(Home::initialised(), &[("duckduckgo_html", &server, "")]);
+    let result = search(&daemon, "rust language !w");
+    let output = &result["output"];
+    assert_eq!(
+        (&output["provider"], &output["outcome"]),
+        (&json!("duckduckgo_html"), &json!("ok")),
+        "{result}"
+    );
+    assert_eq!(output["results"][0]["url"], "https://www.rust-lang.org/");
+    assert_eq!((output["results"].as_array().map(Vec::len), &output["untrusted"]), (Some(3), &json!(true)));
+    assert_eq!(result["metadata"]["sandbox"]["tier"], "full", "read behind walls");
+    let request = &server.requests()[0];
+    assert!(
+        request.starts_with("POST /search HTTP/1.1")
+            && request.ends_with("q=rust+language+%22%21w%22&kl=wt-wt&b="),
+        "{request}"
+    );
+    let again = search(&daemon, "rust language !w");
+    assert_eq!((&again["output"]["cached"], server.connections()), (&json!(true), 1), "{again}");
+    assert_eq!(again["output"]["results"], output["results"]);
+}
+
+#[test]
+fn a_challenge_is_a_block_whatever_its_status_and_the_next_is_asked() {
+    for status in ["202 Accepted", "200 OK"] {
+        let (blocking, lite) =
+            (Server::saying(status, HTML, CHALLENGE), Server::saying("200 OK", HTML, LITE));
+        let daemon = asking(
+            Home::initialised(),
+            &[("duckduckgo_html", &blocking, ""), ("duckduckgo_lite", &lite, "")],
+        );
+        let result = search(&daemon, "first");
+        assert_eq!(tried(&result), ["duckduckgo_html blocked", "duckduckgo_lite ok"], "{result}");
+        assert_eq!(result["output"]["results"].as_array().map(Vec::len), Some(2));
+        let second = search(&daemon, "second");
+        assert_eq!(tried(&second), ["duckduckgo_html blocked", "duckduckgo_lite ok"], "{second}");
+        assert_eq!((blocking.connections(), lite.connections()), (1, 2), "a block is not asked into");
+        assert!(second["output"]["tried"][0]["retry_after_seconds"].as_u64().is_some_and(|left| left > 600));
+    }
+}
+
+#[test]
+fn nobody_answering_is_a_failure_and_never_an_empty_answer() {
+    let blocking = Server::saying("202 Accepted", HTML, CHALLENGE);
+    let daemon = asking(Home::initialised(), &[("duckduckgo_html", &blocking, "")]);
+    let result = search(&daemon, "anything");
+    assert_eq!(
+        (&result["success"], &result["output"]["outcome"]),
+        (&json!(false), &json!("blocked")),
+        "{result}"
+    );
+    assert!(
+        result["error"].as_str().is_some_and(|error| error.contains("duckduckgo_html blocked")),
+        "{result}"
+    );
+    let hint = result["metadata"]["failure"]["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("does not mean that there is nothing to be found"), "{hint}");
+}
+
+#[test]
+fn each_outcome_has_its_word_and_the_next_is_asked() {
+    let silent = r#"{"results": [], "unresponsive_engines": [["google", "CAPTCHA"]]}"#;
+    let cases: [(&str, &str, &str, &str, &str); 11] = [
+        ("duckduckgo_html", "200 OK", HTML, "<p>A new design", "parse_changed"),
+        ("duckduckgo_html", "202 Accepted", HTML, "<p>A new challenge", "blocked"),
+        ("duckduckgo_html", "403 Forbidden", HTML, "", "blocked"),
+        ("duckduckgo_lite", "429 Too Many Requests", HTML, "", "rate_limited"),
+        ("searxng", "200 OK", JSON, silent, "blocked"),
+        ("searxng", "403 Forbidden", HTML, "", "auth"),
+        ("searxng", "503 Unavailable", HTML, "", "unreachable"),
+        ("searxng", "302 Found", "Location: /login\r\n", "", "parse_changed"),
+        ("brave", "200 OK", JSON, FOUND, "auth"),
+        ("tavily", "200 OK", JSON, FOUND, "auth"),
+        ("searxng", "200 OK", JSON, FOUND, "ok"),
+    ];
+    let serve = |(_, status, headers, body, _): &(&str, &str, &str, &str, &str)| {
+        Server::saying(status, headers, body)
+    };
+    let servers: Vec<Server> = cases.iter().map(serve).collect();
+    let chain: Vec<_> = cases.iter().zip(&servers).map(|(case, server)| (case.0, server, "")).collect();
+    let daemon = asking(Home::initialised(), &chain);
+    let expect: Vec<String> =
+        cases.iter().map(|(name, _, _, _, outcome)| format!("{name} {outcome}")).collect();
+    let result = search(&daemon, "q");
+    assert_eq!(tried(&result), expect, "{result}");
+    for (case, server) in cases.iter().zip(&servers) {
+        let asked = usize::from(!matches!(case.0, "brave" | "tavily"));
+        assert_eq!(server.connections(), asked, "without a key nobody is asked: {case:?}");
+    }
+}
+
+#[test]
+fn an_empty_answer_is_one_and_the_words_of_a_block_in_a_query_are_none() {
+    let silent = r#"{"results": []}"#;
+    for (name, headers, page, expect) in [
+        ("duckduckgo_html", HTML, NONE, "empty"),
+        ("searxng", JSON, silent, "empty"),
+        ("duckduckgo_html", HTML, ECHO, "ok"),
+    ] {
+        let server = Server::saying("200 OK", headers, page);
+        let daemon = asking(Home::initialised(), &[(name, &server, "")]);
+        let result = search(&daemon, "anomaly.js anomaly-modal");
+        assert_eq!(
+            (&result["success"], &result["output"]["outcome"]),
+            (&json!(true), &json!(expect)),
+            "{result}"
+        );
+        assert_eq!(result["output"]["provider"], name);
+    }
+}
+
+/// Keys come from a private file or the environment, go to their service, and stay nowhere.
+#[test]
+fn keys_are_sent_to_their_service_and_kept_nowhere() {
+    let home = Home::initialised();
+    let file = home.user().join("brave.key");
+    std::fs::write(&file, "brave-key-4d1f\n").expect("a key file");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a private file");
+    let brave = Server::saying("429 Too Many Requests", "Retry-After: 77\r\n", "");
+    let tavily = Server::saying("432 Plan Limit", JSON, r#"{"detail": {"error": "limit"}}"#);
+    let found = Server::saying("200 OK", JSON, FOUND);
+    let entry = |name: &str, server: &Server, more: &str| {
+        format!("{{name: {name}, url: \"{}\"{more}}}", server.url("/s"))
+    };
+    let entries = [
+        entry("brave", &brave, &format!(", key_file: \"{}\"", file.display())),
+        entry("tavily", &tavily, ""),
+        entry("brave", &found, &format!(", key_file: \"{}\"", file.display())),
+    ];
+    let home = with_settings(home, &format!("{{search: {{providers: [{}]}}}}", entries.join(", ")));
+    let daemon = Daemon::start_with(home, &[("TAVILY_API_KEY", "tvly-key-8a2c")]);
+    let result = search(&daemon, "q");
+    assert_eq!(tried(&result), ["brave rate_limited", "tavily quota", "brave ok"], "{result}");
+    assert_eq!(result["output"]["tried"][0]["retry_after_seconds"], 77);
+    assert!(brave.requests()[0].contains("x-subscription-token: brave-key-4d1f"));
+    assert!(tavily.requests()[0].contains("authorization: Bearer tvly-key-8a2c"));
+    assert!(!result.to_string().contains("key-"), "{result}");
+    let kept = everything_kept(&daemon.stop());
+    assert!(!kept.contains("brave-key-4d1f") && !kept.contains("tvly-key-8a2c"));
+}
+
+/// A provider of the settings is bound by the lists of the gateway like everybody else.
+#[test]
+fn policy_closes_the_way_to_a_provider_too() {
+    let server = Server::saying("200 OK", HTML, RESULTS);
+    let closed =
+        home("{allowed_domains: [\"*\"], blocked_domains: [\"127.0.0.1\"], allow_private_addresses: true}");
+    let daemon = asking(closed, &[("duckduckgo_html", &server, "")]);
+    let result = search(&daemon, "q");
+    assert_eq!(result["metadata"]["refusal"]["code"], "domain_not_allowed", "{result}");
+    assert_eq!((&result["metadata"]["failure"]["kind"], server.connections()), (&json!("denied"), 0));
+}
