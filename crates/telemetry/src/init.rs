@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tracing::Subscriber;
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, reload};
 
@@ -113,7 +113,7 @@ pub(crate) fn assemble(
     let stderr = stderr.map(|writer| (writer, Colour::of_stderr()));
     let layer = LogLayer { file, stderr, otlp: exports.logs.clone() };
     let guard = Guard { writers, exports, flushed: false, settings: settings.clone(), filter: handle };
-    Ok((Registry::default().with(filter).with(layer), guard))
+    Ok((Registry::default().with(filter).with(filter_fn(is_fit_to_tell)).with(layer), guard))
 }
 
 impl Guard {
@@ -174,6 +174,14 @@ impl Drop for Guard {
             let _ = self.flush(Instant::now() + DROP_DEADLINE);
         }
     }
+}
+
+/// Whether an event may be told at all, whatever the level. Below their warnings the libraries that speak to the collector
+/// tell the connections and headers they make, its credentials among them, in forms nobody here can redact.
+fn is_fit_to_tell(event: &tracing::Metadata<'_>) -> bool {
+    const WIRE: [&str; 6] = ["hyper", "hyper_util", "h2", "reqwest", "rustls", "tower"];
+    let library = event.target().split("::").next().unwrap_or_default();
+    *event.level() <= tracing::Level::WARN || !WIRE.contains(&library)
 }
 
 fn filter_variable() -> Option<String> {

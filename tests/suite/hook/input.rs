@@ -94,6 +94,21 @@ fn a_host_that_never_finishes_its_sentence_blocks() {
     assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap().is_object());
 }
 
+/// A host that does not listen must not take silence for consent.
+#[test]
+fn a_denial_that_nobody_hears_blocks() {
+    let home = Home::initialised();
+    let input = home.user().join("event.json");
+    let denied = super::event(&home, "Read", &serde_json::json!({"file_path": "/etc/shadow"}));
+    std::fs::write(&input, denied.to_string()).unwrap();
+    let mut command = tests::sinew();
+    command.args(["hook", "pre-tool-use"]).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.stdin(File::open(input).unwrap()).stdout(writer).stderr(std::process::Stdio::null());
+    assert_eq!(command.status().unwrap().code(), Some(2));
+}
+
 #[test]
 fn broken_configuration_blocks_and_names_the_place() {
     let check = |file: &str, text: &str, says: &str| {

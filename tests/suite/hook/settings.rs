@@ -101,3 +101,20 @@ fn settings_that_cannot_be_read_are_left_alone() {
     }
     let _ = sinew();
 }
+
+/// A hook that cannot work, or that the host will not run, is no protection: whoever installs one hears of it.
+#[test]
+fn what_would_not_work_is_said_when_it_is_installed() {
+    let home = Home::initialised();
+    std::fs::write(settings(&home), "{\"disableAllHooks\": true}").unwrap();
+    let told = home.run(&["hook", "install", "claude-code"]).must_exit(0);
+    assert!(told.stderr().contains("disableAllHooks"), "{told}");
+    let before = std::fs::read(settings(&home)).unwrap();
+    let mut command = sinew();
+    command.args(["hook", "install", "claude-code"]).current_dir(home.user());
+    command.env("SINEW_HOME", "somewhere/relative").env("HOME", home.user());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("SINEW_HOME"), "{output:?}");
+    assert_eq!(std::fs::read(settings(&home)).unwrap(), before, "nothing was written");
+}

@@ -295,6 +295,25 @@ fn the_level_is_that_of_the_settings_and_can_change() {
 }
 
 #[test]
+fn what_goes_over_the_wire_is_not_told_at_any_level() {
+    let home = tempfile::tempdir().unwrap();
+    let (subscriber, guard) =
+        assemble(&at("trace,hyper_util=trace"), &LogTarget::Directory(home.path().to_owned()), None).unwrap();
+    tracing::subscriber::with_default(subscriber, || {
+        tracing::trace!(target: "hyper_util::client::legacy", "authorization: hunter2");
+        tracing::debug!(target: "reqwest::connect", "x-key: hunter2");
+        tracing::warn!(target: "hyper_util", "a warning");
+        tracing::trace!(target: "hyperion", "another library");
+        tracing::trace!("ours");
+    });
+    assert_eq!(guard.shutdown(Duration::from_secs(10)), Flushed::Complete);
+    let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
+    let said: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["message"].clone()).collect();
+    assert_eq!(said, ["a warning", "another library", "ours"]);
+}
+
+#[test]
 fn settings_that_cannot_work_are_refused_with_the_reason() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("file");

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use server::Home;
 
 use super::DEADLINE;
 use super::json_text::{self, Node};
 use super::settings_file::SettingsFile;
 use crate::cli::{HostName, InstallArgs, Scope, UninstallArgs};
 use crate::exit::{Exit, Problem};
-use crate::terminal::say;
+use crate::setting::explain;
+use crate::terminal::{NOTE, paint, say, tell};
 
 /// What the host waits for us: longer than we take, so that our own answer comes first.
 const HOST_TIMEOUT_SECONDS: u64 = 15;
@@ -25,6 +27,10 @@ const EVENTS: [(&str, &str); 3] = [
 pub(super) fn install(args: &InstallArgs) -> Result<Exit, Problem> {
     let binary = own_path()?;
     let sinew_home = std::env::var_os("SINEW_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    if sinew_home.is_some() {
+        // One that no hook could use would block every call of the host.
+        Home::locate(&std::env::vars_os().collect()).map_err(|error| explain(&error))?;
+    }
     if args.print {
         let groups = EVENTS.map(|(event, command)| {
             (event.to_owned(), json!([group(&handler(&binary, command, sinew_home.as_deref()))]))
@@ -38,6 +44,13 @@ pub(super) fn install(args: &InstallArgs) -> Result<Exit, Problem> {
     for (event, command) in EVENTS {
         text = with_handler(&text, event, command, &handler(&binary, command, sinew_home.as_deref()))
             .ok_or_else(|| shapeless(file.path(), event))?;
+    }
+    if switches_hooks_off(&text) {
+        let file = file.path().display();
+        tell(paint(
+            NOTE,
+            format!("warning: {file} has `disableAllHooks`: the host runs no hook, this one included"),
+        ));
     }
     finish(&file, &text, "installed in")
 }
@@ -59,6 +72,12 @@ fn finish(file: &SettingsFile, text: &str, what: &str) -> Result<Exit, Problem> 
         say(format!("{what} {}", file.path().display()))?;
     }
     Ok(Exit::Done)
+}
+
+/// Whether the host is told to run no hooks at all.
+fn switches_hooks_off(text: &str) -> bool {
+    let settings: Option<Value> = serde_json::from_str(text).ok();
+    settings.is_some_and(|settings| settings.get("disableAllHooks") == Some(&Value::Bool(true)))
 }
 
 /// Where the host keeps its settings.
