@@ -11,8 +11,11 @@ use super::strace::Strace;
 use super::{calm, segments};
 use crate::records::verify;
 
+/// A mode that asks a human first must not hold the test up: nobody answers here.
 fn write(agent: &mut Client, content: &str) -> Value {
-    agent.execute("write_file", &json!({"path": "b.txt", "content": content}))
+    let arguments = json!({"path": "b.txt", "content": content});
+    let params = json!({"tool_name": "write_file", "arguments": arguments, "deadline_ms": 2000});
+    agent.request("sinew/execute", &params)["result"].clone()
 }
 
 /// The records that can still be read, where some were cut through.
@@ -32,7 +35,8 @@ fn check_noticed(meddle: impl Fn(&Path), says: &str) -> Home {
     meddle(&segments(&folder).remove(0));
     let refused = write(&mut agent, "while nobody records it");
     if refused["success"] != true {
-        assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
+        let code = &refused["metadata"]["refusal"]["code"];
+        assert!(["ledger_unavailable", "approval_timed_out"].iter().any(|word| code == word), "{refused}");
         let content = std::fs::read_to_string(daemon.home().workspace().join("b.txt")).expect("a file");
         assert_eq!(content, "before", "nothing ran");
     }
