@@ -4,6 +4,7 @@ mod answers;
 mod asking;
 mod cards;
 mod grants;
+mod notify;
 mod pin;
 mod replays;
 mod roles;

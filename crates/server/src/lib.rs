@@ -12,6 +12,7 @@ mod client;
 mod config_watch;
 mod connection;
 mod control;
+mod desktop;
 mod error;
 mod frame;
 mod home;
@@ -43,7 +44,7 @@ pub use lock::{Holder, StateLock, StateView};
 pub use reload::{Fresh, Source};
 pub use serve::{Exit, Stop, serve};
 pub use settings::{
-    LedgerSettings, Limits, ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE, SearchProvider, Settings,
-    WebSettings, WhenUnavailable, WorkspaceSetting,
+    ApprovalSettings, LedgerSettings, Limits, NotifyBy, ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE,
+    SearchProvider, Settings, WebSettings, WhenUnavailable, WorkspaceSetting,
 };
 pub use settings_file::{ReloadMode, SettingsFile, WorkspaceAccess};

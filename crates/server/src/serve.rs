@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activation::Inherited;
 use crate::agent::{self, Agent};
 use crate::control::{self, Control};
+use crate::desktop;
 use crate::error::ServeError;
 use crate::home::Home;
 use crate::listener::{Door, Hall, Listener};
@@ -107,6 +108,7 @@ pub async fn serve(
         never = attend(&agent, &mut agent_socket, (agent_path, lock)) => match never {},
         never = attend(&control, &mut control_socket, (control_path, lock)) => match never {},
         never = layer.watch(home.state()) => match never {},
+        never = desktop::tell_of_questions(&layer, &settings.approvals.notify) => match never {},
         never = reloader.follow(home.configuration(), hangup) => match never {},
     }
     // Whoever comes now is told by the missing socket, not by a connection that nobody answers.

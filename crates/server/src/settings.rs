@@ -1,6 +1,7 @@
 //! The settings of the daemon, checked: every limit within its bounds, every workspace an absolute path. Whether
 //! a workspace exists, and what a caller may do there, is for others to find out when it matters.
 
+mod approvals;
 mod ledger;
 mod web;
 
@@ -14,6 +15,7 @@ use crate::error::ServeError;
 use crate::home::Home;
 use crate::settings_file::{LimitsFile, ReloadMode, SettingsFile, WorkspaceAccess, WorkspaceEntry};
 
+pub use approvals::{ApprovalSettings, NotifyBy};
 pub(crate) use ledger::LedgerFile;
 pub use ledger::{LedgerSettings, WhenUnavailable};
 pub(crate) use web::WebFile;
@@ -35,6 +37,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// How the web tools go out.
     pub web: WebSettings,
+    /// Questions to a human.
+    pub approvals: ApprovalSettings,
     /// What the daemon says of itself, and to whom.
     pub telemetry: TelemetrySettings,
 }
@@ -103,6 +107,7 @@ impl Settings {
             limits: check_limits(document, &file.limits)?,
             ledger: ledger::check(document, &file.ledger)?,
             web: web::check(document, &file.web, user_home)?,
+            approvals: file.approvals.clone(),
             telemetry: TelemetrySettings {
                 log: file.log,
                 otlp: file.otlp,
@@ -290,6 +295,8 @@ mod tests {
         );
         check("ledger:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
         check("ledger: {keep_bites: 1}\n", 1, "did you mean `keep_bytes`?");
+        check("approvals:\n  notify: loudly\n", 2, "unknown word `loudly`");
+        check("approvals:\n  notify: []\n", 2, "names no program");
         check("ledger:\n  when_unavailable: allow\n", 2, "unknown word `allow`");
         check("web: {robot: ignore}\n", 1, "did you mean `robots`?");
         check("web:\n  ca_file: here.pem\n", 2, "is not an absolute path");

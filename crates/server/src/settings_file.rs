@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use telemetry::{LogSettings, OtlpSettings};
 
-use crate::settings::{LedgerFile, WebFile};
+use crate::settings::{ApprovalSettings, LedgerFile, WebFile};
 
 /// The settings of the daemon. Every key is optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -26,6 +26,8 @@ pub struct SettingsFile {
     pub(crate) ledger: LedgerFile,
     /// How the web tools go out.
     pub(crate) web: WebFile,
+    /// Questions to a human.
+    pub(crate) approvals: ApprovalSettings,
     /// The daemon's own log.
     pub(crate) log: LogSettings,
     /// OpenTelemetry export; off unless an endpoint is set.

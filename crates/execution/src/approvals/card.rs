@@ -106,7 +106,8 @@ impl Card {
             change.put(&mut put);
         }
         for fact in &self.arguments {
-            put_fact(&mut put, Tone::Plain, fact);
+            let label = format!("{} =", fact.label);
+            put_fact(&mut put, Tone::Plain, &Fact { label, text: fact.text.clone() });
         }
         if self.masked > 0 {
             let text = format!(

@@ -88,6 +88,7 @@ impl Effect {
             mode: call.mode,
             rules,
             bounds: &self.bounds,
+            facts: &self.preview.facts,
             paths: self.paths.clone(),
             commands: self.commands.clone(),
             hosts: self.hosts.clone(),
@@ -171,6 +172,7 @@ impl Effect {
         };
         let arguments = permit.call().arguments().iter().filter_map(|(key, value)| match value {
             Value::String(text) if is_shown(text) => None,
+            Value::Array(words) if self.commands.iter().any(|shown| json!(shown) == json!(words)) => None,
             Value::String(text) => Some(Fact { label: key.clone(), text: text.clone() }),
             other => Some(Fact { label: key.clone(), text: other.to_string() }),
         });

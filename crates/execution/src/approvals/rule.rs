@@ -48,6 +48,9 @@ const WRAPPERS: [&str; 37] = [
     "zsh",
 ];
 
+/// The label of a file that a command's words name.
+const READS: &str = "reads";
+
 /// Calls that are covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rule {
@@ -61,6 +64,8 @@ pub(crate) struct Rule {
     mode: Mode,
     asked_by: Vec<String>,
     bounds: String,
+    /// What the tool foretold besides: the program behind a name, where it runs, what a script holds.
+    facts: Vec<(String, String)>,
     subject: Subject,
 }
 
@@ -106,6 +111,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) rules: &'a [String],
     /// Where it runs, for how long, and with which network.
     pub(crate) bounds: &'a str,
+    /// What the tool foretold.
+    pub(crate) facts: &'a [(String, String)],
     /// Canonical names by argument.
     pub(crate) paths: Vec<(String, String)>,
     pub(crate) commands: Vec<Vec<String>>,
@@ -142,6 +149,7 @@ impl Rule {
             mode: wanted.mode,
             asked_by: wanted.rules.to_vec(),
             bounds: wanted.bounds.to_owned(),
+            facts: wanted.facts.to_vec(),
             subject,
         })
     }
@@ -162,7 +170,11 @@ impl Rule {
             };
             match (paths.get_mut(key), command.as_mut()) {
                 (Some(place), _) => *place = place.widened(key, value)?,
-                (None, Some(command)) if key == "command" => *command = command.opened(value)?,
+                (None, Some(command)) if key == "command" => {
+                    *command = command.opened(value)?;
+                    // What further words name is not known yet.
+                    self.facts.retain(|(label, _)| label != READS);
+                }
                 _ => return Err(format!("`{key}` is neither a path nor the command of this call")),
             }
         }
@@ -184,9 +196,17 @@ impl Rule {
             .is_none_or(|(life, connection)| life == wanted.life && *connection == caller.connection);
         let same_moment = self.mode == wanted.mode
             && self.bounds == wanted.bounds
+            && self.foretells(wanted)
             && wanted.rules.iter().all(|rule| self.asked_by.contains(rule));
         let same_tool = self.tool == wanted.tool && self.definition == wanted.definition;
         same_party && same_connection && same_moment && same_tool && self.subject.is_of(wanted)
+    }
+
+    /// Whether what the tool foretells is the same: all of it, but for what further words name.
+    fn foretells(&self, wanted: &Wanted<'_>) -> bool {
+        let is_open = matches!(&self.subject, Subject::Reaching { command: Some(words), .. } if words.open);
+        let counts = |(label, _): &&(String, String)| !is_open || label != READS;
+        wanted.facts.iter().filter(counts).eq(&self.facts)
     }
 
     /// The rule in words: all of it, and nothing else.
@@ -212,6 +232,7 @@ impl Rule {
         let connection = if self.connection.is_some() { ", on this connection" } else { "" };
         lines.push(format!("for {client} (uid {}){session}{connection}", self.uid));
         lines.push(format!("in {}, asked by {}", self.mode, self.asked_by.join(", ")));
+        lines.extend(self.facts.iter().map(|(label, text)| format!("{label} {text}")));
         lines.push(self.bounds.clone());
         lines
     }

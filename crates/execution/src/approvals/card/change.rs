@@ -108,7 +108,7 @@ fn difference(old: &str, new: &str) -> Vec<(Side, String)> {
                 Some(line) => lines.push((side, line.to_owned())),
                 None => {
                     lines.push((side, text.to_owned()));
-                    lines.push((Side::Note, "no newline at the end".to_owned()));
+                    lines.push((Side::Note, "no newline after this".to_owned()));
                 }
             }
         }

@@ -23,6 +23,7 @@ fn with_wanted<T>(change: impl FnOnce(&mut Wanted<'_>), then: impl FnOnce(&Wante
         mode: Mode::Alert,
         rules: &rules,
         bounds: "in /w, network off, at most 30 s",
+        facts: &[],
         paths: vec![("path".into(), "/w/src/a.rs".into())],
         commands: Vec::new(),
         hosts: Vec::new(),
@@ -76,6 +77,40 @@ fn every_input_of_the_decision_is_in_the_key() {
     assert!(!covers(&rule, |wanted| wanted.paths[0].1 = "/w/src/b.rs".into()));
     assert!(!covers(&rule, |wanted| wanted.paths.push(("also".into(), "/w/src/a.rs".into()))));
     assert!(!covers(&rule, |wanted| wanted.hosts.push("example.org".into())));
+}
+
+#[test]
+fn another_program_folder_or_script_is_asked_about() {
+    let fact = |label: &str, text: &str| (label.to_owned(), text.to_owned());
+    let then =
+        [fact("program", "/bin/git (sha256 1)"), fact("runs in", "/w"), fact("reads", "/w/a (sha256 2)")];
+    let (words, pattern) = (["git", "apply", "a"], "command=git apply".to_owned());
+    let make = |facts: &[(String, String)]| {
+        with_wanted(
+            |wanted| command(wanted, &words),
+            |wanted| Rule::like(&Wanted { facts, ..wanted.clone() }).unwrap(),
+        )
+    };
+    let covers = |rule: &Rule, facts: &[(String, String)]| {
+        with_wanted(
+            |wanted| command(wanted, &words),
+            |wanted| rule.covers(&Wanted { facts, ..wanted.clone() }),
+        )
+    };
+    let exact = make(&then);
+    let open = make(&then).widened(&[pattern]).unwrap();
+    assert!(covers(&exact, &then) && covers(&open, &then));
+    for (n, other) in [fact("program", "/bin/git (sha256 9)"), fact("runs in", "/x")].into_iter().enumerate()
+    {
+        let mut now = then.to_vec();
+        now[n] = other;
+        assert!(!covers(&exact, &now) && !covers(&open, &now), "{now:?}");
+    }
+    let mut script = then.to_vec();
+    script[2] = fact("reads", "/w/a (sha256 9)");
+    assert!(!covers(&exact, &script), "a script that was changed");
+    assert!(covers(&open, &script), "further words name what they like, as displayed");
+    assert!(exact.lines().join("\n").contains("runs in /w\nreads /w/a (sha256 2)"), "{:?}", exact.lines());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! A yes is only taken once the whole card was on the screen: what could not be seen was not agreed to.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use execution::{CardLine, Listed, Tone, shown};
@@ -14,8 +15,20 @@ use crate::terminal::{NOTE, QUIET, STRONG, paint};
 
 /// Questions that have a line of their own; of more, those around the chosen one.
 const MOST_LISTED: usize = 6;
-const KEYS: &str = "a approve  d deny  m deny with a message  e edit  s for this session  t for 10 minutes  \
-                    x why  j/k choose  space scroll  q quit";
+/// How long a card is on the screen before a yes counts: a key that was meant for the one before is not one for this.
+const SETTLED: Duration = Duration::from_millis(600);
+const KEYS: [&str; 10] = [
+    "a approve",
+    "d deny",
+    "m deny with a message",
+    "e edit",
+    "s approve for this session",
+    "t for 10 minutes",
+    "x why",
+    "j/k choose",
+    "space scroll",
+    "q quit",
+];
 
 /// What is to be done about a key.
 #[derive(Debug, PartialEq)]
@@ -32,6 +45,8 @@ pub(super) struct View {
     questions: Vec<Listed>,
     /// The id of the chosen one.
     chosen: Option<String>,
+    /// Since when it is.
+    since: Option<Instant>,
     scroll: usize,
     /// The last line of the chosen card that was on the screen, and how many it has: set by drawing it.
     seen: Cell<(usize, usize)>,
@@ -63,6 +78,7 @@ impl View {
     fn choose(&mut self, id: Option<String>) {
         if self.chosen != id {
             (self.chosen, self.scroll, self.mode) = (id, 0, Mode::Looking);
+            self.since = Some(Instant::now());
             self.seen.set((0, usize::MAX));
         }
     }
@@ -169,6 +185,10 @@ impl View {
     /// A yes to what was on the screen, all of it.
     fn approve(&mut self, more: &[(&str, Value)]) -> Option<Act> {
         let id = self.chosen()?.card.id.clone();
+        if self.since.is_some_and(|since| since.elapsed() < SETTLED) {
+            self.say("this is another call: look at it first");
+            return None;
+        }
         let (seen, all) = self.seen.get();
         if seen < all {
             self.say("there is more to see: scroll to its end first (space)");
@@ -270,12 +290,31 @@ impl View {
             Mode::Pin(pin, ..) => format!("operator PIN: {}▏", "•".repeat(pin.chars().count())),
             Mode::Rule(..) => "y makes this rule and approves; any other key does neither".to_owned(),
             Mode::Looking | Mode::Why if self.questions.is_empty() => "q quit".to_owned(),
-            Mode::Looking | Mode::Why => KEYS.to_owned(),
+            Mode::Looking | Mode::Why => return self.keys(width),
         };
         let wrapped = wrap(&CardLine { tone: Tone::Quiet, text: line }, width);
         let mut lines: Vec<String> = wrapped.iter().map(painted).collect();
         lines.insert(0, paint(NOTE, cut(&self.said, width)));
         lines
+    }
+}
+
+impl View {
+    /// What was said, and the keys, none of them broken in two.
+    fn keys(&self, width: usize) -> Vec<String> {
+        let mut rows = vec![String::new()];
+        for key in KEYS {
+            match rows.last_mut() {
+                Some(row) if row.is_empty() => row.push_str(key),
+                Some(row) if row.len() + 2 + key.len() <= width => {
+                    row.push_str("  ");
+                    row.push_str(key);
+                }
+                _ => rows.push(key.to_owned()),
+            }
+        }
+        let keys = rows.iter().map(|row| paint(QUIET, cut(row, width + 1)));
+        [paint(NOTE, cut(&self.said, width))].into_iter().chain(keys).collect()
     }
 }
 

@@ -40,7 +40,13 @@ fn question(id: &str, text: &str, lines: usize) -> Listed {
 fn view(questions: Vec<Listed>) -> View {
     let mut view = View::default();
     view.take(questions);
+    settle(&mut view);
     view
+}
+
+/// As if the card had been on the screen for a while.
+fn settle(view: &mut View) {
+    view.since = None;
 }
 
 fn press(view: &mut View, code: KeyCode) -> Option<Act> {
@@ -103,6 +109,18 @@ fn a_yes_is_taken_once_everything_was_on_the_screen() {
     jumped.scroll = 10_000;
     jumped.lines(80, 24);
     assert_eq!(press(&mut jumped, KeyCode::Char('a')), None);
+}
+
+#[test]
+fn a_key_for_one_call_is_none_for_the_next() {
+    let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
+    view.lines(80, 24);
+    assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(id, _)) if id == "one"));
+    view.take(vec![question("two", "y", 1)]);
+    view.lines(80, 24);
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "pressed twice");
+    settle(&mut view);
+    assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(id, _)) if id == "two"));
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! Tells a person that something waits for them. Best effort: it delays nothing, decides nothing, and what cannot be told
+//! is not. Arguments only, never a shell; the text is masked and of visible characters.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use execution::{ToolExecutionLayer, shown};
+
+use crate::platform::Platform;
+use crate::settings::NotifyBy;
+
+/// How long the program that tells may take, and how much waits for it; what is more is not told.
+const PATIENCE: Duration = Duration::from_secs(10);
+const WAITING: usize = 4;
+/// One line on a desktop.
+const LONGEST: usize = 160;
+const TITLE: &str = "Sinew: a call waits for you";
+
+/// Tells of every new question, for as long as the daemon serves.
+pub(crate) async fn tell_of_questions(layer: &Arc<ToolExecutionLayer>, by: &NotifyBy) -> Infallible {
+    let Some(program) = program(by) else { return std::future::pending().await };
+    let (told, telling) = sync_channel(WAITING);
+    if std::thread::Builder::new().name("notify".into()).spawn(move || tell(&telling, &program)).is_err() {
+        return std::future::pending().await;
+    }
+    follow(layer, told).await
+}
+
+async fn follow(layer: &Arc<ToolExecutionLayer>, told: SyncSender<String>) -> Infallible {
+    let mut changes = layer.approvals_changes();
+    let mut known = HashSet::new();
+    loop {
+        let open = layer.approvals().await;
+        for listed in open.iter().filter(|listed| listed.state == "pending") {
+            if known.insert(listed.card.id.clone()) {
+                let line = format!("{} {}", listed.card.id, shown(&listed.card.summary));
+                let _ = told.try_send(line.chars().take(LONGEST).collect());
+            }
+        }
+        known.retain(|id| open.iter().any(|listed| listed.card.id == *id));
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// The program and its arguments, before the two that say what it is about.
+fn program(by: &NotifyBy) -> Option<Vec<String>> {
+    let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    match (by, Platform::CURRENT) {
+        (NotifyBy::Off, _) => None,
+        (NotifyBy::Program(words), _) => Some(words.clone()),
+        (NotifyBy::Desktop, Platform::Linux) => words(&["notify-send", "--app-name=sinew", "--"]),
+        (NotifyBy::Desktop, Platform::MacOs) => words(&[
+            "osascript",
+            "-e",
+            "on run argv",
+            "-e",
+            "display notification (item 2 of argv) with title (item 1 of argv)",
+            "-e",
+            "end run",
+        ]),
+    }
+}
+
+fn tell(lines: &Receiver<String>, program: &[String]) {
+    let Some((name, arguments)) = program.split_first() else { return };
+    while let Ok(line) = lines.recv() {
+        // A desktop may read markup.
+        let line = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let mut command = Command::new(name);
+        command.args(arguments).args([TITLE, &line]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        match command.spawn() {
+            Ok(child) => wait_for(child),
+            Err(error) => tracing::debug!(%error, name, "nobody_notified"),
+        }
+    }
+}
+
+fn wait_for(mut child: Child) {
+    let until = Instant::now() + PATIENCE;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() >= until {
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

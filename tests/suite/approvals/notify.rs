@@ -1,0 +1,54 @@
+//! A person is told that something waits, without a secret and without anything waiting for it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_program_of_ones_own_is_told_in_two_words() {
+    let home = asking_home(300);
+    let told = home.user().join("told.txt");
+    let program = home.user().join("tell.sh");
+    std::fs::write(&program, format!("#!/bin/sh\nprintf '%s|' \"$@\" >> '{}'\n", told.display())).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let file = home.root().join("config/sinew.yaml");
+    let settings = std::fs::read_to_string(&file).unwrap();
+    let notify = format!("notify: [{:?}, \"$(touch pwned)\"]", program.display().to_string());
+    home.configure("sinew.yaml", &settings.replace("notify: desktop", &notify));
+    let daemon = Daemon::start_in(home);
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
+    let id = ask(&mut daemon.agent(), &json!({"path": format!("{secret}\u{1b}.txt"), "content": "x"}));
+    let deadline = Instant::now() + Duration::from_secs(15);
+    let said = loop {
+        let said = std::fs::read_to_string(&told).unwrap_or_default();
+        if said.matches('|').count() >= 3 {
+            break said;
+        }
+        assert!(Instant::now() < deadline, "nobody was told: {said}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(said.starts_with("$(touch pwned)|Sinew: a call waits for you|"), "as arguments: {said}");
+    assert!(said.contains(&id) && said.contains("write_file"), "{said}");
+    assert!(!said.contains(&secret) && !said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn a_program_that_hangs_or_is_not_there_is_in_nobodys_way() {
+    for program in ["[sleep, \"600\"]", "[/no/such/program]"] {
+        let home = asking_home(300);
+        let file = home.root().join("config/sinew.yaml");
+        let settings = std::fs::read_to_string(&file).unwrap();
+        home.configure("sinew.yaml", &settings.replace("notify: desktop", &format!("notify: {program}")));
+        let daemon = Daemon::start_in(home);
+        let (mut agent, mut control) = (daemon.agent(), daemon.control());
+        for n in 0..8 {
+            let arguments = json!({"path": format!("{n}.txt"), "content": "x"});
+            let id = ask(&mut agent, &arguments);
+            decide(&mut control, &id, "approve");
+            assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+        }
+        daemon.stop();
+    }
+}
