@@ -9,13 +9,16 @@ mod asking;
 mod card;
 mod cards;
 mod clock;
+mod editing;
 mod effect;
 mod hand;
 mod operator;
 mod pin;
 mod queue;
+mod refusals;
 mod rule;
 mod shown;
+mod standing;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -35,9 +38,10 @@ pub(crate) use asking::{approve, confirm, leave};
 pub use card::{Card, CardLine, Fact, ShownChange, Side, Tone};
 pub use hand::Asking;
 pub(crate) use hand::{Approved, Hand};
-pub use operator::{Answer, DecideError, Decided, Lasting, Listed, StandingRule};
+pub use operator::{Answer, DecideError, Decided, Lasting, Listed};
 pub use pin::{Pin, PinError};
 pub use shown::shown;
+pub use standing::StandingRule;
 
 use cards::Cards;
 use clock::Clock;

@@ -10,19 +10,20 @@ use governance::{Permit, Question};
 use registry::Tool;
 use serde_json::json;
 use telemetry::{Event, Note, Stage, emit};
-use tokio::sync::mpsc;
 use tool::{Arguments, CallId, ProgressNote, Refusal, RefusalCode, RuleRef, canonical};
 
 use super::clock::later;
+use super::editing::{Editing, edited};
 use super::effect::{self, Effect};
 use super::hand::{Approved, Asking, Hand};
 use super::queue::{Claim, Terms, Unusable};
+use super::refusals::{again_without, pending, too_many, unusable};
 use super::rule::Rule;
-use super::{Edit, Edited, Kept, subject};
+use super::{Kept, subject};
 use crate::call::Call;
 use crate::calls::Standing;
 use crate::layer::ToolExecutionLayer;
-use crate::pipeline::{self, Halt};
+use crate::pipeline::Halt;
 use crate::recorder;
 
 /// The permit of a call that a human must be asked about: by the answer in hand, by a rule that stands, or after waiting
@@ -127,13 +128,13 @@ async fn ask(
 
 /// Whether a human has changed the arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hands {
+pub(super) enum Hands {
     Off,
     On,
 }
 
 /// Puts a question into the queue: its card on disk, then its record, then it can be seen and answered.
-async fn put(
+pub(super) async fn put(
     layer: &ToolExecutionLayer,
     call: &Call,
     question: &Question,
@@ -260,49 +261,6 @@ async fn out_of_time(layer: &ToolExecutionLayer, call: &Call, hand: &Hand) -> Ha
     pending(call, &hand.id, "deadline_passed").into()
 }
 
-/// A human changed the arguments: they are checked and judged like any others, and asked about anew. What is wrong with
-/// them is told to the human, and the call goes on waiting as it was.
-async fn edited(
-    layer: &ToolExecutionLayer,
-    call: &Call,
-    tool: &Arc<Tool>,
-    hand: &Hand,
-    edit: Edit,
-) -> Option<Halt> {
-    let Edit { arguments, answer } = edit;
-    let judged = judge_edited(layer, call, tool, arguments.clone()).await;
-    let (told, halt) = match judged {
-        Ok(Some(next)) => (Ok(Edited::Asks(next.id.clone())), Some(Halt::Edited(arguments, Some(next)))),
-        Ok(None) => (Ok(Edited::Runs), Some(Halt::Edited(arguments, None))),
-        Err(refusal) => (Err(refusal.reason), None),
-    };
-    if halt.is_some() {
-        layer.approvals.void(&layer.ledger, &hand.id, "its arguments were changed by a human").await;
-    }
-    let _ = answer.send(told);
-    halt
-}
-
-/// The new question, or none where nobody needs to be asked.
-async fn judge_edited(
-    layer: &ToolExecutionLayer,
-    call: &Call,
-    tool: &Arc<Tool>,
-    arguments: Arguments,
-) -> Result<Option<Hand>, Box<Refusal>> {
-    use governance::Verdict;
-    let value = serde_json::Value::Object(arguments);
-    match pipeline::judge(layer, call, tool.definition(), tool.schema(), value).await? {
-        Verdict::Permit(_) => Ok(None),
-        Verdict::Denial(denial) => Err(denial.into()),
-        Verdict::Question(question) => {
-            let rules = names(question.asked_by());
-            let (question, effect) = look(layer, call, tool, question, Question::proposed).await?;
-            put(layer, call, &question, &effect, rules, Hands::On).await.map(Some)
-        }
-    }
-}
-
 /// Takes back the question of a call that ended without an answer to it: nobody is asked about what is over.
 pub(crate) async fn leave(layer: &ToolExecutionLayer, call: &Call, ended: Option<RefusalCode>) {
     let Some(hand) = call.hand.as_ref().filter(|hand| hand.own) else { return };
@@ -312,7 +270,7 @@ pub(crate) async fn leave(layer: &ToolExecutionLayer, call: &Call, ended: Option
 }
 
 /// Looks at what a call would do, on a thread that may block.
-async fn look<T: Send + 'static>(
+pub(super) async fn look<T: Send + 'static>(
     layer: &ToolExecutionLayer,
     call: &Call,
     tool: &Arc<Tool>,
@@ -349,7 +307,7 @@ fn waiting_for(id: &str, left: Duration) -> ProgressNote {
 }
 
 /// The rules that ask, as a yes is bound to them.
-fn names(rules: &[RuleRef]) -> Vec<String> {
+pub(super) fn names(rules: &[RuleRef]) -> Vec<String> {
     rules.iter().map(|rule| format!("{} {}", rule.file, rule.id)).collect()
 }
 
@@ -357,96 +315,4 @@ fn names(rules: &[RuleRef]) -> Vec<String> {
 fn fresh_id() -> String {
     let id = CallId::fresh().to_string();
     id.get(id.len().saturating_sub(10)..).unwrap_or(&id).to_owned()
-}
-
-fn again_without(call: &Call) -> Halt {
-    let reason = "Permission denied: The rule by which nobody was asked does not hold any more";
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("approval_revoked");
-    Box::new(refusal.hint("repeat the call: a human is asked")).into()
-}
-
-fn pending(call: &Call, id: &str, detail: &str) -> Box<Refusal> {
-    let reason = "Permission denied: Approval is pending";
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::ApprovalPending, reason).detail(detail);
-    let hint = format!("nothing was run; repeat the same call with approval_id `{id}` once it is approved");
-    Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal.hint(hint) })
-}
-
-fn too_many(call: &Call) -> Box<Refusal> {
-    let reason = "Permission denied: Approval is required, and too many questions wait already";
-    let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason).detail("too_many_approvals");
-    Box::new(refusal.hint("wait until some are answered: `sinew approvals list` shows them to the human"))
-}
-
-/// The refusal of a call whose answer is not a yes to it.
-fn unusable(call: &Call, id: &str, why: &Unusable) -> Box<Refusal> {
-    use RefusalCode::{ApprovalDenied, ApprovalPending, ApprovalTimedOut, Conflict};
-    let (code, detail, reason, hint) = match why {
-        Unusable::Denied(message) => {
-            let said = message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
-            let reason = format!("Approval denied by user{said}");
-            (
-                ApprovalDenied,
-                "denied_by_user",
-                reason,
-                "do not try the same again; ask the user what they want",
-            )
-        }
-        Unusable::Expired => {
-            let reason = "Approval timed out: nobody answered in time".to_owned();
-            (ApprovalTimedOut, "timed_out", reason, "nothing was run; silence is not consent")
-        }
-        Unusable::Pending => {
-            (ApprovalPending, "asked", "Approval is pending".to_owned(), "come back when it is decided")
-        }
-        Unusable::Used => {
-            let reason = format!("Approval {id} was used already");
-            (
-                Conflict,
-                "approval_used",
-                reason,
-                "an approval is for one call: repeat it without approval_id to ask again",
-            )
-        }
-        Unusable::Void(why) => {
-            let reason = format!("Approval {id} was withdrawn: {why}");
-            (Conflict, "approval_withdrawn", reason, "repeat the call without approval_id to ask again")
-        }
-        Unusable::Mismatch => {
-            let reason = format!("Approval {id} is for something else than this call would do now");
-            (Conflict, "approval_mismatch", reason, "repeat the call without approval_id to ask again")
-        }
-        Unusable::Unknown => {
-            let reason = "There is no such approval for this caller".to_owned();
-            (Conflict, "approval_unknown", reason, "repeat the call without approval_id to ask")
-        }
-    };
-    let reason = format!("Permission denied: {reason}");
-    let refusal = Refusal::new(&call.tool_name, code, reason).detail(detail).hint(hint);
-    Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal })
-}
-
-/// Where changes to the arguments of a waiting call come in, for as long as it waits.
-struct Editing<'a> {
-    layer: &'a ToolExecutionLayer,
-    id: &'a str,
-    edits: mpsc::Receiver<Edit>,
-}
-
-impl<'a> Editing<'a> {
-    fn open(layer: &'a ToolExecutionLayer, id: &'a str) -> Self {
-        let (sender, edits) = mpsc::channel(1);
-        layer.approvals.editors().insert(id.to_owned(), sender);
-        Editing { layer, id, edits }
-    }
-
-    async fn next(&mut self) -> Option<Edit> {
-        self.edits.recv().await
-    }
-}
-
-impl Drop for Editing<'_> {
-    fn drop(&mut self) {
-        self.layer.approvals.editors().remove(self.id);
-    }
 }

@@ -17,12 +17,9 @@ use super::card::Card;
 use super::clock::later;
 use super::pin::{Pin, PinError};
 use super::queue::{Standing, State, Undecidable};
-use super::rule::Rule;
 use super::{Approvals, Edit, Edited};
 use crate::layer::ToolExecutionLayer;
 
-/// How long a rule may stand at most, and how long one for a connection does.
-const LONGEST_RULE: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_MESSAGE: usize = 1000;
 /// How long a call that waits may take to look at changed arguments.
 const EDIT_PATIENCE: Duration = Duration::from_secs(30);
@@ -42,23 +39,6 @@ pub struct Listed {
     /// What is shown.
     #[serde(flatten)]
     pub card: Card,
-}
-
-/// A rule by which nobody is asked.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StandingRule {
-    /// Names it.
-    pub id: String,
-    /// It, in words.
-    pub lines: Vec<String>,
-    /// The question it was an answer to.
-    pub from: String,
-    /// Since when.
-    pub made_at: Timestamp,
-    /// Until when.
-    pub until: Timestamp,
-    /// The same in seconds from now.
-    pub seconds_left: u64,
 }
 
 /// An answer.
@@ -271,86 +251,12 @@ impl ToolExecutionLayer {
             Err(_) => Err(refused("it takes too long to look at what the changed call would do")),
         }
     }
-
-    /// The rule that an answer would make, if it is the one that was displayed.
-    fn rule_of(&self, id: &str, lasting: &Lasting) -> Result<Standing, DecideError> {
-        let (connection, asked) = match self.approvals.queue().get(id) {
-            Some(asked) => (asked.terms.call.caller.connection, asked.state.clone()),
-            None => return Err(DecideError::Unknown(id.to_owned())),
-        };
-        if asked != State::Pending {
-            return Err(DecideError::Over { id: id.to_owned(), state: asked.as_str() });
-        }
-        let kept = self.approvals.cards.get(id).ok_or_else(|| DecideError::Unknown(id.to_owned()))?;
-        let narrowest = kept.rule.clone().ok_or_else(|| {
-            DecideError::NoRule("it names too much at once: this call can only be approved once".to_owned())
-        })?;
-        let widened = narrowest.widened(&lasting.patterns).map_err(DecideError::NoRule)?;
-        let rule = match lasting.lasts {
-            Some(_) => widened,
-            None => widened.on(&self.approvals.life, connection),
-        };
-        let lasts = lasting.lasts.unwrap_or(LONGEST_RULE).min(LONGEST_RULE);
-        let lines = lines(&rule, lasting.lasts);
-        let text = lines.join("\n");
-        if redact::shared().redact_text(&text) != text.as_str() {
-            let why = "it would hold what looks like a secret: this call can only be approved once";
-            return Err(DecideError::NoRule(why.to_owned()));
-        }
-        if lasting.displayed.as_ref() != Some(&lines) {
-            return Err(DecideError::NotDisplayed { lines });
-        }
-        let now = self.approvals.now();
-        Ok(Standing { rule, from: id.to_owned(), made_at: now, until: later(now, lasts) })
-    }
-
-    /// The rules that stand.
-    pub async fn standing_rules(&self) -> Vec<StandingRule> {
-        self.approvals.sweep(&self.ledger).await;
-        let clock = &self.approvals.clock;
-        let queue = self.approvals.queue();
-        let rules = queue.standing().map(|(id, standing)| StandingRule {
-            id: id.clone(),
-            lines: standing.rule.lines(),
-            from: standing.from.clone(),
-            made_at: standing.made_at,
-            until: standing.until,
-            seconds_left: clock.until(standing.until).as_secs(),
-        });
-        rules.collect()
-    }
-
-    /// Takes a rule back. Less is allowed afterwards, so it takes no PIN.
-    pub async fn revoke_rule(self: &Arc<Self>, id: &str, by: &Caller) -> Result<(), DecideError> {
-        let by = redact::shared().redact_text(&by.display_name()).into_owned();
-        let (layer, id) = (Arc::clone(self), id.to_owned());
-        let revoking = tokio::spawn(async move {
-            let _turn = layer.approvals.turn.lock().await;
-            let revoked = layer.approvals.queue().revoke(&id, &by);
-            match revoked {
-                Some(revoked) => {
-                    layer.approvals.record(&layer.ledger, revoked).await.map_err(DecideError::from)
-                }
-                None => Err(DecideError::Unknown(id)),
-            }
-        });
-        revoking.await.unwrap_or_else(|_| Err(DecideError::Unknown(String::new())))
-    }
 }
 
 impl Approvals {
     pub(super) fn editors(&self) -> MutexGuard<'_, std::collections::HashMap<String, mpsc::Sender<Edit>>> {
         self.editors.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn lines(rule: &Rule, lasts: Option<Duration>) -> Vec<String> {
-    let mut lines = rule.lines();
-    lines.push(match lasts {
-        Some(lasts) => format!("for {} s", lasts.min(LONGEST_RULE).as_secs()),
-        None => "until the connection or the daemon ends, and at most a day".to_owned(),
-    });
-    lines
 }
 
 fn over(id: &str, why: Undecidable) -> DecideError {

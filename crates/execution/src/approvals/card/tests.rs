@@ -1,3 +1,5 @@
+//! What a card shows can be read back, hides nothing, and is all of it.
+
 use registry::Change;
 use tool::RuleRef;
 

@@ -1,3 +1,5 @@
+//! What a standing rule covers: what was displayed, and nothing that differs in any input.
+
 use tool::Door;
 
 use super::*;

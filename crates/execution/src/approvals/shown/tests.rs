@@ -1,3 +1,5 @@
+//! Every character is seen or written out, and the written-out text can be read back.
+
 use super::*;
 
 /// Reads an escaped text back.

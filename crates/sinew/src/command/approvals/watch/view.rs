@@ -2,16 +2,18 @@
 //!
 //! A yes is only taken once the whole card was on the screen: what could not be seen was not agreed to.
 
+mod layout;
+
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use execution::{CardLine, Listed, Tone, shown};
 use serde_json::{Map, Value, json};
-use unicode_width::UnicodeWidthChar;
 
 use super::super::painted;
 use crate::terminal::{NOTE, QUIET, STRONG, paint};
+use layout::{cut, rule_lines, why_lines, wrap};
 
 /// Questions that have a line of their own; of more, those around the chosen one.
 const MOST_LISTED: usize = 6;
@@ -324,59 +326,6 @@ fn typed(text: &mut String, code: KeyCode) {
         KeyCode::Backspace => drop(text.pop()),
         _ => {}
     }
-}
-
-fn rule_lines(rule: &Value) -> Vec<CardLine> {
-    let lines = rule.as_array().into_iter().flatten().map(|line| shown(line.as_str().unwrap_or_default()));
-    let head = CardLine { tone: Tone::Title, text: "the rule that would be made".to_owned() };
-    [head].into_iter().chain(lines.map(|text| CardLine { tone: Tone::Plain, text })).collect()
-}
-
-fn why_lines(chosen: &Listed) -> Vec<CardLine> {
-    let head =
-        CardLine { tone: Tone::Title, text: format!("why you are asked about {}", shown(&chosen.card.tool)) };
-    let rules = chosen.card.asked_by.iter().map(|rule| {
-        let place =
-            if rule.line == 0 { shown(&rule.file) } else { format!("{}:{}", shown(&rule.file), rule.line) };
-        CardLine { tone: Tone::Plain, text: format!("{} asks ({place})", shown(&rule.id)) }
-    });
-    let hint = "nothing forbids the call; these rules want a human's leave for it. The first decision stands, is on \
-                record, and lets this one call run once.";
-    let tail = CardLine { tone: Tone::Quiet, text: hint.to_owned() };
-    [head].into_iter().chain(rules).chain([tail]).collect()
-}
-
-/// A line in pieces that fit.
-fn wrap(line: &CardLine, width: usize) -> Vec<CardLine> {
-    let mut pieces = vec![String::new()];
-    let mut used = 0;
-    for c in line.text.chars() {
-        let wide = c.width().unwrap_or(1);
-        if used + wide > width {
-            pieces.push("    ".to_owned());
-            used = 4;
-        }
-        if let Some(last) = pieces.last_mut() {
-            last.push(c);
-        }
-        used += wide;
-    }
-    pieces.into_iter().map(|text| CardLine { tone: line.tone, text }).collect()
-}
-
-/// The beginning of a line, and that there is more.
-fn cut(text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        used += c.width().unwrap_or(1);
-        if used >= width {
-            out.push('…');
-            break;
-        }
-        out.push(c);
-    }
-    out
 }
 
 #[cfg(test)]

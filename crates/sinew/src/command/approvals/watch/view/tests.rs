@@ -1,3 +1,5 @@
+//! The view without a terminal: what is on the screen, and what a key does.
+
 use execution::{Card, Fact, ShownChange, Side};
 use jiff::Timestamp;
 use tool::{CallId, Mode as Operating, RiskLevel, RuleRef};
