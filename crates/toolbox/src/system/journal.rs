@@ -1,5 +1,7 @@
 //! The journal of systemd, through `journalctl`.
 
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
 use std::ffi::OsString;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Services as the system's own manager tells of them: systemd units and launchd jobs.
 
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
 use std::ffi::OsString;
 use std::time::Duration;
 
