@@ -6,6 +6,7 @@ use crate::status::{Problem, Step};
 
 /// One wall, in the order in which they are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most are Linux's"))]
 pub(crate) enum Guard {
     /// Descriptors that came along by mistake are closed.
     Strays,
@@ -101,16 +102,19 @@ pub(crate) const fn stands(_: Guard) -> bool {
 /// Whether a step of the set-up goes on as the kernel lets it. A test program can have it fail instead.
 #[cfg(not(test))]
 #[inline(always)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "its steps are Linux's"))]
 pub(crate) const fn may(_: Step) -> Result<(), Problem> {
     Ok(())
 }
 
 /// A value for as long as a wall stands, else nothing.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "its callers are Linux's"))]
 pub(crate) fn held<T: Default>(guard: Guard, value: T) -> T {
     if stands(guard) { value } else { T::default() }
 }
 
 #[cfg(test)]
+#[cfg_attr(not(target_os = "linux"), allow(unused_imports, reason = "its steps are Linux's"))]
 pub(crate) use left_out::{may, stands, word};
 
 #[cfg(test)]
@@ -155,6 +159,7 @@ pub(crate) mod left_out {
     }
 
     /// Whether a step goes on: in a launcher, unless it was told to fail.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "its steps are Linux's"))]
     pub(crate) fn may(step: Step) -> Result<(), Problem> {
         match was_told(&failing(step)) {
             true => Err(Problem::new(step, "as a test has it", &std::io::Error::from_raw_os_error(1))),

@@ -173,7 +173,7 @@ fn watch(
         }
         if why.is_none() && now >= look_at {
             look_at = now + LOOK;
-            why = excess(&spec.limits, &descendants(std::process::id()));
+            why = excess(&spec.limits, &running(leader));
             kill_at = why.map(|_| now);
         }
         if kill_at.is_some_and(|at| now >= at) {
@@ -213,6 +213,13 @@ fn end_all(leader: Pid, signal: Signal, others: &[Listed]) {
     for other in others {
         let _ = kill(Pid::from_raw(other.process), signal);
     }
+}
+
+/// The program and everything below it, but not the program that makes the list.
+fn running(leader: Pid) -> Vec<Listed> {
+    let own = i32::try_from(std::process::id()).unwrap_or(-1);
+    let all = descendants(std::process::id()).into_iter();
+    all.filter(|one| one.parent != own || one.process == leader.as_raw()).collect()
 }
 
 /// Everything below a process.
