@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use governance::{Counts, Denial, Situation, Workspaces};
 use ledger::Ledger;
-use serde_json::Value;
+use serde_json::{Value, json};
 use telemetry::{CallSpan, Stage, Subject, redact};
 use tokio_util::sync::CancellationToken;
 use tool::{Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, TraceContext, canonical};
@@ -15,6 +15,7 @@ use tool::{Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, Trac
 use crate::World;
 use crate::approvals::{Asking, Hand};
 use crate::calls::{Stop, StoppedBy, Track};
+use crate::repeats::Claim;
 use crate::sessions::WorkerSession;
 
 /// One call, as a door understood it. Nothing in it has been checked.
@@ -36,6 +37,8 @@ pub struct Request {
     pub progress: Progress,
     /// When the request arrived.
     pub started: Instant,
+    /// What makes a repeat of this call the same call, by the caller's word.
+    pub idempotency_key: Option<String>,
     /// Fired when the caller takes the call back.
     pub withdrawn: CancellationToken,
     /// How it goes about a human, where one must be asked.
@@ -62,6 +65,10 @@ pub(crate) struct Call {
     pub(crate) span: CallSpan,
     /// Where it stands, and whether it must end.
     pub(crate) track: Arc<Track>,
+    /// Its key and whose it is, in one; only this caller's repeats have the same.
+    pub(crate) key: Option<String>,
+    /// Its hold on that key.
+    pub(crate) claim: OnceLock<Claim>,
     /// The worker session it was let in for.
     pub(crate) worker: OnceLock<Arc<WorkerSession>>,
     /// What the host said of it, where it is a host's and only judged.
@@ -116,6 +123,8 @@ impl Call {
             id,
             track: Track::new(id, tool, request.caller.clone(), request.started, stop),
             span,
+            key: ledger.and_then(|ledger| scoped_key(&request, ledger)),
+            claim: OnceLock::new(),
             worker: OnceLock::new(),
             host: None,
             saw: OnceLock::new(),
@@ -248,6 +257,14 @@ impl Call {
     pub(crate) fn latency_ms(&self) -> f64 {
         self.started.elapsed().as_secs_f64() * 1000.0
     }
+}
+
+/// A key is the caller's own: who calls itself otherwise, or is in another session, has another.
+fn scoped_key(request: &Request, ledger: &Ledger) -> Option<String> {
+    let key = request.idempotency_key.as_deref()?;
+    let Caller { uid, client, session, .. } = &request.caller;
+    let scoped = json!({"uid": uid, "client": client, "session": session, "idempotency_key": key});
+    Some(ledger.keyed_digest(&canonical::bytes(&scoped)))
 }
 
 /// A name that nobody checked can be anything a caller wrote: it is redacted and cut like every other text.

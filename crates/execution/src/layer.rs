@@ -26,6 +26,7 @@ use crate::pace::Pace;
 use crate::pipeline::{self, Deciding, Halt};
 use crate::recorder::{self, Configuration};
 use crate::reload::Reloads;
+use crate::repeats::Keys;
 use crate::sessions::{self, Sessions};
 use crate::slots::Slots;
 use crate::status::{ApprovalsStatus, LedgerStatus, ProposalStatus, Status, Tally};
@@ -55,6 +56,7 @@ pub struct ToolExecutionLayer {
     pub(crate) mode: ModeCell,
     pub(crate) watch: ModeWatch,
     pub(crate) sessions: Sessions,
+    pub(crate) keys: Keys,
     /// Those that have not ended, for whoever looks or ends one.
     pub(crate) calls: Calls,
     pub(crate) refusals: Pace,
@@ -87,6 +89,7 @@ impl ToolExecutionLayer {
             watch,
             calls: Calls::default(),
             sessions: Sessions::default(),
+            keys: Keys::default(),
             refusals: Pace::default(),
             owed_changes: OwedChanges::default(),
             changes: tokio::sync::watch::Sender::new(0),
@@ -146,6 +149,7 @@ impl ToolExecutionLayer {
                     self.refusals.turn().await;
                     recorder::refused(self, &call, *refusal)
                 }
+                Ok(Err(Halt::Repeated(earlier))) => recorder::repeated(self, &call, *earlier),
                 Ok(Err(Halt::Again(same, hand))) => {
                     arguments = Value::Object(same);
                     call = call.renewed(self.world.load_full(), self.mode.get(), hand);

@@ -22,6 +22,7 @@ mod pipeline;
 mod recorder;
 mod reload;
 mod repair;
+mod repeats;
 mod run;
 mod sensors;
 mod sessions;

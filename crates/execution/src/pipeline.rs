@@ -19,6 +19,7 @@ use crate::limits::{Counted, Limits};
 use crate::look_up::look_up;
 use crate::recorder;
 use crate::repair;
+use crate::repeats::{self, Earlier};
 use crate::run::{self, Overtaken};
 use crate::sessions;
 use crate::slots::{Slot, Slots};
@@ -57,6 +58,8 @@ pub(crate) enum Halt {
     Again(Arguments, Option<Hand>),
     /// A human changed what it asks for: that walks instead.
     Edited(Arguments, Option<Hand>),
+    /// It was run before, and is not run again.
+    Repeated(Box<Earlier>),
 }
 
 impl<R: Into<Box<Refusal>>> From<R> for Halt {
@@ -68,6 +71,7 @@ impl<R: Into<Box<Refusal>>> From<R> for Halt {
 /// Walks one call along the road.
 pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Value) -> Result<Ran, Halt> {
     sessions::admit(layer, call)?;
+    repeats::stop_repeat(layer, call).await?;
     let tool = look_up(call, &arguments)?;
     let (permit, approved) = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => (permit, Approved::Unasked),

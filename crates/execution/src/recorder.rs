@@ -7,6 +7,7 @@ mod export;
 mod life;
 mod modes;
 mod refusals;
+mod repeats;
 mod sessions;
 
 use governance::Permit;
@@ -24,6 +25,7 @@ pub use life::Configuration;
 pub(crate) use life::{start, stop};
 pub(crate) use modes::{mode_after, restored_mode};
 pub(crate) use refusals::{refused, unavailable};
+pub(crate) use repeats::repeated;
 pub(crate) use sessions::session;
 
 /// The decision that lets a call run, as the ledger keeps it.
@@ -37,7 +39,7 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
         definition_hash: definition.hash().to_owned(),
         policy_hash: call.world.policy.hash().to_owned(),
         arguments_digest: call.arguments_digest.clone(),
-        idempotency_key: None,
+        idempotency_key: call.key.clone(),
         approval_id,
         rules: permit.rules().to_vec(),
         facts: redact::shared().redact_owned(permit.facts()),

@@ -195,6 +195,7 @@ impl ToolExecutionLayer {
             cwd: None,
             progress: Progress::default(),
             started: Instant::now(),
+            idempotency_key: None,
             withdrawn: CancellationToken::new(),
             asking: Asking::Never,
             approval_id: None,

@@ -7,6 +7,7 @@ mod host;
 mod limits;
 mod modes;
 mod reload;
+mod repeats;
 mod retry;
 mod sessions;
 
@@ -145,6 +146,7 @@ fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request 
         cwd: None,
         progress: Progress::default(),
         started: Instant::now(),
+        idempotency_key: None,
         withdrawn: CancellationToken::new(),
         asking: Asking::Never,
         approval_id: None,

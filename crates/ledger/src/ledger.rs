@@ -147,7 +147,9 @@ impl Ledger {
 
     /// How safe the record of a call must be before the call runs.
     fn care(&self, decision: &Decision) -> Care {
-        if decision.effect == Effect::Changes || decision.risk == RiskLevel::High {
+        // A repeat must find the decision, whatever happens meanwhile.
+        let must_be_found = decision.idempotency_key.is_some();
+        if decision.effect == Effect::Changes || decision.risk == RiskLevel::High || must_be_found {
             return Care::OnDisk;
         }
         match self.when_unavailable {

@@ -11,6 +11,10 @@ use crate::terminal::{
 
 /// A tool result: what the tool answered, then one line about the call.
 pub(crate) fn result(result: &ToolResult) -> Result<(), Problem> {
+    if let Some(repeat) = &result.metadata.repeat {
+        let line = format!("not run again: call {} had this key, and ended as {}", repeat.of, repeat.outcome);
+        tell(paint(NOTE, line));
+    }
     if result.success {
         output(&result.output)?;
         if let Some(cut) = &result.metadata.truncated {

@@ -49,7 +49,7 @@ pub use problem::Problem;
 pub use progress::{Progress, ProgressNote};
 pub use refusal::{Refusal, RefusalCode, Repair, RuleRef};
 pub use result::{
-    FailureReport, Metadata, Output, SandboxReport, SandboxTier, ToolResult, Truncation, Usage,
+    FailureReport, Metadata, Output, Repeat, SandboxReport, SandboxTier, ToolResult, Truncation, Usage,
 };
 pub use risk::RiskLevel;
 pub use session::{CostCapReport, Marks, SessionReport, fresh_session_id};

@@ -105,6 +105,9 @@ pub struct Metadata {
     pub truncated: Option<Truncation>,
     /// Whether an earlier result was returned.
     pub cached: bool,
+    /// The call that this one repeats, and which was not run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Repeat>,
     /// Whether the end of this call is in the ledger. `false` where it could not be written: then nothing but a read
     /// can have run, or the failure says what did; what is owed to the ledger is written when it is back.
     #[serde(default)]
@@ -123,6 +126,20 @@ pub struct Metadata {
     /// Why it failed: kind, whose fault, whether a retry can help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
+}
+
+/// What is known of an earlier call with the same idempotency key. What its tool answered is not kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Repeat {
+    /// The call that was run.
+    pub of: CallId,
+    /// How it ended: `done`, `failed` or `unknown`.
+    pub outcome: String,
+    /// When it was decided, in RFC 3339.
+    pub at: String,
+    /// Stands for what its tool answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_digest: Option<String>,
 }
 
 /// Why a call failed, for a program that must decide what to do next.
@@ -154,6 +171,7 @@ impl Metadata {
             usage: Usage::default(),
             truncated: None,
             cached: false,
+            repeat: None,
             recorded: false,
             remaining: Map::new(),
             session: None,

@@ -11,7 +11,7 @@ use tool::{Progress, ToolName, ToolResult, TraceContext};
 use super::era::Era;
 use super::{progress, result};
 use crate::agent::Agent;
-use crate::methods::execute::{asking, tool_name};
+use crate::methods::execute::{asking, idempotency_key, tool_name};
 use crate::rpc::RpcError;
 use crate::service::{Answer, Call, Method};
 use crate::session::Session;
@@ -20,7 +20,8 @@ pub(crate) const METHOD: Method<Agent> = Method { name: "tools/call", run };
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
-    let (era, meta) = Era::of(session, &mut params)?;
+    let (era, mut meta) = Era::of(session, &mut params)?;
+    let key = idempotency_key(meta.remove("sinew/idempotency_key"))?;
     refuse_unknown_wishes(&meta)?;
     let word = |key: &str| wish(&meta, key);
     let request = Request {
@@ -32,6 +33,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         cwd: None,
         progress: Progress::default(),
         started: call.began,
+        idempotency_key: key,
         withdrawn: call.withdrawn,
         asking: asking(word(APPROVAL)?.as_deref(), APPROVAL)?,
         approval_id: word(APPROVAL_ID)?,

@@ -70,6 +70,7 @@ mod tests {
             cwd: None,
             progress: Progress::default(),
             started: Instant::now(),
+            idempotency_key: None,
             withdrawn: Default::default(),
             asking: Default::default(),
             approval_id: None,

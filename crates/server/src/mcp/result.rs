@@ -60,7 +60,7 @@ fn tell(result: ToolResult) -> CallResult {
         is_error: !success,
         // A partial output need not match the schema that structured content must match, and nothing but an object
         // may be structured content in these revisions.
-        structured_content: (success && output.is_object()).then_some(output),
+        structured_content: (success && output.is_object() && metadata.repeat.is_none()).then_some(output),
         meta: Meta { metadata, latency_ms, refusal, failure },
     }
 }
@@ -72,6 +72,10 @@ fn content(result: &ToolResult) -> Vec<Block> {
         Some(session) => text(session.untrusted.wrap(&content)),
         None => text(content),
     };
+    if let Some(repeat) = result.metadata.repeat.as_ref().filter(|_| result.success) {
+        let ran = format!("This call was made before, as call {}, and ran to its end.", repeat.of);
+        return vec![text(format!("{ran} It was not run again; what it answered then is not kept."))];
+    }
     if result.success {
         let edited = result.metadata.edited_arguments.iter().map(|arguments| {
             let arguments = Value::Object(arguments.clone());

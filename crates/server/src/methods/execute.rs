@@ -15,9 +15,10 @@ use crate::session::Session;
 pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/execute", run };
 
 /// Parameters of the protocol that this version cannot honour.
-const NOT_YET: [&str; 2] = ["idempotency_key", "dry_run"];
+const NOT_YET: [&str; 1] = ["dry_run"];
 /// No tool name comes near it; a longer text is not worth a record.
 const LONGEST_NAME: usize = 256;
+const LONGEST_KEY: usize = 255;
 /// No call may take longer, so a longer patience means the same.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -41,6 +42,7 @@ pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params)
         cwd: params.want("cwd")?,
         progress: Progress::default(),
         started: call.began,
+        idempotency_key: idempotency_key(params.take("idempotency_key"))?,
         withdrawn: call.withdrawn,
         asking: asking(params.want::<String>("approval")?.as_deref(), "approval")?,
         approval_id: params.want("approval_id")?,
@@ -66,6 +68,18 @@ pub(crate) fn tool_name(params: &mut Params, field: &'static str) -> Result<Stri
     }
     let message = format!("`{field}` has {} bytes; it must be at most {LONGEST_NAME}", name.len());
     Err(RpcError::invalid_params(field, &message))
+}
+
+/// What makes a repeat the same call. A longer text is no key.
+pub(crate) fn idempotency_key(given: Option<Value>) -> Result<Option<String>, RpcError> {
+    match given {
+        None => Ok(None),
+        Some(Value::String(key)) if (1..=LONGEST_KEY).contains(&key.len()) => Ok(Some(key)),
+        Some(_) => {
+            let message = format!("`idempotency_key` must be a text of 1 to {LONGEST_KEY} bytes");
+            Err(RpcError::invalid_params("idempotency_key", &message))
+        }
+    }
 }
 
 /// How long the caller will wait.

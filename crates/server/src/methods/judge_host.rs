@@ -26,6 +26,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         cwd: params.want("cwd")?,
         progress: Progress::default(),
         started: call.began,
+        idempotency_key: None,
         withdrawn: call.withdrawn,
         asking: Asking::Never,
         approval_id: None,

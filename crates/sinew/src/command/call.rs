@@ -117,6 +117,7 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
         cwd: Some(setting.folder().to_owned()),
         progress: Progress::default(),
         started: Instant::now(),
+        idempotency_key: None,
         withdrawn: Default::default(),
         asking: Asking::Wait,
         approval_id: None,

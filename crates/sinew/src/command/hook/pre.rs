@@ -108,6 +108,7 @@ impl Asked {
             cwd: Some(self.cwd.clone()),
             progress: Progress::default(),
             started: Instant::now(),
+            idempotency_key: None,
             withdrawn: Default::default(),
             asking: Asking::Never,
             approval_id: None,

@@ -1,0 +1,156 @@
+//! Calls with an idempotency key: run once, however and whenever they are repeated.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use registry::ToolRegistry;
+use serde_json::{Value, json};
+use tool::{Caller, Category, FailureKind, Output, RefusalCode, ToolResult, ToolSpec};
+
+use super::{Bench, Does, Gate, caller, kind, records, request, waits_for};
+use crate::{Request, Standing, ToolExecutionLayer};
+
+fn marked(tool: &str, arguments: Value, key: &str) -> Request {
+    Request { idempotency_key: Some(key.to_owned()), ..request(tool, arguments, None) }
+}
+
+fn with_caller(request: Request, change: impl FnOnce(&mut Caller)) -> Request {
+    let mut caller = caller();
+    change(&mut caller);
+    Request { caller, ..request }
+}
+
+/// Tools that count their runs, in a layer over this folder.
+fn layer_in(folder: &std::path::Path, ran: &Arc<AtomicUsize>) -> Arc<ToolExecutionLayer> {
+    let mut registry = ToolRegistry::new();
+    for (name, category) in [("change", Category::SYSTEM_WRITE), ("look", Category::READ_ONLY)] {
+        let mut spec = ToolSpec::new(name, "A test tool", category, tool::RiskLevel::Low);
+        spec.input_schema = Some(json!({"type": "object"}));
+        let ran = Arc::clone(ran);
+        let body = move |order: Arc<registry::Order>| -> registry::Running {
+            let (ran, fails) = (Arc::clone(&ran), order.value().call().arguments().contains_key("fail"));
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                ran.fetch_add(1, Ordering::Relaxed);
+                match fails {
+                    true => Err(tool::Failure::new(FailureKind::NotFound, "nothing is there")),
+                    false => Ok(Output { files_touched: vec!["/a".to_owned()], ..Output::default() }),
+                }
+            })
+        };
+        registry.register(spec.check().unwrap(), Arc::new(Does(body))).unwrap();
+    }
+    Bench::layer_in(folder, registry)
+}
+
+fn repeat_of(result: &ToolResult) -> Option<tool::CallId> {
+    result.metadata.repeat.as_ref().map(|repeat| repeat.of)
+}
+
+#[tokio::test]
+async fn t016_a_repeat_is_told_the_recorded_end_and_nothing_runs() {
+    let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let layer = layer_in(folder.path(), &ran);
+    for tool in ["change", "look"] {
+        ran.store(0, Ordering::Relaxed);
+        let first = layer.execute(marked(tool, json!({"n": 1}), tool)).await;
+        assert_eq!((first.success, repeat_of(&first)), (true, None), "{first:?}");
+        let again = layer.execute(marked(tool, json!({"n": 1}), tool)).await;
+        assert_eq!((again.success, repeat_of(&again)), (true, Some(first.metadata.call_id)), "{again:?}");
+        assert!(again.metadata.cached && again.metadata.recorded);
+        assert_eq!(again.metadata.files_touched, first.metadata.files_touched);
+        assert!(again.metadata.repeat.unwrap().output_digest.is_some());
+        let other = layer.execute(marked(tool, json!({"n": 2}), tool)).await.metadata.refusal.unwrap();
+        assert_eq!((other.code, other.detail.as_deref()), (RefusalCode::Conflict, Some("duplicate_id")));
+        assert_eq!(ran.load(Ordering::Relaxed), 1, "{tool}");
+    }
+    let other = layer.execute(marked("look", json!({"n": 1}), "change")).await.metadata.refusal.unwrap();
+    assert_eq!(other.code, RefusalCode::Conflict, "another tool is another call");
+    let failed = layer.execute(marked("change", json!({"fail": 1}), "f")).await;
+    let again = layer.execute(marked("change", json!({"fail": 1}), "f")).await;
+    assert_eq!((kind(&again), &again.error), (kind(&failed), &failed.error), "a failure is an end too");
+    assert_eq!(repeat_of(&again), Some(failed.metadata.call_id));
+    // Without a key every call is a new one.
+    ran.store(0, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(layer.execute(request("change", json!({"n": 1}), None)).await.success);
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 3);
+    let text = format!("{:?}", records(folder.path()));
+    assert!(!text.contains("idempotency_key\": String(\"change\")"), "a key may be a secret");
+}
+
+#[tokio::test]
+async fn t016_a_key_belongs_to_its_caller() {
+    let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let layer = layer_in(folder.path(), &ran);
+    let call = || marked("change", json!({}), "k");
+    for (run, request) in [
+        (1, call()),
+        (1, with_caller(call(), |caller| caller.connection = 9)),
+        (2, with_caller(call(), |caller| caller.uid = 9)),
+        (3, with_caller(call(), |caller| caller.client = Some("Marvin".to_owned()))),
+        (4, marked("change", json!({}), "K")),
+    ] {
+        assert!(layer.execute(request).await.success);
+        assert_eq!(ran.load(Ordering::Relaxed), run);
+    }
+}
+
+#[tokio::test]
+async fn t016_a_hundred_at_once_run_once() {
+    let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let layer = layer_in(folder.path(), &ran);
+    let calls = (0..100).map(|connection| {
+        let request = with_caller(marked("change", json!({}), "k"), |caller| caller.connection = connection);
+        let layer = Arc::clone(&layer);
+        tokio::spawn(async move { layer.execute(request).await })
+    });
+    let ends = futures_util::future::join_all(calls).await;
+    let ends: Vec<ToolResult> = ends.into_iter().map(Result::unwrap).collect();
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    assert!(ends.iter().all(|end| end.success));
+    let original: Vec<_> = ends.iter().filter(|end| end.metadata.repeat.is_none()).collect();
+    assert_eq!(original.len(), 1);
+    let of = Some(original[0].metadata.call_id);
+    assert_eq!(
+        ends.iter().filter(|end| repeat_of(end) == of).count(),
+        99,
+        "all are told of the one that ran"
+    );
+    assert!(layer.calls().is_empty());
+}
+
+#[tokio::test]
+async fn t016_a_restart_forgets_no_key() {
+    let (folder, ran) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let first = layer_in(folder.path(), &ran);
+    let ended = first.execute(marked("change", json!({}), "k")).await;
+    first.close("test");
+    drop(first);
+    let second = layer_in(folder.path(), &ran);
+    let again = second.execute(marked("change", json!({}), "k")).await;
+    assert_eq!((repeat_of(&again), ran.load(Ordering::Relaxed)), (Some(ended.metadata.call_id), 1));
+}
+
+#[tokio::test]
+async fn what_was_never_started_uses_no_key_up() {
+    let gate = Gate::default();
+    let bench = Bench::new().tool("slow", Category::SYSTEM_WRITE, waits_for(&gate));
+    let (layer, _folder) = bench.layer();
+    let malformed = layer.execute(marked("slow", json!([]), "k")).await;
+    assert_eq!(malformed.metadata.refusal.unwrap().code, RefusalCode::InvalidArguments);
+    // One that still runs is waited for, as long as the caller will wait.
+    let running = Arc::clone(&layer);
+    let running = tokio::spawn(async move { running.execute(marked("slow", json!({}), "k")).await });
+    while !layer.calls().iter().any(|call| call.standing == Standing::Running) {
+        tokio::task::yield_now().await;
+    }
+    let hasty = Request { deadline: Some(Duration::from_millis(30)), ..marked("slow", json!({}), "k") };
+    let refusal = layer.execute(hasty).await.metadata.refusal.unwrap();
+    assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::Busy, Some("deadline_passed")));
+    gate.open();
+    assert!(running.await.unwrap().success);
+    assert!(layer.execute(marked("slow", json!({}), "k")).await.metadata.repeat.is_some());
+}
