@@ -205,3 +205,76 @@ fn b155_after_a_malformed_call_only_the_good_one_runs() {
     let ran: Vec<&Value> = records.iter().filter(|record| record["kind"] == "decision").collect();
     assert_eq!(ran.len(), 1, "{records:?}");
 }
+
+/// A home whose map demands more of `write_file` than its schema does.
+fn demanding() -> Home {
+    let home = Home::initialised();
+    let map = "tools:\n  write_file:\n    required: [path]\n    min_length: {content: 11}\n";
+    home.configure("governance/guardrails.yaml", map);
+    home
+}
+
+#[test]
+fn b34_a_human_may_leave_the_map_out_and_it_is_seen() {
+    let daemon = Daemon::start_in(demanding());
+    let (home, mut watching) = (daemon.home(), watch(&daemon));
+    let words = ["call", "write_file", "path=a.txt", "content=short"];
+    home.run(&words).must_exit(3);
+    let forced: Vec<&str> = words.iter().copied().chain(["--skip-guardrail"]).collect();
+    home.run(&forced).must_exit(0);
+    assert_eq!(std::fs::read_to_string(home.workspace().join("a.txt")).unwrap(), "short");
+    let event = loop {
+        let told = watching.receive().expect("an event");
+        if told["params"]["event"] == "guardrail_skipped" {
+            break told;
+        }
+    };
+    assert_eq!(event["params"]["tool"], "write_file", "{event}");
+    let records = home.records();
+    let decision = records.iter().find(|record| record["kind"] == "decision").unwrap();
+    assert_eq!(
+        (&decision["facts"]["curated_map"], &decision["caller"]["door"]),
+        (&json!("left_out"), &json!("control")),
+        "{decision}"
+    );
+    // The schema and the judge are asked all the same.
+    let told = home.run(&["call", "write_file", "path=b.txt", "--skip-guardrail"]).must_exit(3);
+    assert!(told.stderr().contains("content"), "{told}");
+    let key = home.user().join(".ssh/id").display().to_string();
+    let told = home.run(&["call", "write_file", &format!("path={key}"), "content=x", "--skip-guardrail"]);
+    assert!(told.must_exit(3).stderr().contains("Permission denied"));
+    let refused = home.records().into_iter().rfind(|record| record["kind"] == "refusal").unwrap();
+    assert_eq!(refused["facts"]["curated_map"], "left_out", "{refused}");
+}
+
+#[test]
+fn b34_nobody_else_may() {
+    let daemon = Daemon::start_in(demanding());
+    let mut agent = daemon.agent();
+    let call = json!({"tool_name": "write_file", "arguments": {"path": "a.txt", "content": "short"}, "skip_guardrail": true});
+    assert_eq!(agent.request("sinew/execute", &call)["error"]["data"]["field"], "skip_guardrail");
+    assert_eq!(agent.request("control/execute", &call)["error"]["code"], -32601);
+    let session = agent.request("sinew/session.open", &json!({"allowlist": ["write_file"], "hop_budget": 9}));
+    let mut worker = Client::connect(session["result"]["socket"].as_str().unwrap().as_ref());
+    assert_eq!(worker.request("sinew/execute", &call)["error"]["data"]["field"], "skip_guardrail");
+    assert_eq!(worker.request("control/execute", &call)["error"]["code"], -32601);
+    let inner = json!({"path": "a.txt", "content": "short", "skip_guardrail": true});
+    assert_eq!(refusal(&agent.execute("write_file", &inner))["code"], "invalid_arguments");
+    assert!(!daemon.home().workspace().join("a.txt").exists());
+    let home = daemon.stop();
+    let words = ["call", "write_file", "path=a.txt", "content=short", "--skip-guardrail"];
+    home.run(&words).must_exit(6);
+}
+
+#[test]
+fn what_the_map_says_of_our_tools_it_says_of_no_other_servers() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    for arguments in [json!({"uri": "a"}), json!({})] {
+        let result = agent.execute("mcp__other__read_file", &arguments);
+        assert_eq!(refusal(&result)["code"], "unknown_tool", "{result}");
+        assert!(refusal(&result)["hint"].as_str().unwrap().contains("read_file"), "{result}");
+    }
+    let old = agent.execute("mcp__other__write_local_file", &json!({"path": "a"}));
+    assert_eq!(refusal(&old)["code"], "invalid_arguments", "a name of no tool here is any server's: {old}");
+}

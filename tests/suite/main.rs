@@ -22,6 +22,7 @@ mod modes;
 mod policy;
 mod records;
 mod reload;
+mod repeats;
 mod restart;
 #[cfg(target_os = "linux")]
 mod sandbox;

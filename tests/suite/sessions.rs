@@ -74,3 +74,26 @@ fn b145_b153_b155_an_invalid_call_is_put_right_within_the_budget() {
     assert_eq!(found.matches("\"kind\":\"session\"").count(), 1, "opened: {found}");
     assert!(found.contains("\"kind\":\"decision\"") && found.contains("hop_budget_exhausted"), "{found}");
 }
+
+#[test]
+fn b165_every_line_of_the_log_is_one_object_whatever_workers_write_at_once() {
+    let daemon = Daemon::start();
+    let mut orchestrator = daemon.agent();
+    let session = open(&mut orchestrator, &json!({"allowlist": ["read_file"], "hop_budget": 400}));
+    let hostile = "line\nbreak \"quote\" \\ {\"event\": \"forged\"}\r\n\u{2028}";
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut worker = worker(&session);
+                for _ in 0..50 {
+                    worker.execute("read_file", &json!({hostile: hostile, "path": 5}));
+                    worker.execute(hostile, &json!({}));
+                }
+            });
+        }
+    });
+    // The helper reads every line as JSON, and fails at the first that is none.
+    assert_eq!(events(&daemon, &session, "worker_inner_validation_fail").len(), 200);
+    assert_eq!(events(&daemon, &session, "worker_inner_call").len(), 400);
+    assert!(events(&daemon, &session, "forged").is_empty());
+}

@@ -37,6 +37,8 @@ pub struct Request {
     pub progress: Progress,
     /// When the request arrived.
     pub started: Instant,
+    /// Whether the curated map is asked.
+    pub curated_map: CuratedMap,
     /// What makes a repeat of this call the same call, by the caller's word.
     pub idempotency_key: Option<String>,
     /// Fired when the caller takes the call back.
@@ -45,6 +47,16 @@ pub struct Request {
     pub asking: Asking,
     /// The answer of a human that it brings along.
     pub approval_id: Option<String>,
+}
+
+/// Whether a call is checked by the curated map, beside its tool's schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CuratedMap {
+    /// It is.
+    #[default]
+    Asked,
+    /// A human has it left out, to have a call as it is. That is announced and on record.
+    LeftOut,
 }
 
 /// One call on the road: its identity and the world it is judged in.
@@ -65,6 +77,7 @@ pub(crate) struct Call {
     pub(crate) span: CallSpan,
     /// Where it stands, and whether it must end.
     pub(crate) track: Arc<Track>,
+    pub(crate) curated_map: CuratedMap,
     /// Its key and whose it is, in one; only this caller's repeats have the same.
     pub(crate) key: Option<String>,
     /// Its hold on that key.
@@ -125,6 +138,7 @@ impl Call {
             span,
             key: ledger.and_then(|ledger| scoped_key(&request, ledger)),
             claim: OnceLock::new(),
+            curated_map: request.curated_map,
             worker: OnceLock::new(),
             host: None,
             saw: OnceLock::new(),

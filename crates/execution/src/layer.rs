@@ -51,6 +51,8 @@ pub struct ToolExecutionLayer {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) approvals: Approvals,
     pub(crate) limits: Limits,
+    /// What hosts were permitted counts among itself: questions, which run nothing here, use up nobody's calls.
+    pub(crate) host_limits: Limits,
     pub(crate) tally: Tally,
     pub(crate) world: ArcSwap<World>,
     pub(crate) mode: ModeCell,
@@ -80,12 +82,14 @@ impl ToolExecutionLayer {
         content::share_patterns(&world.policy)?;
         let mode = recorder::restored_mode(&ledger, &recovery);
         let limits = Limits::restore(places(&world, mode), &recovery, |tool| world.goes_out(tool.as_str()));
+        let host_limits = Limits::restore(0, &recovery, |tool| world.goes_out(tool.as_str()));
         let watch = ModeWatch::new(world.policy.transitions(), mode, ledger.health().head);
         let approvals = Approvals::restore(&ledger, &recovery, &state);
         Ok(Arc::new(ToolExecutionLayer {
             ledger,
             approvals,
             limits,
+            host_limits,
             watch,
             calls: Calls::default(),
             sessions: Sessions::default(),

@@ -38,7 +38,7 @@ pub use approvals::{
     Answer, Asking, Card, CardLine, DecideError, Decided, Fact, Lasting, Listed, Pin, PinError, ShownChange,
     Side, StandingRule, Tone, shown,
 };
-pub use call::Request;
+pub use call::{CuratedMap, Request};
 pub use calls::{CallStanding, Cancelled, Standing};
 pub use content::redactor;
 pub use explain::{Explanation, Finding};

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tool::{LONGEST_WORD, Refusal, RefusalCode, shorten};
 
 use crate::World;
-use crate::call::Call;
+use crate::call::{Call, CuratedMap};
 
 /// The tool a call names. Nothing is found by a part of a name; a refusal says what is near.
 pub(crate) fn look_up<'c>(call: &'c Call, arguments: &Value) -> Result<&'c Arc<Tool>, Box<Refusal>> {
@@ -16,8 +16,9 @@ pub(crate) fn look_up<'c>(call: &'c Call, arguments: &Value) -> Result<&'c Arc<T
         if let Some(name) = guardrail::before_markup(&call.tool_name) {
             return glued(world, name);
         }
-        let opinion = world.guarded(|guard| guard.check_unknown(&call.tool_name, arguments));
-        opinion.unwrap_or_else(|| Box::new(not_found(world, &call.tool_name)))
+        let asked = call.curated_map == CuratedMap::Asked;
+        let opinion = || world.guarded(|guard| guard.check_unknown(&call.tool_name, arguments));
+        asked.then(opinion).flatten().unwrap_or_else(|| Box::new(not_found(world, &call.tool_name)))
     })
 }
 

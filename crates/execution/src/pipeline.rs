@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use governance::{Cleared, Permit, Verdict};
-use guardrail::{Fitting, InputSchema, Known, ValidCall, Validated};
+use guardrail::{Fitting, InputSchema, Known, Rejected, ValidCall, Validated};
 use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use telemetry::Stage;
 use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 
 use crate::approvals::{self, Approved, Hand};
-use crate::call::Call;
+use crate::call::{Call, CuratedMap};
 use crate::calls::Standing;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
@@ -99,7 +99,13 @@ pub(crate) async fn judge(
     arguments: Value,
 ) -> Result<Verdict, Box<Refusal>> {
     let known = Known { definition, schema };
-    let checked = call.timed(Stage::Check, || call.world.guarded(|guard| guard.check(known, arguments)));
+    let checked = call.timed(Stage::Check, || match call.curated_map {
+        CuratedMap::Asked => call.world.guarded(|guard| guard.check(known, arguments)),
+        CuratedMap::LeftOut => {
+            recorder::announce_unguarded(call, definition);
+            guardrail::fits(definition, schema, arguments).map_err(Rejected::without_proposal)
+        }
+    });
     match checked {
         Ok(fitting) => {
             let valid = validate(call, fitting).await?.in_session(call.caller.session.as_deref());

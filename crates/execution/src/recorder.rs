@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use telemetry::{Event, Note, Subject, emit, redact};
 use tool::{Category, Metadata, ToolDefinition};
 
-use crate::call::Call;
+use crate::call::{Call, CuratedMap};
 
 pub(crate) use ends::{crashed, crashed_result, ended, overtaken};
 pub(crate) use export::export;
@@ -42,8 +42,26 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
         idempotency_key: call.key.clone(),
         approval_id,
         rules: permit.rules().to_vec(),
-        facts: redact::shared().redact_owned(permit.facts()),
+        facts: with_guard(call, redact::shared().redact_owned(permit.facts())),
     }
+}
+
+/// What the judge saw, with a word on what was not asked before it.
+fn with_guard(call: &Call, mut facts: Value) -> Value {
+    if call.curated_map == CuratedMap::LeftOut
+        && let Some(facts) = facts.as_object_mut()
+    {
+        facts.insert("curated_map".to_owned(), json!("left_out"));
+    }
+    facts
+}
+
+/// Announces that a call is checked by its tool's schema alone, because a human says so.
+pub(crate) fn announce_unguarded(call: &Call, definition: &ToolDefinition) {
+    emit(Event::GuardrailSkipped {
+        call: subject(call, definition.name().as_str()),
+        by: &call.caller.display_name(),
+    });
 }
 
 /// Only a tool of a category that promises to look is taken to change nothing.

@@ -20,7 +20,7 @@ pub(crate) use admission::{admit, charge, report};
 pub use terms::{SessionTerms, TermsError};
 
 use crate::approvals::Asking;
-use crate::call::{Call, Request};
+use crate::call::{Call, CuratedMap, Request};
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
 use crate::world::{ToolFilter, World};
@@ -195,6 +195,7 @@ impl ToolExecutionLayer {
             cwd: None,
             progress: Progress::default(),
             started: Instant::now(),
+            curated_map: CuratedMap::Asked,
             idempotency_key: None,
             withdrawn: CancellationToken::new(),
             asking: Asking::Never,

@@ -146,6 +146,7 @@ fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> Request 
         cwd: None,
         progress: Progress::default(),
         started: Instant::now(),
+        curated_map: crate::CuratedMap::Asked,
         idempotency_key: None,
         withdrawn: CancellationToken::new(),
         asking: Asking::Never,

@@ -64,7 +64,7 @@ impl Curated {
 
     /// What to use instead of a name that is kept only to answer those who still use it.
     pub fn deprecation(&self, name: &str) -> Option<&str> {
-        self.of_unknown(name)?.deprecated.as_deref()
+        self.of_unknown(name, |_| false)?.deprecated.as_deref()
     }
 
     /// What is demanded of a tool that is there.
@@ -72,10 +72,11 @@ impl Curated {
         self.entries.get(name)
     }
 
-    /// What is demanded under a name that no tool has: that very name, else the one after the prefix of a host.
-    pub(crate) fn of_unknown(&self, name: &str) -> Option<&Entry> {
+    /// What is demanded under a name that no tool has: that very name, else the one after the prefix of a host, unless
+    /// that is the name of a tool `here`.
+    pub(crate) fn of_unknown(&self, name: &str, here: impl Fn(&str) -> bool) -> Option<&Entry> {
         let find = |name: &str| self.entries.get(&ToolName::new(name).ok()?);
-        find(name).or_else(|| find(name::without_host(name)?))
+        find(name).or_else(|| find(name::without_host(name).filter(|bare| !here(bare))?))
     }
 }
 

@@ -43,6 +43,13 @@ pub struct Rejected {
     pub proposal: Option<Box<Proposal>>,
 }
 
+impl Rejected {
+    /// A call that did not pass, and of which nothing is guessed.
+    pub fn without_proposal(refusal: Box<Refusal>) -> Self {
+        Rejected { refusal, proposal: None }
+    }
+}
+
 /// Arguments that do not fit, and why.
 pub(crate) struct Unfit {
     findings: Findings,
@@ -108,7 +115,7 @@ impl<'a> Guard<'a> {
     /// What the curated map has against a call of a name that no tool has; nothing where it does not know the name
     /// or the arguments are as they should be.
     pub fn check_unknown(&self, name: &str, arguments: &Value) -> Option<Box<Refusal>> {
-        let entry = self.curated.of_unknown(name)?;
+        let entry = self.entry_of_unknown(name)?;
         let findings = self.against(entry, arguments);
         if findings.is_empty() {
             return None;
@@ -123,6 +130,12 @@ impl<'a> Guard<'a> {
         Some(Box::new(refusal))
     }
 
+    /// What the map demands under a name that no tool has. What it demands of a tool of ours it demands of that tool
+    /// alone: `mcp__other__read_file` is another server's, with arguments of its own.
+    pub(crate) fn entry_of_unknown(&self, name: &str) -> Option<&'a Entry> {
+        self.curated.of_unknown(name, |bare| (self.tools)(bare).is_some())
+    }
+
     fn against(&self, entry: &Entry, arguments: &Value) -> Findings {
         let nested = Nested::of(self, calls_of(Some(entry), None), arguments);
         let shape = (!arguments.is_object() && !arguments.is_null()).then(|| problem::not_object(arguments));
@@ -132,7 +145,7 @@ impl<'a> Guard<'a> {
 
     /// The example of a name that no tool has.
     pub fn example_of_unknown(&self, name: &str) -> Option<Value> {
-        self.curated.of_unknown(name)?.example.as_ref().map(|example| example.value.clone())
+        self.entry_of_unknown(name)?.example.as_ref().map(|example| example.value.clone())
     }
 
     /// Arguments that would be accepted: the map's, else the tool's own, else made from its schema.

@@ -105,7 +105,7 @@ impl Nested {
         let known = (guard.tools)(slug);
         let entry = match known {
             Some(known) => guard.curated.of_tool(known.definition.name()),
-            None => guard.curated.of_unknown(slug),
+            None => guard.entry_of_unknown(slug),
         };
         if known.is_none() && entry.is_none() {
             return;

@@ -7,6 +7,7 @@ mod approvals_watch;
 mod calls_cancel;
 mod calls_list;
 mod events;
+mod execute;
 mod grants_list;
 mod grants_revoke;
 mod ledger_export;
@@ -58,6 +59,7 @@ const METHODS: &[Method<Control>] = &[
     pin_set::METHOD,
     mode_get::METHOD,
     mode_set::METHOD,
+    execute::METHOD,
     calls_list::METHOD,
     calls_cancel::METHOD,
     reload::METHOD,

@@ -142,6 +142,12 @@ pub(crate) struct CallArgs {
     /// Use the answer to this approval, which an earlier call of the same kind asked for.
     #[arg(long, value_name = "ID")]
     pub(crate) approval_id: Option<String>,
+    /// Mark the call: one of the same key within 24 hours is not run again, and says how the first one ended.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// Check by the tool's schema alone, without the curated map. Needs a daemon; it is announced and on record.
+    #[arg(long)]
+    pub(crate) skip_guardrail: bool,
 }
 
 #[derive(Args)]

@@ -154,6 +154,13 @@ pub enum Event<'a> {
         /// The refusal's sentence.
         reason: &'a str,
     },
+    /// A human has a call checked by its tool's schema alone.
+    GuardrailSkipped {
+        /// The call.
+        call: Subject<'a>,
+        /// Who.
+        by: &'a str,
+    },
     /// A failed call was answered with advice on how to call the tool.
     ToolValidationNudge {
         /// The call.
@@ -230,6 +237,7 @@ impl Event<'_> {
             Event::ToolCallBlocked { .. } => "tool_call_blocked",
             Event::WorkerInnerCall { .. } => "worker_inner_call",
             Event::ToolValidationFailed { .. } => "tool_validation_failed",
+            Event::GuardrailSkipped { .. } => "guardrail_skipped",
             Event::ToolValidationNudge { .. } => "tool_validation_nudge",
             Event::WorkerInnerValidationFail { .. } => "worker_inner_validation_fail",
             Event::WorkerToolCostWarning { .. } => "worker_tool_cost_warning",

@@ -13,6 +13,8 @@ pub enum Door {
     Mcp,
     /// `sinew call` without a daemon, in its own process.
     Embedded,
+    /// `control/execute` on the human's socket.
+    Control,
     /// `sinew hook`: another program asks about a tool of its own.
     Hook,
 }

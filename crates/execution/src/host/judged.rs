@@ -115,7 +115,8 @@ impl ToolExecutionLayer {
         let (call, input) = Call::suppose(asked.request, &self.ledger, Arc::clone(&world), self.mode());
         let judging = async {
             self.admits(&call)?;
-            judge(self.deciding(), &call, tool, (input, host.user_home.as_deref())).await
+            let deciding = Deciding { limits: &self.host_limits, ..self.deciding() };
+            judge(deciding, &call, tool, (input, host.user_home.as_deref())).await
         };
         let verdict =
             AssertUnwindSafe(judging).catch_unwind().await.unwrap_or_else(|_| Err(explain::fault(&call)));

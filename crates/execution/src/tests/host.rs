@@ -208,3 +208,17 @@ async fn what_is_over_is_advised_on() {
     assert_eq!(review(failed("Task", missing)).await, None);
     assert!(layer.review_host("stranger", failed("Look", missing)).await.is_err());
 }
+
+#[tokio::test]
+async fn questions_of_hosts_use_up_nobodys_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let layer = layer(folder.path(), "");
+    // NORMAL allows 600 a minute: hosts have used up theirs after that, and calls that run have not.
+    let mut permitted = 0;
+    while told(&layer.judge_host(call("Shell", json!({"line": "ls"}))).await.unwrap()) == "permit" {
+        permitted += 1;
+        assert!(permitted <= 600, "a host has a limit too");
+    }
+    assert_eq!(permitted, 600);
+    assert!(layer.execute(request("bash", json!({}), None)).await.success, "and others are not in its way");
+}

@@ -156,3 +156,18 @@ async fn what_still_runs_ends_with_its_session() {
     assert_eq!(on_record.iter().map(|record| &record["event"]).collect::<Vec<_>>(), ["opened", "closed"]);
     assert_eq!(on_record[1]["data"]["hops"], 1);
 }
+
+#[tokio::test]
+async fn b164_a_tool_without_a_schema_takes_whatever_comes() {
+    let bench = Bench::new().such_tool(
+        "free",
+        Category::READ_ONLY,
+        |spec| (spec.input_schema, spec.parameters) = (Some(json!({"type": "object"})), Vec::new()),
+        |_| done(json!({})),
+    );
+    let (layer, _folder) = bench.layer();
+    let session = open(&layer, &["free"], 9);
+    for arguments in [json!({}), Value::Null, json!({"a": [1, {"b": null}]})] {
+        assert!(layer.execute(asked("free", arguments.clone(), &session)).await.success, "{arguments}");
+    }
+}

@@ -37,7 +37,7 @@ fn found<T: std::fmt::Debug>(
 fn the_shipped_map_loads_and_has_the_nine_names_of_the_documents() {
     let curated = Curated::embedded().unwrap_or_else(|error| panic!("{error}"));
     let demands = |name: &str| {
-        let entry = curated.of_unknown(name).unwrap_or_else(|| panic!("{name}"));
+        let entry = curated.of_unknown(name, |_| false).unwrap_or_else(|| panic!("{name}"));
         let required: Vec<&str> = entry.required.iter().map(|field| field.as_str()).collect();
         let groups: Vec<Vec<&str>> =
             entry.groups.iter().map(|group| group.iter().map(|field| field.as_str()).collect()).collect();
@@ -69,7 +69,7 @@ fn b33_the_map_is_a_file() {
     std::fs::write(&file, "tools: {mine: {required: [a]}}\n").unwrap();
     let mine = Curated::load(folder.path()).unwrap();
     assert!(
-        mine.of_unknown("MINE").is_some() && mine.of_unknown("write").is_none(),
+        mine.of_unknown("MINE", |_| false).is_some() && mine.of_unknown("write", |_| false).is_none(),
         "it replaces the built-in one"
     );
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();

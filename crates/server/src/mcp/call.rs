@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use execution::Request;
+use execution::{CuratedMap, Request};
 use serde_json::{Map, Value, json};
 use telemetry::metrics::{self, Operation};
 use tool::{Progress, ToolName, ToolResult, TraceContext};
@@ -33,6 +33,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         cwd: None,
         progress: Progress::default(),
         started: call.began,
+        curated_map: CuratedMap::Asked,
         idempotency_key: key,
         withdrawn: call.withdrawn,
         asking: asking(word(APPROVAL)?.as_deref(), APPROVAL)?,

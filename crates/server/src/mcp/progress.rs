@@ -70,6 +70,7 @@ mod tests {
             cwd: None,
             progress: Progress::default(),
             started: Instant::now(),
+            curated_map: Default::default(),
             idempotency_key: None,
             withdrawn: Default::default(),
             asking: Default::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use execution::{Asking, Request};
+use execution::{Asking, CuratedMap, Request};
 use serde_json::{Map, Value};
 use tool::{Door, Progress, TraceContext};
 
@@ -42,6 +42,7 @@ pub(crate) fn request(session: &Session, call: Call) -> Result<(Request, Params)
         cwd: params.want("cwd")?,
         progress: Progress::default(),
         started: call.began,
+        curated_map: CuratedMap::Asked,
         idempotency_key: idempotency_key(params.take("idempotency_key"))?,
         withdrawn: call.withdrawn,
         asking: asking(params.want::<String>("approval")?.as_deref(), "approval")?,

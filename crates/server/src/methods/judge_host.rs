@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use execution::{Asking, HostCall, Origin, Request, UnknownHost};
+use execution::{Asking, CuratedMap, HostCall, Origin, Request, UnknownHost};
 use tool::{Caller, Door, Progress, TraceContext};
 
 use super::execute::{deadline, tool_name};
@@ -26,6 +26,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         cwd: params.want("cwd")?,
         progress: Progress::default(),
         started: call.began,
+        curated_map: CuratedMap::Asked,
         idempotency_key: None,
         withdrawn: call.withdrawn,
         asking: Asking::Never,

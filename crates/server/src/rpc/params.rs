@@ -100,6 +100,14 @@ impl Parameter for u32 {
     }
 }
 
+impl Parameter for bool {
+    const EXPECTED: &'static str = "true or false";
+
+    fn read(value: Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
 impl Parameter for f64 {
     const EXPECTED: &'static str = "a number";
 

@@ -18,12 +18,16 @@ use crate::setting::{Reach, Setting};
 use crate::terminal::{QUIET, paint, say, tell};
 
 pub(crate) fn run(args: CallArgs) -> Result<Exit, Problem> {
-    let CallArgs { words, json, deadline_ms, no_wait, approval_id } = args;
-    let wishes = Wishes { deadline_ms, no_wait, approval_id };
+    let CallArgs { words, json, deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail } = args;
+    let wishes = Wishes { deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail };
     let spoken = Spoken::new(words, json.as_deref())?;
     let setting = Setting::find()?;
     let (result, wants_json) = match setting.reach_or_state()? {
         Reach::Daemon => through_daemon(&setting, spoken, &wishes)?,
+        Reach::Nobody(_) if wishes.skip_guardrail => {
+            let problem = Problem::new(Exit::Unreachable, "only a daemon leaves the curated map out");
+            return Err(problem.hint("start one with `sinew serve`"));
+        }
         Reach::Nobody(state) => in_this_process(&setting, &state, spoken, &wishes)?,
     };
     let shown = match wants_json {
@@ -42,6 +46,8 @@ struct Wishes {
     deadline_ms: Option<u64>,
     no_wait: bool,
     approval_id: Option<String>,
+    idempotency_key: Option<String>,
+    skip_guardrail: bool,
 }
 
 fn through_daemon(setting: &Setting, spoken: Spoken, wishes: &Wishes) -> Result<(ToolResult, bool), Problem> {
@@ -55,7 +61,13 @@ fn through_daemon(setting: &Setting, spoken: Spoken, wishes: &Wishes) -> Result<
     params.extend(wishes.deadline_ms.map(|limit| ("deadline_ms".to_owned(), json!(limit))));
     params.extend(wishes.approval_id.as_ref().map(|id| ("approval_id".to_owned(), json!(id))));
     params.extend(wishes.no_wait.then(|| ("approval".to_owned(), json!("async"))));
-    let reply = setting.ask_agent("sinew/execute", Value::Object(params))?;
+    params.extend(wishes.idempotency_key.as_ref().map(|key| ("idempotency_key".to_owned(), json!(key))));
+    let reply = if wishes.skip_guardrail {
+        params.insert("skip_guardrail".to_owned(), json!(true));
+        setting.ask_control("control/execute", Value::Object(params))?
+    } else {
+        setting.ask_agent("sinew/execute", Value::Object(params))?
+    };
     let result = serde_json::from_value(reply).map_err(|error| {
         Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}"))
     })?;
@@ -85,8 +97,8 @@ fn in_this_process(
         (false, true) => Asking::Wait,
         (false, false) => Asking::Never,
     };
-    let approval_id = wishes.approval_id.clone();
-    let request = Request { deadline, asking, approval_id, ..request(setting, tool, arguments) };
+    let (approval_id, idempotency_key) = (wishes.approval_id.clone(), wishes.idempotency_key.clone());
+    let request = Request { deadline, asking, approval_id, idempotency_key, ..request(setting, tool, arguments) };
     let result = runtime.block_on(async {
         tokio::select! {
             biased;
@@ -117,6 +129,7 @@ pub(crate) fn request(setting: &Setting, tool_name: String, arguments: Value) ->
         cwd: Some(setting.folder().to_owned()),
         progress: Progress::default(),
         started: Instant::now(),
+        curated_map: Default::default(),
         idempotency_key: None,
         withdrawn: Default::default(),
         asking: Asking::Wait,

@@ -46,6 +46,9 @@ pub fn emit(event: Event<'_>) {
             let (code, missing) = (code.as_str(), json!(missing).to_string());
             about_call!(Level::WARN, "tool_validation_failed", call, code, missing, reason);
         }
+        Event::GuardrailSkipped { call, by } => {
+            about_call!(Level::WARN, "guardrail_skipped", call, by);
+        }
         Event::ToolValidationNudge { call, error } => {
             let error = opening(error);
             about_call!(Level::INFO, "tool_validation_nudge", call, error);

@@ -108,6 +108,7 @@ impl Asked {
             cwd: Some(self.cwd.clone()),
             progress: Progress::default(),
             started: Instant::now(),
+            curated_map: Default::default(),
             idempotency_key: None,
             withdrawn: Default::default(),
             asking: Asking::Never,

@@ -1,0 +1,26 @@
+//! `control/execute`: a call by the human, along the same road as any other. Here alone the curated map can be left out,
+//! for a call that is to be replayed as it was; the tool's schema and the judge never are.
+
+use std::sync::Arc;
+
+use execution::CuratedMap;
+use tool::{Caller, Door};
+
+use super::Control;
+use crate::methods::execute;
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Control> = Method { name: "control/execute", run };
+
+fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    let (mut request, mut params) = execute::request(session, call)?;
+    if params.want("skip_guardrail")?.unwrap_or(false) {
+        request.curated_map = CuratedMap::LeftOut;
+    }
+    params.finish()?;
+    request.caller = Caller { door: Door::Control, ..request.caller };
+    let layer = Arc::clone(&control.layer);
+    Ok(Answer::later(async move { rpc::answer(&layer.execute(request).await) }))
+}

@@ -1,0 +1,110 @@
+//! Calls with an idempotency key, from outside: whoever repeats one, and whenever, it ran once.
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+/// A command that leaves one line for each time it runs.
+fn home() -> Home {
+    let home = Home::initialised();
+    let rules = "tools:\n  run_command:\n    allowed_in_modes: [NORMAL]\n    allowed_commands: [\"*\"]\n";
+    home.configure("governance/tools.yaml", rules);
+    home
+}
+
+fn marked(key: &str, pause: f32) -> Value {
+    let line = format!("sleep {pause}; echo ran >> runs.txt");
+    json!({"tool_name": "run_command", "arguments": {"command": ["sh", "-c", line]}, "idempotency_key": key})
+}
+
+fn execute(client: &mut Client, params: &Value) -> Value {
+    let response = client.request("sinew/execute", params);
+    assert!(response["result"].is_object(), "{response}");
+    response["result"].clone()
+}
+
+fn runs(home: &Home) -> usize {
+    std::fs::read_to_string(home.workspace().join("runs.txt")).unwrap_or_default().lines().count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn t016_a_key_runs_once_on_two_connections_after_its_end_and_after_a_restart() {
+    let daemon = Daemon::start_in(home());
+    let call = marked("k", 0.3);
+    let ends: Vec<Value> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..2).map(|_| scope.spawn(|| execute(&mut daemon.agent(), &call))).collect();
+        started.into_iter().map(|one| one.join().expect("an end")).collect()
+    });
+    assert_eq!(runs(daemon.home()), 1);
+    let (first, second): (Vec<&Value>, Vec<&Value>) =
+        ends.iter().partition(|end| end["metadata"]["repeat"].is_null());
+    let ([first], [second]) = (first.as_slice(), second.as_slice()) else { panic!("{ends:?}") };
+    assert_eq!(first["output"]["exit_code"], 0, "{first}");
+    assert_eq!((&second["success"], &second["metadata"]["cached"]), (&json!(true), &json!(true)), "{second}");
+    assert_eq!(second["metadata"]["repeat"]["of"], first["metadata"]["call_id"]);
+    assert_eq!(second["output"], json!({}), "what the tool answered is kept nowhere");
+
+    let mut agent = daemon.agent();
+    let other = execute(&mut agent, &marked("k", 0.4));
+    assert_eq!(
+        (&other["metadata"]["refusal"]["code"], &other["metadata"]["refusal"]["detail"]),
+        (&json!("conflict"), &json!("duplicate_id")),
+        "{other}"
+    );
+    for (wrong, field) in [(json!(""), "idempotency_key"), (json!(5), "idempotency_key")] {
+        let call = json!({"tool_name": "run_command", "arguments": {}, "idempotency_key": wrong});
+        assert_eq!(agent.request("sinew/execute", &call)["error"]["data"]["field"], field);
+    }
+
+    let daemon = Daemon::start_in(daemon.stop());
+    let later = execute(&mut daemon.agent(), &call);
+    assert_eq!(later["metadata"]["repeat"]["of"], first["metadata"]["call_id"], "{later}");
+    assert_eq!(runs(daemon.home()), 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn t016_a_call_that_a_crash_cut_short_is_not_run_again_by_itself() {
+    let daemon = Daemon::start_in(home());
+    let call = marked("k", 30.0);
+    let mut agent = daemon.agent();
+    let line = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": call});
+    agent.send(format!("{line}\n").as_bytes());
+    let mut control = daemon.control();
+    let running = |control: &mut Client| {
+        let told = control.request("control/calls.list", &json!({}));
+        told["result"]["calls"].as_array().unwrap().iter().any(|call| call["state"] == "running")
+    };
+    while !running(&mut control) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let daemon = Daemon::start_in(daemon.crash());
+    let again = execute(&mut daemon.agent(), &call);
+    assert_eq!(
+        (&again["success"], &again["metadata"]["repeat"]["outcome"]),
+        (&json!(false), &json!("unknown"))
+    );
+    assert!(again["metadata"]["failure"]["hint"].as_str().unwrap().contains("new key"), "{again}");
+    assert_eq!(runs(daemon.home()), 0);
+}
+
+#[test]
+fn a_repeat_in_mcp_says_that_it_is_one() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "m"}});
+    agent.request("initialize", &hello);
+    let params = json!({"name": "write_file", "arguments": {"path": "a.txt", "content": "once"},
+        "_meta": {"sinew/idempotency_key": "k"}});
+    let first = agent.request("tools/call", &params)["result"].clone();
+    assert!(first["structuredContent"].is_object(), "{first}");
+    std::fs::write(daemon.home().workspace().join("a.txt"), "changed since").unwrap();
+    let again = agent.request("tools/call", &params)["result"].clone();
+    assert_eq!((&again["isError"], again.get("structuredContent")), (&json!(false), None), "{again}");
+    assert!(again["content"][0]["text"].as_str().unwrap().contains("was not run again"), "{again}");
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "changed since");
+    let shown = daemon.home().run(&["call", "write_file", "path=b", "content=x", "--idempotency-key", "c"]);
+    shown.must_exit(0);
+    let shown = daemon.home().run(&["call", "write_file", "path=b", "content=x", "--idempotency-key", "c"]);
+    assert!(shown.must_exit(0).stderr().contains("not run again"));
+}
