@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tool::{Category, Failure, FailureKind, Mode, RefusalCode, Repair, RiskLevel, ToolSpec};
 
 use super::{Bench, Does, caller, done, records, request};
-use crate::ToolExecutionLayer;
+use crate::{SessionTerms, ToolExecutionLayer};
 
 /// A tool that takes a path and a content, and how often it ran.
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
@@ -243,6 +243,9 @@ async fn b30_b154_mistakes_of_workers_and_advice_are_announced_once() {
         Some(json!({"type": "object", "required": ["url"], "properties": {"url": {"type": "string"}}}));
     bench.registry.register(fetch.check().unwrap(), Arc::new(Does(|_| done(json!({}))))).unwrap();
     let (layer, _folder) = bench.layer();
+    let terms = SessionTerms { allowlist: vec!["fetch".to_owned()], ..SessionTerms::default() };
+    let session = layer.open_session(terms, &caller()).unwrap().session_id;
+    let session = session.as_str();
     let mut watch = telemetry::watch();
     let mut run = async |tool: &str, session: Option<&str>, last: &str| {
         let mut request = request(tool, json!({}), None);
@@ -252,14 +255,16 @@ async fn b30_b154_mistakes_of_workers_and_advice_are_announced_once() {
     };
     let names = |told: &[(String, Value)]| told.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
 
-    let worker = run("fetch", Some("s1"), "worker_inner_validation_fail").await;
-    assert_eq!(names(&worker), ["tool_validation_failed", "worker_inner_validation_fail"]);
-    for (_, record) in &worker {
+    let worker = run("fetch", Some(session), "worker_inner_validation_fail").await;
+    let all = ["worker_inner_call", "tool_validation_failed", "worker_inner_validation_fail"];
+    assert_eq!(names(&worker), all);
+    for (_, record) in worker.iter().skip(1) {
         assert_eq!((&record["tool"], &record["missing"]), (&json!("fetch"), &json!(["url"])), "{record}");
-        assert_eq!(record["session"], "s1");
+        assert_eq!(record["session"], session);
     }
     assert_eq!(names(&run("fetch", None, "tool_validation_failed").await), ["tool_validation_failed"]);
-    assert_eq!(names(&run("not_there", Some("s1"), "tool_call_blocked").await), ["tool_call_blocked"]);
+    let off_the_list = run("not_there", Some(session), "tool_call_blocked").await;
+    assert_eq!(names(&off_the_list), ["worker_inner_call", "tool_call_blocked"]);
 
     let nudged = run("complains", None, "tool_call_failed").await;
     assert_eq!(names(&nudged), ["tool_call_started", "tool_validation_nudge", "tool_call_failed"]);
