@@ -100,14 +100,6 @@ impl Parameter for u32 {
     }
 }
 
-impl Parameter for bool {
-    const EXPECTED: &'static str = "true or false";
-
-    fn read(value: Value) -> Option<Self> {
-        value.as_bool()
-    }
-}
-
 impl Parameter for f64 {
     const EXPECTED: &'static str = "a number";
 

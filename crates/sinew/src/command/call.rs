@@ -98,7 +98,8 @@ fn in_this_process(
         (false, false) => Asking::Never,
     };
     let (approval_id, idempotency_key) = (wishes.approval_id.clone(), wishes.idempotency_key.clone());
-    let request = Request { deadline, asking, approval_id, idempotency_key, ..request(setting, tool, arguments) };
+    let request =
+        Request { deadline, asking, approval_id, idempotency_key, ..request(setting, tool, arguments) };
     let result = runtime.block_on(async {
         tokio::select! {
             biased;
