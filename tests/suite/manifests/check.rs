@@ -104,3 +104,42 @@ fn the_schema_for_editors_says_what_is_checked() {
     let tool = &schema["$defs"]["ToolFile"];
     assert_eq!(tool["required"], json!(["id", "type", "name", "version", "description"]));
 }
+
+/// What they show is what happens, as far as it happens before a tool runs.
+#[test]
+fn the_examples_of_the_shipped_manifests_hold() {
+    let home = Home::new();
+    for folder in [home.workspace(), home.workspace().join("scripts")] {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    }
+    for (name, text) in SHIPPED {
+        write(&home, name, text);
+    }
+    write(&home, "scripts/text_statistics.py", include_str!("../../../tools/scripts/text_statistics.py"));
+    write(&home, "scripts/sort_json.js", include_str!("../../../tools/scripts/sort_json.js"));
+    let folder = home.workspace().display().to_string();
+    let answer = home.run(&["manifest", "test", &folder, "--json"]).must_exit(0).json();
+    assert_eq!((&answer["failed"], &answer["passed"]), (&json!(0), &json!(24)), "{answer}");
+}
+
+#[test]
+fn an_example_that_is_no_longer_true_is_told() {
+    let with = |example: &str| {
+        format!(
+            "tool:\n{CORE}  commands: [{{name: c, parameters: [{{name: n, type: integer}}]}}]\n  examples:\n    c:\n      \
+             - {example}\n"
+        )
+    };
+    let test = |example: &str, code: i32| {
+        let home = Home::new();
+        let file = write(&home, "t.yaml", &with(example));
+        home.run(&["manifest", "test", &file, "--json"]).must_exit(code).json()["cases"][0]["why"].to_string()
+    };
+    test("{scenario: success, input: {n: 1}, output: {}}", 0);
+    test("{scenario: failure_invalid_param, input: {}, error: {message: \"`n` is required\"}}", 0);
+    let valid = test("{scenario: failure_invalid_param, input: {n: 1}, error: {message: no}}", 1);
+    assert!(valid.contains("the example says it is not"), "{valid}");
+    let drifted = test("{scenario: failure_invalid_param, input: {}, error: {message: other words}}", 1);
+    assert!(drifted.contains("other words"), "{drifted}");
+}

@@ -16,4 +16,12 @@ pub(crate) enum ManifestCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
+    /// Hold the examples of manifests against their schemas and validators. No tool is run. Ends with 1 if one is broken.
+    Test {
+        /// Files, or folders of them.
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
 }

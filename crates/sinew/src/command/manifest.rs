@@ -1,5 +1,7 @@
 //! `sinew manifest`: tools from YAML files, looked at before they are used.
 
+mod examples;
+
 use std::path::PathBuf;
 
 use document::Document;
@@ -17,6 +19,13 @@ use crate::{compose, functions, manifests};
 pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
     match command {
         ManifestCommand::Check { paths, output } => show(&load(paths)?, *output),
+        ManifestCommand::Test { paths, output } => {
+            let loaded = load(paths)?;
+            match loaded.diagnostics.iter().any(|one| one.severity() == Severity::Error) {
+                true => show(&loaded, *output),
+                false => examples::run(&loaded.manifests, *output),
+            }
+        }
     }
 }
 
