@@ -10,6 +10,7 @@ mod command_line;
 mod documents;
 mod doors;
 mod explain;
+mod files;
 mod guardrail;
 mod hook;
 mod hostile_input;

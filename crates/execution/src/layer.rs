@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use ledger::{Ledger, LedgerError, Recovery};
+use resources::UndoStore;
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
@@ -44,12 +45,15 @@ pub struct Parts {
     pub recovery: Recovery,
     /// Where questions to a human are kept, and the operator's PIN.
     pub state: PathBuf,
+    /// What calls replaced and removed.
+    pub undo: Arc<UndoStore>,
 }
 
 /// Runs calls: checks, judges, records, executes.
 pub struct ToolExecutionLayer {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) approvals: Approvals,
+    pub(crate) undo: Arc<UndoStore>,
     pub(crate) limits: Limits,
     /// What hosts were permitted counts among itself: questions, which run nothing here, use up nobody's calls.
     pub(crate) host_limits: Limits,
@@ -78,7 +82,7 @@ pub struct ToolExecutionLayer {
 impl ToolExecutionLayer {
     /// A layer that goes on where the ledger left off: same mode, same rate windows.
     pub fn new(parts: Parts) -> Result<Arc<Self>, TelemetryError> {
-        let Parts { world, ledger, recovery, state } = parts;
+        let Parts { world, ledger, recovery, state, undo } = parts;
         content::share_patterns(&world.policy)?;
         let mode = recorder::restored_mode(&ledger, &recovery);
         let limits = Limits::restore(places(&world, mode), &recovery, |tool| world.goes_out(tool.as_str()));
@@ -88,6 +92,7 @@ impl ToolExecutionLayer {
         Ok(Arc::new(ToolExecutionLayer {
             ledger,
             approvals,
+            undo,
             limits,
             host_limits,
             watch,

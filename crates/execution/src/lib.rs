@@ -31,6 +31,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod transition;
+mod undo;
 mod watch;
 mod world;
 
@@ -53,6 +54,8 @@ pub use mode::{ModeError, ModeSet};
 pub use offers::Offer;
 pub use recorder::Configuration;
 pub use reload::{Acceptance, ReloadReport, Reloaded, loosens};
+pub use resources::{Reversal, Reverted};
 pub use sessions::{OpenedSession, SessionError, SessionTerms, TermsError};
 pub use status::Status;
+pub use undo::{UndoError, Undone};
 pub use world::{ToolFilter, World};

@@ -22,6 +22,7 @@ use governance::{
 };
 use ledger::{Ledger, Options};
 use registry::{Order, Running, ToolExecutor, ToolRegistry};
+use resources::{UndoLimits, UndoStore};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tool::{
@@ -73,6 +74,11 @@ struct Bench {
     registry: ToolRegistry,
 }
 
+/// Where nothing is ever kept.
+fn undo_in(folder: &Path) -> Arc<UndoStore> {
+    UndoStore::at(&folder.join("undo"), UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO })
+}
+
 impl Bench {
     fn new() -> Self {
         Bench { folder: tempfile::tempdir().unwrap(), registry: ToolRegistry::new() }
@@ -111,7 +117,8 @@ impl Bench {
     fn layer_in(folder: &Path, registry: ToolRegistry) -> Arc<ToolExecutionLayer> {
         let world = Bench::world_in(folder, registry);
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
-        ToolExecutionLayer::new(Parts { world, ledger, recovery, state: folder.join("state") }).unwrap()
+        let (state, undo) = (folder.join("state"), undo_in(folder));
+        ToolExecutionLayer::new(Parts { world, ledger, recovery, state, undo }).unwrap()
     }
 
     fn world_in(folder: &Path, registry: ToolRegistry) -> World {

@@ -132,6 +132,7 @@ fn word(access: PathAccess) -> &'static str {
     match access {
         PathAccess::Read => "read",
         PathAccess::Write => "write",
+        PathAccess::Remove => "remove",
     }
 }
 
@@ -152,6 +153,7 @@ fn reached(path: &OpenedPath, request: &PathRequest) -> Value {
         "kind": match path.kind() {
             ObjectKind::File => "file",
             ObjectKind::Directory => "directory",
+            ObjectKind::Link => "symlink",
             ObjectKind::Special(kind) => kind,
             ObjectKind::Missing => "missing",
             ObjectKind::Unreachable => "unreachable",

@@ -191,7 +191,7 @@ impl Floor {
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }
         let written = || match access {
-            PathAccess::Write => self.fixed.written.find(&candidate),
+            PathAccess::Write | PathAccess::Remove => self.fixed.written.find(&candidate),
             PathAccess::Read => None,
         };
         let (group, why) = self.fixed.touched.find(&candidate).or_else(written)?;
@@ -201,7 +201,7 @@ impl Floor {
     /// The groups that were looked at before this one was found; all of them if none was.
     pub(crate) fn before(&self, access: PathAccess, found: Option<&RuleRef>) -> Vec<(RuleRef, String)> {
         let written = match access {
-            PathAccess::Write => NEVER_WRITTEN,
+            PathAccess::Write | PathAccess::Remove => NEVER_WRITTEN,
             PathAccess::Read => &[],
         };
         let groups =
@@ -269,7 +269,9 @@ mod tests {
     fn check(path: &str, read: Option<&str>, write: Option<&str>) {
         let floor = Floor::new(&Protected { folders: vec![PathBuf::from("/h/.local/share/sinew")] }).unwrap();
         let name = Name::canonical(path.as_ref()).unwrap();
-        for (access, expect) in [(PathAccess::Read, read), (PathAccess::Write, write)] {
+        for (access, expect) in
+            [(PathAccess::Read, read), (PathAccess::Write, write), (PathAccess::Remove, write)]
+        {
             let found = floor.protects(&name, access).map(|found| found.rule.id);
             assert_eq!(
                 found.as_deref(),

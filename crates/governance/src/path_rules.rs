@@ -87,6 +87,7 @@ pub(crate) fn admit_reached(
         refuse_forbidden(standing, name, request, notes)?;
     }
     let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
+    refuse_root(situation.workspaces, name, request)?;
     notes.passes(rule, || states.clone(), || name.to_string());
     refuse_second_name(standing, reached, request, notes)?;
     refuse_large_file(standing, reached, request, notes)
@@ -178,10 +179,10 @@ fn admit_workspace(
     if let Some(workspace) = here.max_by_key(deepest) {
         let root = workspace.root().display();
         return match (request.access, workspace.access()) {
-            (PathAccess::Read, _) | (PathAccess::Write, WorkspaceAccess::ReadWrite) => {
+            (PathAccess::Read, _) | (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadWrite) => {
                 Ok((rule, root.to_string()))
             }
-            (PathAccess::Write, WorkspaceAccess::ReadOnly) => {
+            (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadOnly) => {
                 let hint = format!(
                     "the workspace {root} is read-only here; a human runs `sinew workspace add {root}`"
                 );
@@ -196,6 +197,16 @@ fn admit_workspace(
         roots => format!("work inside {}, or a human runs `sinew workspace add DIR`", roots.join(" or ")),
     };
     Err(not_allowed(request, "outside_workspaces", &rule, hint))
+}
+
+/// A workspace is where a caller works; it does not go with the work.
+fn refuse_root(workspaces: &Workspaces, name: &Name, request: &PathRequest) -> Result<(), Grounds> {
+    let holds_root = || workspaces.iter().any(|workspace| workspace.root().starts_with(name.as_path()));
+    if request.access == PathAccess::Remove && holds_root() {
+        let hint = "it is a workspace, or holds one; name what is to go in it".to_owned();
+        return Err(not_allowed(request, "workspace_root", &workspace_rule(), hint));
+    }
+    Ok(())
 }
 
 fn no_base(text: &str) -> Grounds {
@@ -262,7 +273,7 @@ pub(crate) fn refuse_large_content(
     content_bytes: Option<u64>,
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
-    let writes = standing.definition.path_arguments().iter().any(|path| path.access == PathAccess::Write);
+    let writes = standing.definition.path_arguments().iter().any(|path| path.access.changes());
     match content_bytes.filter(|_| writes) {
         Some(size) => refuse_size(standing, size, || "Content is too large to write".to_owned(), notes),
         None => Ok(()),

@@ -101,6 +101,7 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
     let access = match text("access")? {
         "read" => PathAccess::Read,
         "write" => PathAccess::Write,
+        "remove" => PathAccess::Remove,
         _ => return None,
     };
     let (key, typed) = (text("key")?.to_owned(), text("typed")?.to_owned());

@@ -19,8 +19,13 @@ pub(crate) struct Sight {
 impl Sight {
     /// Whether a name may be shown: not if reading it would be refused as forbidden.
     pub(crate) fn shows(&self, path: &Path) -> bool {
-        let Some(name) = Name::canonical(path) else { return false };
+        !self.forbids(path, PathAccess::Read)
+    }
+
+    /// Whether doing this there would be refused as forbidden.
+    pub(crate) fn forbids(&self, path: &Path, access: PathAccess) -> bool {
+        let Some(name) = Name::canonical(path) else { return true };
         let forbidden = self.forbidden.as_ref().is_some_and(|globs| globs.first_match(&name).is_some());
-        !forbidden && self.floor.protects(&name, PathAccess::Read).is_none()
+        forbidden || self.floor.protects(&name, access).is_some()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tool::{Category, Mode, Outward, PathAccess, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
+use tool::{Category, Mode, Outward, RefusalCode, RiskLevel, RuleRef, ToolDefinition};
 
 use crate::cleared::Guard;
 use crate::command_rules::CommandRules;
@@ -251,7 +251,7 @@ impl<'a> Standing<'a> {
     pub(crate) fn changes_things(&self) -> bool {
         let (paths, outward) = (self.definition.path_arguments(), self.definition.outward_arguments());
         *self.category == Category::SYSTEM_WRITE
-            || paths.iter().any(|path| path.access == PathAccess::Write)
+            || paths.iter().any(|path| path.access.changes())
             || outward.iter().any(|argument| argument.kind == Outward::Command)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use guardrail::ValidCall;
 use resources::{Opened, OpenedPath};
 use serde_json::{Map, Value};
-use tool::{Refusal, RefusalCode, RuleRef};
+use tool::{PathAccess, Refusal, RefusalCode, RuleRef};
 
 use crate::cleared::Cleared;
 use crate::facts::Seen;
@@ -152,6 +152,11 @@ impl Permit {
     /// Whether a name the call comes across may be shown. What it may not read it does not see.
     pub fn shows(&self, path: &Path) -> bool {
         self.limits.sight.shows(path)
+    }
+
+    /// Whether a name the call comes across must stay as it is, whatever goes with the folder it is in.
+    pub fn protects(&self, path: &Path) -> bool {
+        self.limits.sight.forbids(path, PathAccess::Remove)
     }
 
     /// What the judge saw, for the record. No content. Made when somebody asks: most of the cost of a verdict would be

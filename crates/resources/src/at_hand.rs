@@ -56,7 +56,7 @@ fn resolve_at_hand(request: PathRequest) -> Option<OpenedPath> {
         // A file with several names is searched for, which takes its time.
         Object::File { .. } if links::is_due(&object) => return None,
         Object::File { .. } | Object::Directory { .. } => {}
-        Object::Special { .. } | Object::NotThere { .. } => return None,
+        Object::Special { .. } | Object::Link { .. } | Object::NotThere { .. } => return None,
     }
     Some(OpenedPath::new(request, spelling, canonical, object))
 }
@@ -64,7 +64,8 @@ fn resolve_at_hand(request: PathRequest) -> Option<OpenedPath> {
 /// Notes which volumes are local. Blocks.
 pub(crate) fn learn(paths: &[OpenedPath]) {
     for path in paths {
-        let (Object::File { handle, facts, .. } | Object::Directory { handle, facts }) = &path.object else {
+        let (Object::File { handle, facts, .. } | Object::Directory { handle, facts, .. }) = &path.object
+        else {
             continue;
         };
         let device = facts.identity.device;

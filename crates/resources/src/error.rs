@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use tool::{Failure, FailureKind, RefusalCode};
+use tool::{CallId, Failure, FailureKind, RefusalCode};
 
 use crate::obstacle::Obstacle;
 
@@ -159,6 +159,32 @@ pub enum AccessError {
         /// What was found instead of the expected content.
         found: String,
     },
+    /// Something below it must stay, so all of it does.
+    #[error("`{}` stays as it is: `{}` {why}", shown_path(.path), shown_path(.inner))]
+    Blocked {
+        /// The canonical name.
+        path: PathBuf,
+        /// What must stay.
+        inner: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// What is there before the change is more than is kept, and nothing is changed that could not be taken back.
+    #[error("`{}` has {bytes} bytes, more than the {most} that are kept to undo changes", shown_path(.path))]
+    TooLargeToKeep {
+        /// The canonical name.
+        path: PathBuf,
+        /// How many there are, or were seen.
+        bytes: u64,
+        /// How many may be.
+        most: u64,
+    },
+    /// Nothing is kept of this call.
+    #[error("nothing is kept of call {call}: it changed no file, was undone already, or is too long ago")]
+    NothingKept {
+        /// The call.
+        call: CallId,
+    },
     /// The operating system refused or failed.
     #[error("{doing} `{}`: {source}", shown_path(.path))]
     Io {
@@ -202,6 +228,12 @@ impl From<AccessError> for Failure {
                 .hint("read it first, then write with its sha256 or with permission to overwrite"),
             AccessError::Conflict { .. } => Failure::new(FailureKind::Conflict, message)
                 .hint("read it again and base the change on what is there"),
+            AccessError::Blocked { .. } => Failure::new(FailureKind::Conflict, message)
+                .hint("nothing was removed; name what is to go one by one"),
+            AccessError::TooLargeToKeep { .. } => Failure::new(FailureKind::TooLarge, message)
+                .hint("nothing was changed; a human may raise undo.keep_bytes in sinew.yaml, or set it to 0 to keep nothing"),
+            AccessError::NothingKept { .. } => Failure::new(FailureKind::NotFound, message)
+                .hint("`sinew ledger query --tool write_file` shows calls by their ids"),
             AccessError::Io { doing, path, source } => {
                 Failure::from_io(&format!("{doing} `{}`", shown_path(&path)), &source)
             }

@@ -60,7 +60,7 @@ pub enum EntryKind {
 impl OpenedPath {
     /// Lists the directory, at most `most` entries of it.
     pub fn list(&self, most: usize) -> Result<Listing, AccessError> {
-        let Object::Directory { handle, facts } = &self.object else {
+        let Object::Directory { handle, facts, .. } = &self.object else {
             return Err(self.unsuitable("directory"));
         };
         let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
@@ -76,7 +76,7 @@ impl OpenedPath {
 }
 
 /// The first names in byte order, without ever holding more of them, and the count of all.
-fn first_names(directory: OwnedFd, most: usize) -> Result<(Vec<OsString>, u64), Errno> {
+pub(crate) fn first_names(directory: OwnedFd, most: usize) -> Result<(Vec<OsString>, u64), Errno> {
     let mut first = BinaryHeap::new();
     let mut total = 0;
     for found in Dir::new(directory)? {
@@ -101,7 +101,7 @@ fn first_names(directory: OwnedFd, most: usize) -> Result<(Vec<OsString>, u64), 
 }
 
 /// An entry, or nothing if it went away since its name was read.
-fn entry(directory: &OwnedFd, name: OsString) -> Option<Entry> {
+pub(crate) fn entry(directory: &OwnedFd, name: OsString) -> Option<Entry> {
     let status = match platform::status_at(directory, &name) {
         Ok(status) => status,
         Err(Errno::NOENT) => return None,

@@ -1,7 +1,7 @@
 //! What opening a call's paths gives: the call itself, and for each path the object that was reached.
 //!
 //! Only [`open`](crate::open) makes these, so a verdict on them is a verdict on what was really opened. The
-//! operations through the handles are in `read`, `list` and `replace`.
+//! operations through the handles are in `read`, `list`, `tree`, `replace` and `remove`.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -58,10 +58,30 @@ pub struct OpenedPath {
 /// What was reached, with the handles that may be used for it and no others.
 #[derive(Debug)]
 pub(crate) enum Object {
-    File { handle: OwnedFd, facts: ObjectFacts, place: Option<Place> },
-    Directory { handle: OwnedFd, facts: ObjectFacts },
-    Special { name: &'static str, facts: ObjectFacts },
-    NotThere { obstacle: Obstacle, place: Option<Place> },
+    File {
+        handle: OwnedFd,
+        facts: ObjectFacts,
+        place: Option<Place>,
+    },
+    Directory {
+        handle: OwnedFd,
+        facts: ObjectFacts,
+        place: Option<Place>,
+    },
+    /// The link itself: only who removes a name does not follow it.
+    Link {
+        text: OsString,
+        facts: ObjectFacts,
+        place: Place,
+    },
+    Special {
+        name: &'static str,
+        facts: ObjectFacts,
+    },
+    NotThere {
+        obstacle: Obstacle,
+        place: Option<Place>,
+    },
 }
 
 /// Where a write lands: one plain name in an opened folder.
@@ -79,6 +99,8 @@ pub enum ObjectKind {
     File,
     /// A directory.
     Directory,
+    /// A symbolic link that is not followed.
+    Link,
     /// A `fifo`, `socket`, `character device`, `block device` or `unknown object`. Never opened for data.
     Special(&'static str),
     /// Nothing is there.
@@ -145,6 +167,7 @@ impl OpenedPath {
         match &self.object {
             Object::File { .. } => ObjectKind::File,
             Object::Directory { .. } => ObjectKind::Directory,
+            Object::Link { .. } => ObjectKind::Link,
             Object::Special { name, .. } => ObjectKind::Special(name),
             Object::NotThere { obstacle: Obstacle::Absent | Obstacle::NoFolder, .. } => ObjectKind::Missing,
             Object::NotThere { .. } => ObjectKind::Unreachable,
@@ -154,9 +177,10 @@ impl OpenedPath {
     /// The facts of what was reached.
     pub fn metadata(&self) -> Option<&ObjectFacts> {
         match &self.object {
-            Object::File { facts, .. } | Object::Directory { facts, .. } | Object::Special { facts, .. } => {
-                Some(facts)
-            }
+            Object::File { facts, .. }
+            | Object::Directory { facts, .. }
+            | Object::Link { facts, .. }
+            | Object::Special { facts, .. } => Some(facts),
             Object::NotThere { .. } => None,
         }
     }
@@ -170,7 +194,9 @@ impl OpenedPath {
     pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.object {
             Object::NotThere { obstacle, .. } => Some(*obstacle),
-            Object::File { .. } | Object::Directory { .. } | Object::Special { .. } => None,
+            Object::File { .. } | Object::Directory { .. } | Object::Link { .. } | Object::Special { .. } => {
+                None
+            }
         }
     }
 
@@ -181,6 +207,7 @@ impl OpenedPath {
             Object::NotThere { obstacle, .. } => return AccessError::NotThere { path, obstacle: *obstacle },
             Object::File { .. } => "file",
             Object::Directory { .. } => "directory",
+            Object::Link { .. } => "symbolic link",
             Object::Special { name, .. } => name,
         };
         AccessError::WrongKind { path, found, wanted }

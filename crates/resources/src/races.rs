@@ -145,7 +145,7 @@ fn a_write_never_lands_outside() {
     race(&world, ["target", "swap"], "../outside/secret", 200, |round| {
         let Some(opened) = permitted(&world, "target", PathAccess::Write) else { return };
         let new = format!("inside {round}");
-        let done = opened.replace(new.as_bytes(), &Expected::Anything).is_ok();
+        let done = opened.replace(new.as_bytes(), &Expected::Anything, &world.saving()).is_ok();
         written.fetch_add(u64::from(done), SeqCst);
     });
     assert!(written.into_inner() > 0, "the racer must not have won every time");
@@ -164,7 +164,7 @@ fn a_write_into_a_folder_exchanged_for_a_link_never_lands_outside() {
             let Some(opened) = permitted(&world, &format!("folder/{text}"), PathAccess::Write) else {
                 continue;
             };
-            count.fetch_add(u64::from(opened.replace(b"inside", &expected).is_ok()), SeqCst);
+            count.fetch_add(u64::from(opened.replace(b"inside", &expected, &world.saving()).is_ok()), SeqCst);
         }
     });
     assert!(replaced.into_inner() > 0 && created.into_inner() > 0, "the racer must not have won every time");

@@ -4,6 +4,9 @@
 //! content is safe on the disk the old one is kept; every failure puts it back. What a tool means by create,
 //! overwrite or append is the tool's business; here it says what it expects to be there.
 
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, RenameFlags};
@@ -14,11 +17,13 @@ use crate::obstacle::Obstacle;
 use crate::opened::{Object, OpenedPath, Place};
 use crate::platform;
 use crate::resolve::is_named;
+use crate::undo::{Pending, Saving, Was};
 
 mod temporary;
 mod turn;
-use temporary::{Temporary, sha256_of};
-use turn::Turn;
+use temporary::Temporary;
+pub(crate) use temporary::{Likeness, new_temporary_name, sha256_of};
+pub(crate) use turn::Turn;
 
 /// What must be under the name for a write to go ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,38 +67,98 @@ impl OpenedPath {
     ///
     /// Where nothing was there when the path was opened, a file that has appeared since is never overwritten: a
     /// creation was judged, and perhaps shown to a human, and a creation is what happens.
-    pub fn replace(&self, content: &[u8], expected: &Expected) -> Result<Replaced, AccessError> {
+    pub fn replace(
+        &self,
+        content: &[u8],
+        expected: &Expected,
+        saving: &Saving,
+    ) -> Result<Replaced, AccessError> {
+        let sha256 = tool::canonical::sha256_hex(content);
+        self.replace_like(&mut &*content, &sha256, expected, &Likeness::Original, saving)
+    }
+
+    /// Whether a write that expects this would go ahead, by what is there now. Nothing is changed.
+    pub fn may_replace(&self, expected: &Expected) -> Result<(), AccessError> {
         let place = self.place()?;
-        let original = match (&self.object, expected) {
+        if let Some(handle) = self.original(expected)? {
+            platform::may_write(handle, &place.folder, &place.leaf)
+                .map_err(|errno| self.failed_to_write(errno))?;
+        }
+        self.check_content(place, &place.leaf, expected)
+    }
+
+    /// The file that a write replaces; nothing where it makes a new one.
+    fn original(&self, expected: &Expected) -> Result<Option<&OwnedFd>, AccessError> {
+        match (&self.object, expected) {
             (Object::File { .. }, Expected::Absent) => {
-                return Err(AccessError::Exists { path: self.canonical.clone() });
+                Err(AccessError::Exists { path: self.canonical.clone() })
             }
-            (Object::File { handle, .. }, Expected::Anything | Expected::Content { .. }) => Some(handle),
-            (Object::NotThere { .. }, Expected::Content { .. }) => {
-                return Err(self.conflict("it does not exist"));
+            (Object::File { handle, .. }, Expected::Anything | Expected::Content { .. }) => Ok(Some(handle)),
+            (Object::NotThere { .. }, Expected::Content { .. }) => Err(self.conflict("it does not exist")),
+            (Object::NotThere { .. }, Expected::Absent | Expected::Anything) => Ok(None),
+            (Object::Directory { .. } | Object::Link { .. } | Object::Special { .. }, _) => {
+                Err(self.unsuitable("file"))
             }
-            (Object::NotThere { .. }, Expected::Absent | Expected::Anything) => None,
-            (Object::Directory { .. } | Object::Special { .. }, _) => return Err(self.unsuitable("file")),
-        };
+        }
+    }
+
+    /// The same with content of this digest from a stream, and with the looks of another file.
+    pub(crate) fn replace_like(
+        &self,
+        content: &mut dyn Read,
+        sha256: &str,
+        expected: &Expected,
+        likeness: &Likeness<'_>,
+        saving: &Saving,
+    ) -> Result<Replaced, AccessError> {
+        let place = self.place()?;
+        let original = self.original(expected)?;
         let failed = |errno| self.failed_to_write(errno);
         if let Some(handle) = original {
             // Taking over the name would not ask this file, so it is asked here: read-only means read-only.
             platform::may_write(handle, &place.folder, &place.leaf).map_err(failed)?;
         }
         let synced_folder = Temporary::folder_to_sync(place).map_err(failed)?;
-        let temporary = Temporary::create(place, original).and_then(|file| file.fill(content, original));
-        let temporary = temporary.map_err(|error| AccessError::io("writing", &self.canonical, error))?;
         let _turn = Turn::wait_for(place).map_err(failed)?;
         self.check_content(place, &place.leaf, expected)?;
-        let taken = match original {
-            None => self.take_free_name(place, &temporary)?,
-            Some(_) => self.take_over_name(place, &temporary, expected)?,
+        let now = platform::status_at(&place.folder, &place.leaf);
+        if original.is_some() && now.is_ok_and(|now| now.kind != FileType::RegularFile) {
+            return Err(self.conflict("it is not a file any more"));
+        }
+        let name = new_temporary_name();
+        // First: from here on a crash leaves nothing that the next start does not know of.
+        let was = if original.is_some() { Was::File } else { Was::Absent };
+        let pending = saving.before_write(place, was, sha256, &name)?;
+        let temporary = Temporary::create(place, name, original).map(|file| file.told_by(&pending));
+        let temporary = temporary.and_then(|file| file.fill(content, original, likeness));
+        let (temporary, bytes) =
+            temporary.map_err(|error| AccessError::io("writing", &self.canonical, error))?;
+        let written = self.take_name(place, &temporary, expected, original.map(|_| &pending), synced_folder);
+        if temporary.is_kept() {
+            pending.keep();
+        }
+        let created = matches!(written?, Taken::Free);
+        drop(temporary);
+        pending.finish();
+        Ok(Replaced { bytes, sha256: sha256.to_owned(), created })
+    }
+
+    /// Gives the new content its name, and makes that last.
+    fn take_name(
+        &self,
+        place: &Place,
+        temporary: &Temporary<'_>,
+        expected: &Expected,
+        over: Option<&Pending<'_>>,
+        synced_folder: Option<OwnedFd>,
+    ) -> Result<Taken, AccessError> {
+        let taken = match over {
+            None => self.take_free_name(place, temporary)?,
+            Some(kept) => self.take_over_name(place, temporary, expected, kept)?,
         };
         let synced = synced_folder.map_or(Ok(()), rustix::fs::fsync);
-        let created = matches!(taken, Taken::Free);
-        self.settle(place, &temporary, &taken, synced)?;
-        let sha256 = tool::canonical::sha256_hex(content);
-        Ok(Replaced { bytes: content.len() as u64, sha256, created })
+        self.settle(place, temporary, &taken, synced)?;
+        Ok(taken)
     }
 
     /// The place a write lands in, if it is still the one that was judged.
@@ -107,14 +172,17 @@ impl OpenedPath {
             Object::NotThere { obstacle: Obstacle::Absent, place: None } => {
                 return Err(match self.access {
                     tool::PathAccess::Read => AccessError::NotForWriting { path: self.canonical.clone() },
-                    tool::PathAccess::Write => AccessError::WrongKind {
+                    tool::PathAccess::Write | tool::PathAccess::Remove => AccessError::WrongKind {
                         path: self.canonical.clone(),
                         found: "directory by its final slash",
                         wanted: "file",
                     },
                 });
             }
-            Object::NotThere { .. } | Object::Directory { .. } | Object::Special { .. } => {
+            Object::NotThere { .. }
+            | Object::Directory { .. }
+            | Object::Link { .. }
+            | Object::Special { .. } => {
                 return Err(self.unsuitable("file"));
             }
         };
@@ -142,6 +210,13 @@ impl OpenedPath {
         }
     }
 
+    /// Whether what is replaced is what was kept: another program may have written in between.
+    fn check_kept(&self, place: &Place, name: &OsStr, kept: &Pending<'_>) -> Result<(), AccessError> {
+        let now = sha256_of(&place.folder, name.as_ref());
+        let now = now.map_err(|error| AccessError::io("comparing", &self.canonical, error))?;
+        if kept.holds(&now) { Ok(()) } else { Err(self.conflict("another program is writing to it")) }
+    }
+
     fn take_free_name(&self, place: &Place, temporary: &Temporary<'_>) -> Result<Taken, AccessError> {
         let (folder, leaf) = (&place.folder, &place.leaf);
         let taken = match rename(place, temporary, RenameFlags::NOREPLACE) {
@@ -163,6 +238,7 @@ impl OpenedPath {
         place: &Place,
         temporary: &Temporary<'_>,
         expected: &Expected,
+        kept: &Pending<'_>,
     ) -> Result<Taken, AccessError> {
         match rename(place, temporary, RenameFlags::EXCHANGE) {
             Ok(()) => {}
@@ -172,6 +248,7 @@ impl OpenedPath {
             Err(Errno::NOENT) => return Err(self.conflict("it does not exist any more")),
             Err(errno) if is_unsupported(errno) => {
                 self.check_content(place, &place.leaf, expected)?;
+                self.check_kept(place, &place.leaf, kept)?;
                 let renamed = rename(place, temporary, RenameFlags::empty());
                 return renamed.map(|()| Taken::Overwritten).map_err(|errno| self.failed_to_write(errno));
             }
@@ -180,7 +257,9 @@ impl OpenedPath {
         // Only now is it certain what was replaced: nobody can change what the name led to any more.
         let old = platform::status_at(&place.folder, temporary.name().as_ref());
         let checked = match old.map(|old| old.kind) {
-            Ok(FileType::RegularFile) => self.check_content(place, temporary.name(), expected),
+            Ok(FileType::RegularFile) => self
+                .check_content(place, temporary.name(), expected)
+                .and_then(|()| self.check_kept(place, temporary.name().as_ref(), kept)),
             Ok(_) => Err(self.conflict("it is not a file any more")),
             Err(errno) => Err(self.failed_to_write(errno)),
         };
@@ -232,7 +311,7 @@ impl OpenedPath {
         AccessError::io("writing", &self.canonical, errno)
     }
 
-    fn conflict(&self, found: &str) -> AccessError {
+    pub(crate) fn conflict(&self, found: &str) -> AccessError {
         AccessError::Conflict { path: self.canonical.clone(), found: found.to_owned() }
     }
 }

@@ -3,8 +3,10 @@
 //! The kernel resolves the text as a whole, once. What it reached is named by its handle. What it could not reach
 //! is named by [`walk`](crate::walk), so that a forbidden name is refused alike whether something is there or not.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
@@ -73,9 +75,31 @@ fn resolve(request: PathRequest) -> Result<OpenedPath, OpenError> {
 
 /// Fails only when the machine is exhausted.
 fn attempt(spelling: &Spelling, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
+    if access == PathAccess::Remove
+        && let Some(link) = link(spelling)
+    {
+        return Ok(link);
+    }
     let reach = || platform::reach(&spelling.raw);
     let found = reach().and_then(|handle| reached(handle, access, reach));
     found.or_else(|errno| unreached(spelling, errno, access))
+}
+
+/// The symbolic link that a path ends in, for who removes the name and not what it leads to. A path that ends in a slash
+/// means what the link leads to, and gets what any other path gets.
+fn link(spelling: &Spelling) -> Option<(PathBuf, Object)> {
+    let (folder, leaf) = (spelling.raw.parent()?, spelling.raw.file_name()?);
+    let folder = platform::reach(folder).ok()?;
+    let status = platform::status_at(&folder, leaf).ok()?;
+    if status.kind != FileType::Symlink || spelling.ending == Ending::Directory {
+        return None;
+    }
+    let text = rustix::fs::readlinkat(&folder, leaf, Vec::new()).ok()?;
+    let text = OsString::from_vec(text.into_bytes());
+    let folder_name = platform::name_of(&folder, &platform::status(&folder).ok()?.facts).ok()?;
+    let name = folder_name.join(leaf);
+    let place = Place { folder, folder_name, leaf: leaf.to_owned() };
+    Some((name, Object::Link { text, facts: status.facts, place }))
 }
 
 /// What a handle refers to; `reach` opens the same path once more.
@@ -93,11 +117,19 @@ pub(crate) fn reached(
     }
     let object = match (kind, access) {
         (FileType::RegularFile, PathAccess::Read) => Object::File { handle, facts, place: None },
-        (FileType::RegularFile, PathAccess::Write) => match place_of(&name, facts.identity)? {
-            Some(place) => Object::File { handle, facts, place: Some(place) },
-            None => Object::NotThere { obstacle: Obstacle::Changed, place: None },
-        },
-        (FileType::Directory, _) => Object::Directory { handle, facts },
+        (FileType::RegularFile, PathAccess::Write | PathAccess::Remove) => {
+            match place_of(&name, facts.identity)? {
+                Some(place) => Object::File { handle, facts, place: Some(place) },
+                None => Object::NotThere { obstacle: Obstacle::Changed, place: None },
+            }
+        }
+        (FileType::Directory, PathAccess::Remove) => {
+            let place = place_of(&name, facts.identity)?;
+            Object::Directory { handle, facts, place }
+        }
+        (FileType::Directory, PathAccess::Read | PathAccess::Write) => {
+            Object::Directory { handle, facts, place: None }
+        }
         (kind, _) => Object::Special { name: special_name(kind), facts },
     };
     Ok((name, object))

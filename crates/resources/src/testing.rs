@@ -6,10 +6,12 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tool::PathAccess;
+use tool::{CallId, PathAccess};
 
-use crate::{NamesPaths, OpenError, OpenedPath, PathRequest, open};
+use crate::{NamesPaths, OpenError, OpenedPath, PathRequest, Saving, UndoLimits, UndoStore, open};
 
 /// Tells a test that it runs in a child, and where.
 const CHILD: &str = "RESOURCES_TEST_CHILD";
@@ -76,6 +78,21 @@ impl World {
 
     pub(crate) fn write(&self, text: &str) -> OpenedPath {
         self.try_open(text, PathAccess::Write).unwrap()
+    }
+
+    /// Where states before changes are kept.
+    pub(crate) fn undo(&self) -> Arc<UndoStore> {
+        let limits = UndoLimits { keep_bytes: 64 << 20, keep_for: Duration::from_secs(3600) };
+        UndoStore::at(&self.path("undo"), limits)
+    }
+
+    /// What one call makes changes with.
+    pub(crate) fn saving(&self) -> Saving {
+        self.undo().for_call(CallId::fresh())
+    }
+
+    pub(crate) fn remove(&self, text: &str) -> OpenedPath {
+        self.try_open(text, PathAccess::Remove).unwrap()
     }
 
     pub(crate) fn give_to(&self, user: u32) {

@@ -21,6 +21,7 @@ mod pin_set;
 mod reload;
 mod shutdown;
 mod status;
+mod undo;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use std::sync::Arc;
 use execution::{LedgerError, PinError, ToolExecutionLayer};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
+
+pub use undo::undo;
 
 use crate::agent;
 use crate::reload::Reloader;
@@ -70,6 +73,7 @@ const METHODS: &[Method<Control>] = &[
     events::METHOD,
     status::METHOD,
     shutdown::METHOD,
+    undo::METHOD,
 ];
 
 /// Reading the ledger is reading files: not on a thread that serves connections.

@@ -38,6 +38,7 @@ mod tests;
 mod worker;
 
 pub use client::{Client, ClientError, Socket};
+pub use control::undo;
 pub use error::ServeError;
 pub use home::{Environment, Home};
 pub use lock::{Holder, StateLock, StateView};
@@ -45,6 +46,6 @@ pub use reload::{Fresh, Source};
 pub use serve::{Exit, Stop, serve};
 pub use settings::{
     ApprovalSettings, LedgerSettings, Limits, NotifyBy, ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE,
-    SearchProvider, Settings, WebSettings, WhenUnavailable, WorkspaceSetting,
+    SearchProvider, Settings, UndoSettings, WebSettings, WhenUnavailable, WorkspaceSetting,
 };
 pub use settings_file::{ReloadMode, SettingsFile, WorkspaceAccess};

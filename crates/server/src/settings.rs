@@ -3,6 +3,7 @@
 
 mod approvals;
 mod ledger;
+mod undo;
 mod web;
 
 use std::path::{Component, Path, PathBuf};
@@ -18,6 +19,8 @@ use crate::settings_file::{LimitsFile, ReloadMode, SettingsFile, WorkspaceAccess
 pub use approvals::{ApprovalSettings, NotifyBy};
 pub(crate) use ledger::LedgerFile;
 pub use ledger::{LedgerSettings, WhenUnavailable};
+pub(crate) use undo::UndoFile;
+pub use undo::UndoSettings;
 pub(crate) use web::WebFile;
 pub use web::{ProviderSetting, RobotsSetting, SearchProvider, WebSettings};
 
@@ -39,6 +42,8 @@ pub struct Settings {
     pub web: WebSettings,
     /// Questions to a human.
     pub approvals: ApprovalSettings,
+    /// What is kept so that changes can be undone.
+    pub undo: UndoSettings,
     /// What the daemon says of itself, and to whom.
     pub telemetry: TelemetrySettings,
 }
@@ -108,6 +113,7 @@ impl Settings {
             ledger: ledger::check(document, &file.ledger)?,
             web: web::check(document, &file.web, user_home)?,
             approvals: file.approvals.clone(),
+            undo: undo::check(document, &file.undo)?,
             telemetry: TelemetrySettings {
                 log: file.log,
                 otlp: file.otlp,
@@ -226,6 +232,7 @@ mod tests {
             "ledger:\n  keep_bytes: 16777216\n  keep_days: 30\n  when_unavailable: allow_reads\n",
             "web:\n  robots: respect\n  ca_file: ~/ca.pem\n  search:\n    cache_seconds: 0\n    providers:\n",
             "      - brave\n      - {name: tavily, url: \"http://127.0.0.1:1/s\", key_file: /k, key_variable: T}\n",
+            "undo:\n  keep_bytes: 0\n  keep_days: 2\n",
         ))
         .unwrap();
         let workspaces: Vec<_> =
@@ -264,6 +271,8 @@ mod tests {
             cache_for: Duration::ZERO,
         };
         assert_eq!(settings.web, expect);
+        let expect = UndoSettings { keep_bytes: 0, keep_for: Duration::from_secs(2 * 24 * 60 * 60) };
+        assert_eq!(settings.undo, expect);
     }
 
     #[test]
@@ -314,5 +323,6 @@ mod tests {
         provider("{name: brave, url: \"http://brave.example.org\"}", "would travel in the open");
         provider("{name: brave, key_file: keys/brave}", "is not an absolute path");
         provider("{name: brave, key: secret}", "unknown key `key`");
+        check("undo:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
     }
 }

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use telemetry::{LogSettings, OtlpSettings};
 
-use crate::settings::{ApprovalSettings, LedgerFile, WebFile};
+use crate::settings::{ApprovalSettings, LedgerFile, UndoFile, WebFile};
 
 /// The settings of the daemon. Every key is optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -28,6 +28,8 @@ pub struct SettingsFile {
     pub(crate) web: WebFile,
     /// Questions to a human.
     pub(crate) approvals: ApprovalSettings,
+    /// What is kept so that changes to files can be undone.
+    pub(crate) undo: UndoFile,
     /// The daemon's own log.
     pub(crate) log: LogSettings,
     /// OpenTelemetry export; off unless an endpoint is set.

@@ -85,6 +85,8 @@ pub(crate) enum Command {
     /// The folders callers may work in.
     #[command(subcommand)]
     Workspace(WorkspaceCommand),
+    /// Take back what a call changed: content, permissions, and whether a file was there.
+    Undo(UndoArgs),
     /// What happened: every call, sealed line by line.
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -238,6 +240,17 @@ pub(crate) struct CancelArgs {
     /// The calls, as `sinew ps` names them.
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<CallId>,
+    #[command(flatten)]
+    pub(crate) output: JsonArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct UndoArgs {
+    /// The id of the call, as its result and the ledger name it.
+    pub(crate) call_id: CallId,
+    /// Change nothing, and show what would happen.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }

@@ -25,6 +25,7 @@ mod service;
 mod status;
 mod tools;
 mod trace;
+mod undo;
 mod workspace;
 
 use crate::cli::Command;
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Policy(command) => policy::run(command),
         Command::Manifest(command) => manifest::run(&command),
         Command::Workspace(command) => workspace::run(command),
+        Command::Undo(args) => undo::run(&args),
         Command::Ledger(command) => ledger::run(command),
         Command::Trace(args) => trace::run(&args),
         Command::Logs(args) => logs::run(&args),

@@ -12,8 +12,9 @@ use governance::{
 use guardrail::{Curated, Known};
 use ledger::{Ledger, Options, Recovery};
 use registry::ToolRegistry;
+use resources::{UndoLimits, UndoStore};
 use sandbox::Sandbox;
-use server::{LedgerSettings, Settings};
+use server::{LedgerSettings, Settings, UndoSettings};
 use tool::{SandboxTier, ToolDefinition};
 use toolbox::Internals;
 
@@ -50,13 +51,9 @@ fn configured(
 ) -> Result<World, Problem> {
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     let mut registry = ToolRegistry::new();
-    toolbox::register(
-        &mut registry,
-        Sandbox::of_this_process(),
-        Internals::of_this_process(),
-        web(settings)?,
-    )
-    .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
+    toolbox::register(&mut registry, sandbox, internals, web(settings)?, &undo(setting, settings))
+        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     // A host's tools are judged without ours, and quickly.
     if scrutiny == Scrutiny::Whole {
         manifests::register(setting, &mut registry)?;
@@ -193,7 +190,33 @@ pub(crate) fn hook_layer(
 /// The layer of a call without a daemon.
 pub(crate) fn embedded_layer(setting: &Setting) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let settings = setting.settings()?;
-    layer(setting, &settings, world(setting, &settings, Folders::AndThisOne)?)
+    let layer = layer(setting, &settings, world(setting, &settings, Folders::AndThisOne)?)?;
+    settle(setting, &settings)?;
+    Ok(layer)
+}
+
+/// Where it is kept what calls replace and remove.
+pub(crate) fn undo(setting: &Setting, settings: &Settings) -> Arc<UndoStore> {
+    let UndoSettings { keep_bytes, keep_for } = settings.undo;
+    UndoStore::at(&setting.home().state().join("undo"), UndoLimits { keep_bytes, keep_for })
+}
+
+/// Ends the changes that a crash interrupted. Whoever has the ledger is the only one who makes any.
+pub(crate) fn settle(setting: &Setting, settings: &Settings) -> Result<(), Problem> {
+    let settled = undo(setting, settings).settle().map_err(|error| {
+        let folder = setting.home().state().join("undo");
+        Problem::configuration(format!("{} cannot be used: {error}", folder.display()))
+    })?;
+    for path in &settled.done {
+        tracing::warn!(path = %path.display(), "a change was interrupted after it had taken place");
+    }
+    for path in &settled.undone {
+        tracing::warn!(path = %path.display(), "a change was interrupted before it had taken place");
+    }
+    for path in &settled.waiting {
+        tracing::warn!(path = %path.display(), "an interrupted change waits for its folder to be there");
+    }
+    Ok(())
 }
 
 /// Where the ledger is.
@@ -241,7 +264,8 @@ pub(crate) fn layer_on(
     (ledger, recovery): (Arc<Ledger>, Recovery),
     world: World,
 ) -> Result<Arc<ToolExecutionLayer>, Problem> {
-    let parts = Parts { world, ledger, recovery, state: setting.home().state().to_owned() };
+    let (state, undo) = (setting.home().state().to_owned(), undo(setting, &setting.settings()?));
+    let parts = Parts { world, ledger, recovery, state, undo };
     let layer = ToolExecutionLayer::new(parts).map_err(Problem::configuration)?;
     internals::tell_of(&layer, setting.home().state());
     Ok(layer)

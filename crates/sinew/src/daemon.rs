@@ -58,6 +58,7 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     };
     let Files { world, settings, snapshot } = files;
     let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
+    compose::settle(setting, &settings)?;
     layer.announce_start(configuration).map_err(Problem::configuration)?;
     if let Some(snapshot) = snapshot {
         keep(setting, &ledger, &snapshot);

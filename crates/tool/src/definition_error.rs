@@ -45,7 +45,7 @@ pub enum DefinitionError {
          to `#/$defs/…` only"
     )]
     PathReference(String),
-    #[error("`x-sinew-access` at `{at}` is `{stated}`; it takes read or write{suggestion}")]
+    #[error("`x-sinew-access` at `{at}` is `{stated}`; it takes read, write or remove{suggestion}")]
     Access { at: String, stated: String, suggestion: String },
     #[error("`x-sinew-access` at `{0}` says nothing without `format: path` beside it")]
     AccessWithoutPath(String),

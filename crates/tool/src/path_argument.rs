@@ -9,18 +9,30 @@ use crate::path_places::{self, ACCESS, is_path};
 use crate::{Arguments, Category, DefinitionError};
 
 /// What a tool will do with a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
     /// Read a file or list a directory.
     Read,
     /// Create, replace or change what is there.
     Write,
+    /// Take the name away. A link is not followed: it is the name that goes.
+    Remove,
+}
+
+impl PathAccess {
+    /// Whether anything is different afterwards.
+    pub fn changes(self) -> bool {
+        match self {
+            PathAccess::Read => false,
+            PathAccess::Write | PathAccess::Remove => true,
+        }
+    }
 }
 
 /// One argument declared `format: path`: a key, or a key whose array items are paths.
 ///
-/// The keyword `x-sinew-access` (`read` or `write`) states the access; without it the category decides.
+/// The keyword `x-sinew-access` (`read`, `write` or `remove`) states the access; without it the category decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PathArgument {
     /// The key of the argument.
@@ -42,10 +54,8 @@ impl PathArgument {
     fn from_property(key: &str, property: &Value, category: &Category) -> Option<PathArgument> {
         let items = &property["items"];
         let many = is_path(items);
-        let mut declared = [property, items].into_iter().filter(|schema| is_path(schema)).peekable();
-        declared.peek()?;
-        let writes = declared.any(|schema| access(schema, category) == PathAccess::Write);
-        let access = if writes { PathAccess::Write } else { PathAccess::Read };
+        let declared = [property, items].into_iter().filter(|schema| is_path(schema));
+        let access = declared.map(|schema| access(schema, category)).max()?;
         Some(PathArgument { key: key.to_owned(), many, access })
     }
 
@@ -61,6 +71,7 @@ impl PathArgument {
 fn access(schema: &Value, category: &Category) -> PathAccess {
     match schema[ACCESS].as_str() {
         Some("read") => PathAccess::Read,
+        Some("remove") => PathAccess::Remove,
         None if *category == Category::READ_ONLY => PathAccess::Read,
         _ => PathAccess::Write,
     }
@@ -86,6 +97,7 @@ mod tests {
         assert_eq!(find(path.clone(), &Category::NETWORK), Some((false, PathAccess::Write)));
         assert_eq!(find(stated("read"), &Category::NETWORK), Some((false, PathAccess::Read)));
         assert_eq!(find(stated("write"), &Category::READ_ONLY), Some((false, PathAccess::Write)));
+        assert_eq!(find(stated("remove"), &Category::READ_ONLY), Some((false, PathAccess::Remove)));
         let list = json!({"type": "array", "items": path});
         assert_eq!(find(list, &Category::READ_ONLY), Some((true, PathAccess::Read)));
         let either = json!({"type": ["string", "array"], "format": "path", "x-sinew-access": "write",

@@ -7,7 +7,7 @@ use crate::{DefinitionError, LONGEST_WORD, nearest, shorten};
 
 /// The keyword that states what a tool does with a path.
 pub(crate) const ACCESS: &str = "x-sinew-access";
-const ACCESSES: [&str; 2] = ["read", "write"];
+const ACCESSES: [&str; 3] = ["read", "write", "remove"];
 
 /// Whether a schema declares its value a path.
 pub(crate) fn is_path(schema: &Value) -> bool {
@@ -256,14 +256,13 @@ mod tests {
             )
         };
         assert_eq!(refuses(json!("read")), None);
-        let misspelt =
-            "`x-sinew-access` at `/properties/a` is `wirte`; it takes read or write: did you mean `write`?";
+        let misspelt = "`x-sinew-access` at `/properties/a` is `wirte`; it takes read, write or remove: did you mean `write`?";
         assert_eq!(refuses(json!("wirte")).as_deref(), Some(misspelt));
         for wrong in
             [json!("Read"), json!("execute"), json!(null), json!(["read"]), json!("r".repeat(1 << 20))]
         {
             let error = refuses(wrong.clone()).unwrap_or_else(|| panic!("{wrong} was taken"));
-            assert!(error.contains("it takes read or write") && error.len() < 512, "{error}");
+            assert!(error.contains("it takes read, write or remove") && error.len() < 512, "{error}");
         }
         let list = json!({"properties": {"a": {"type": "array", "x-sinew-access": "write",
             "items": {"type": "string", "format": "path"}}}});

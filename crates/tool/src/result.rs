@@ -19,6 +19,8 @@ pub struct Output {
     pub usage: Usage,
     /// The walls it ran in.
     pub sandbox: SandboxTier,
+    /// Whether what it changed can be taken back.
+    pub undoable: bool,
 }
 
 /// A result that was cut says so.
@@ -97,6 +99,9 @@ pub struct Metadata {
     /// What it changed.
     #[serde(default)]
     pub files_touched: Vec<String>,
+    /// Whether `sinew undo` with the id of this call takes back what it changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undoable: bool,
     /// How confined it was.
     pub sandbox: SandboxReport,
     /// What it used.
@@ -167,6 +172,7 @@ impl Metadata {
             definition_hash: None,
             policy_hash: policy_hash.to_owned(),
             files_touched: Vec::new(),
+            undoable: false,
             sandbox: SandboxReport::default(),
             usage: Usage::default(),
             truncated: None,
@@ -203,6 +209,7 @@ impl ToolResult {
     /// The tool ran to its end.
     pub fn done(tool_name: &str, output: Output, mut metadata: Metadata, latency_ms: f64) -> Self {
         metadata.files_touched = output.files_touched;
+        metadata.undoable = output.undoable;
         metadata.truncated = output.truncated;
         metadata.usage = output.usage;
         metadata.sandbox = SandboxReport { tier: output.sandbox };

@@ -1,20 +1,39 @@
 //! Tools that work on files and directories, through the handles of their permit.
 
+mod cursor;
+mod delete_file;
+mod dry_run;
+mod edit_file;
+mod ignored;
+mod lines;
 mod list_directory;
+mod nearest_text;
+mod part;
+mod pattern;
 mod read_file;
+mod search_files;
+mod text;
 mod write_file;
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use governance::Permit;
-use resources::OpenedPath;
+use resources::{OpenedPath, UndoStore};
 use tool::{Failure, FailureKind};
 
 use crate::tool_entry::ToolEntry;
 
 /// The tools of this area.
-pub(crate) fn tools() -> Vec<ToolEntry> {
-    vec![list_directory::tool(), read_file::tool(), write_file::tool()]
+pub(crate) fn tools(undo: &Arc<UndoStore>) -> Vec<ToolEntry> {
+    vec![
+        delete_file::tool(undo),
+        edit_file::tool(undo),
+        list_directory::tool(),
+        read_file::tool(),
+        search_files::tool(),
+        write_file::tool(undo),
+    ]
 }
 
 /// The opened object behind the `path` argument.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
-use resources::OpenedPath;
+use resources::{OpenedPath, Saving, UndoStore};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,20 +15,31 @@ use tool::{Failure, FailureKind, Output};
 use crate::tool_entry::Answer;
 
 /// What a tool does, with typed arguments and a typed output.
-pub(crate) type Body<A, O> = fn(&Permit, &A) -> Result<Answer<O>, Failure>;
+pub(crate) enum Body<A, O> {
+    /// It only looks.
+    Looks(fn(&Permit, &A) -> Result<Answer<O>, Failure>),
+    /// It changes files. What was there before is kept in this store.
+    Changes(fn(&Changing<'_>, &A) -> Result<Answer<O>, Failure>, Arc<UndoStore>),
+}
+
+/// What a tool that changes files is handed: nothing is changed without the second, and only a store makes one.
+pub(crate) struct Changing<'a> {
+    pub(crate) permit: &'a Permit,
+    pub(crate) saving: Saving,
+}
 
 /// What a tool would do, with typed arguments.
 pub(crate) type Foresight<A> = fn(&Permit, &A) -> Result<Preview, Failure>;
 
 /// Runs a body.
 pub(crate) struct OnThread<A, O> {
-    body: Body<A, O>,
+    body: Arc<Body<A, O>>,
     foresight: Foresight<A>,
 }
 
 impl<A, O> OnThread<A, O> {
     pub(crate) fn new(body: Body<A, O>, foresight: Foresight<A>) -> Self {
-        OnThread { body, foresight }
+        OnThread { body: Arc::new(body), foresight }
     }
 }
 
@@ -55,12 +66,12 @@ where
     }
 
     fn run(&self, order: Arc<Order>) -> Running {
-        let body = self.body;
+        let body = Arc::clone(&self.body);
         Box::pin(async move {
             if is_at_hand(order.value()) {
-                return perform(body, &order);
+                return perform(&body, &order);
             }
-            match tokio::task::spawn_blocking(move || perform(body, &order)).await {
+            match tokio::task::spawn_blocking(move || perform(&body, &order)).await {
                 Ok(end) => end,
                 // The panic goes on to whoever runs the order, who turns it into a failed call.
                 Err(stopped) => match stopped.try_into_panic() {
@@ -72,10 +83,19 @@ where
     }
 }
 
-fn perform<A: DeserializeOwned, O: Serialize>(body: Body<A, O>, order: &Order) -> Result<Output, Failure> {
+fn perform<A: DeserializeOwned, O: Serialize>(body: &Body<A, O>, order: &Order) -> Result<Output, Failure> {
     let permit = order.value();
     let began = thread_cpu();
-    let mut answer = body(permit, &permit.call().typed()?)?;
+    let arguments = permit.call().typed()?;
+    let mut answer = match body {
+        Body::Looks(look) => look(permit, &arguments)?,
+        Body::Changes(make, store) => {
+            let change = Changing { permit, saving: store.for_call(order.call_id()) };
+            let mut answer = make(&change, &arguments)?;
+            answer.facts.undoable = change.saving.kept() > 0;
+            answer
+        }
+    };
     answer.facts.usage.cpu_ms = (thread_cpu() - began).as_secs_f64() * 1000.0;
     let value = serde_json::to_value(answer.value).map_err(|error| {
         Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))

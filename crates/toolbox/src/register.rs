@@ -1,6 +1,9 @@
 //! All built-in tools into a registry.
 
+use std::sync::Arc;
+
 use registry::{RegistryError, ToolRegistry};
+use resources::UndoStore;
 use sandbox::Sandbox;
 use tool::DefinitionError;
 
@@ -9,14 +12,15 @@ use crate::web::{self, Web};
 use crate::{code, filesystem, system};
 
 /// Registers every built-in tool. Those that run programs run them in this sandbox; those that look at Sinew itself ask
-/// `internals`; those that go out go this way.
+/// `internals`; those that go out go this way; those that change files keep in this store what was there before.
 pub fn register(
     registry: &mut ToolRegistry,
     sandbox: &Sandbox,
     internals: &Internals,
     web: &Web,
+    undo: &Arc<UndoStore>,
 ) -> Result<(), ToolboxError> {
-    for entry in filesystem::tools() {
+    for entry in filesystem::tools(undo) {
         entry.register(registry)?;
     }
     for entry in system::tools() {

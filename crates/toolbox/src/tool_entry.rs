@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use governance::Permit;
 use registry::{Preview, ToolRegistry};
+use resources::UndoStore;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tool::{Output, ToolSpec};
+use tool::{Failure, Output, ToolSpec};
 
-use crate::on_thread::{Body, Foresight, OnThread};
+use crate::on_thread::{Body, Changing, Foresight, OnThread};
 use crate::register::ToolboxError;
 
 /// One line of a tool list.
@@ -19,16 +21,29 @@ pub(crate) struct ToolEntry {
 
 impl ToolEntry {
     /// A tool whose schemas are those of the types its body takes and answers with.
-    pub(crate) fn new<A, O>(spec: ToolSpec, body: Body<A, O>) -> Self
+    pub(crate) fn new<A, O>(spec: ToolSpec, body: fn(&Permit, &A) -> Result<Answer<O>, Failure>) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,
     {
-        ToolEntry::foreseen(spec, body, |_, _| Ok(Preview::default()))
+        Self::on_thread(spec, Body::Looks(body), |_, _| Ok(Preview::default()))
     }
 
-    /// The same for a tool whose arguments do not say all that it would do.
-    pub(crate) fn foreseen<A, O>(spec: ToolSpec, body: Body<A, O>, foresight: Foresight<A>) -> Self
+    /// The same for a tool that changes files, which can be undone from this store. It also says what it would do.
+    pub(crate) fn changing<A, O>(
+        spec: ToolSpec,
+        body: fn(&Changing<'_>, &A) -> Result<Answer<O>, Failure>,
+        foresight: Foresight<A>,
+        undo: &Arc<UndoStore>,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        O: Serialize + JsonSchema + Send + 'static,
+    {
+        Self::on_thread(spec, Body::Changes(body, Arc::clone(undo)), foresight)
+    }
+
+    fn on_thread<A, O>(spec: ToolSpec, body: Body<A, O>, foresight: Foresight<A>) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         O: Serialize + JsonSchema + Send + 'static,

@@ -148,6 +148,7 @@ impl Effect {
             let access = match path.access() {
                 PathAccess::Read => "reads",
                 PathAccess::Write => "writes",
+                PathAccess::Remove => "removes",
             };
             put(access, format!("{name} ({key}, {})", kind(path)));
         }
@@ -239,6 +240,7 @@ fn kind(path: &OpenedPath) -> &'static str {
     match path.kind() {
         ObjectKind::File => "a file",
         ObjectKind::Directory => "a folder",
+        ObjectKind::Link => "a symbolic link",
         ObjectKind::Special(kind) => kind,
         ObjectKind::Missing => "not there",
         ObjectKind::Unreachable => "unreachable",

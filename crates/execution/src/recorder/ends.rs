@@ -32,10 +32,10 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
     let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
     let mut outcome =
         Outcome { facts: stages(call), ..outcome(layer, latency, started, &end, output.as_deref()) };
-    if attempts > 1
-        && let Some(facts) = outcome.facts.as_object_mut()
-    {
-        facts.insert("attempts".to_owned(), attempts.into());
+    if let Some(facts) = outcome.facts.as_object_mut() {
+        facts.extend((attempts > 1).then(|| ("attempts".to_owned(), attempts.into())));
+        let undoable = end.as_ref().is_ok_and(|done| done.undoable);
+        facts.extend(undoable.then(|| ("undoable".to_owned(), true.into())));
     }
     let (end, recorded) = match layer.ledger.conclude(&order, outcome) {
         Ok(receipt) => (end, receipt.seq().is_some()),

@@ -12,7 +12,7 @@ use ledger::{Ledger, Options, Recovery};
 use serde_json::{Value, json};
 use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
 
-use super::{Bench, done, records, request};
+use super::{Bench, done, records, request, undo_in};
 use crate::{
     Finding, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
     JudgedTool, OnPermit, Origin, Parts, Silence, ToolExecutionLayer, World,
@@ -74,13 +74,8 @@ fn world(folder: &Path, rule: &str) -> World {
 
 fn layer(folder: &Path, rule: &str) -> Arc<ToolExecutionLayer> {
     let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &Options::default()).unwrap();
-    ToolExecutionLayer::new(Parts {
-        world: world(folder, rule),
-        ledger,
-        recovery,
-        state: folder.join("state"),
-    })
-    .unwrap()
+    let (world, state, undo) = (world(folder, rule), folder.join("state"), undo_in(folder));
+    ToolExecutionLayer::new(Parts { world, ledger, recovery, state, undo }).unwrap()
 }
 
 fn call(tool: &str, input: Value) -> HostCall {

@@ -5,17 +5,18 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RawMode, Uid};
 use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::opened::Place;
 use crate::platform::{self, Kept};
 use crate::read::Reader;
+use crate::undo::Pending;
 
 const PREFIX: &str = ".sinew-tmp-";
 
@@ -24,48 +25,85 @@ const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
 /// Until the content has the mode of the file it replaces, nobody else reads it.
 const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 
+/// Whose permissions and attributes new content takes on.
+#[derive(Debug)]
+pub(crate) enum Likeness<'a> {
+    /// Those of the file it replaces.
+    Original,
+    /// Those that file had before.
+    Kept {
+        /// A private copy of it, with its attributes.
+        attributes: &'a OwnedFd,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+/// A name that nothing has.
+pub(crate) fn new_temporary_name() -> String {
+    format!("{PREFIX}{}", Uuid::new_v4().simple())
+}
+
 #[derive(Debug)]
 pub(super) struct Temporary<'a> {
     place: &'a Place,
     name: String,
     file: File,
     kept: Cell<bool>,
+    journal: Option<&'a Pending<'a>>,
 }
 
 impl<'a> Temporary<'a> {
-    pub(super) fn create(place: &'a Place, original: Option<&OwnedFd>) -> io::Result<Self> {
-        let name = format!("{PREFIX}{}", Uuid::new_v4().simple());
+    pub(super) fn create(place: &'a Place, name: String, original: Option<&OwnedFd>) -> io::Result<Self> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = if original.is_some() { PRIVATE } else { NEW_FILE };
         let file = File::from(rustix::fs::openat(&place.folder, &name, flags, mode)?);
-        Ok(Temporary { place, name, file, kept: Cell::new(false) })
+        Ok(Temporary { place, name, file, kept: Cell::new(false), journal: None })
     }
 
-    pub(super) fn fill(mut self, content: &[u8], original: Option<&OwnedFd>) -> io::Result<Self> {
-        self.file.write_all(content)?;
+    /// Takes in the content, and tells how long it is.
+    pub(super) fn fill(
+        mut self,
+        content: &mut dyn Read,
+        original: Option<&OwnedFd>,
+        likeness: &Likeness<'_>,
+    ) -> io::Result<(Self, u64)> {
+        let bytes = io::copy(content, &mut self.file)?;
         if let Some(original) = original {
-            self.dress_like(original)?;
+            self.dress_like(original, likeness)?;
         }
         platform::sync_file(&self.file)?;
-        Ok(self)
+        Ok((self, bytes))
     }
 
     /// Takes on the owner, permissions and attributes of a file. Never says more than that file did, and never
     /// runs as anyone: setuid, setgid and sticky are left behind.
-    fn dress_like(&self, original: &OwnedFd) -> Result<(), Errno> {
+    fn dress_like(&self, original: &OwnedFd, likeness: &Likeness<'_>) -> Result<(), Errno> {
         let (old, new) = (rustix::fs::fstat(original)?, rustix::fs::fstat(&self.file)?);
         let owner = (old.st_uid != new.st_uid).then(|| Uid::from_raw(old.st_uid));
         let group = (old.st_gid != new.st_gid).then(|| Gid::from_raw(old.st_gid));
         let owned = rustix::fs::fchown(&self.file, owner, group);
         let same_group = owned.or_else(|_| rustix::fs::fchown(&self.file, None, group)).is_ok();
-        let kept = match platform::reopen_for_reading(original) {
+        let (model, mode) = match likeness {
+            Likeness::Original => (original, old.st_mode),
+            Likeness::Kept { attributes, mode } => {
+                (*attributes, RawMode::try_from(*mode).unwrap_or_default())
+            }
+        };
+        let kept = match platform::reopen_for_reading(model) {
             Ok(readable) => platform::copy_attributes(&readable, &self.file),
             Err(_) => Kept::WithoutList,
         };
-        let bits = Mode::from_raw_mode(old.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+        let bits = Mode::from_raw_mode(mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
         // The mode comes last: until then the file is private, and writable to us as attributes need it.
         let is_same_crowd = same_group && kept == Kept::All;
         rustix::fs::fchmod(&self.file, if is_same_crowd { bits } else { without_group(bits) })
+    }
+
+    /// Lets a journal know if it cannot be removed in the end.
+    pub(super) fn told_by(mut self, journal: &'a Pending<'a>) -> Self {
+        self.journal = Some(journal);
+        self
     }
 
     pub(super) fn name(&self) -> &str {
@@ -81,6 +119,10 @@ impl<'a> Temporary<'a> {
     /// Whether any name still leads to this file.
     pub(super) fn has_a_name(&self) -> bool {
         !platform::status(&self.file).is_ok_and(|status| status.facts.links == 0)
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept.get()
     }
 
     /// Leaves behind whatever has the name.
@@ -101,8 +143,12 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        if !self.kept.get() {
-            let _ = rustix::fs::unlinkat(&self.place.folder, &self.name, AtFlags::empty());
+        if self.kept.get() {
+            return;
+        }
+        match rustix::fs::unlinkat(&self.place.folder, &self.name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(_) => self.journal.iter().for_each(|journal| journal.leave()),
         }
     }
 }
@@ -114,7 +160,7 @@ fn without_group(bits: Mode) -> Mode {
 }
 
 /// The digest of a regular file by its plain name in a folder; a link is not followed.
-pub(super) fn sha256_of(folder: &OwnedFd, name: &Path) -> io::Result<String> {
+pub(crate) fn sha256_of(folder: &OwnedFd, name: &Path) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
     if platform::status(&file)?.kind != FileType::RegularFile {

@@ -18,10 +18,16 @@ fn mode(world: &World, relative: &str) -> u32 {
     fs::metadata(world.path(relative)).unwrap().mode() & 0o7777
 }
 
+/// A temporary file with new content.
+fn filled<'a>(place: &'a Place, original: Option<&OwnedFd>) -> Temporary<'a> {
+    let temporary = Temporary::create(place, new_temporary_name(), original).unwrap();
+    temporary.fill(&mut &b"new"[..], None, &Likeness::Original).unwrap().0
+}
+
 /// A write goes through and leaves nothing else behind.
 fn check(world: &World, text: &str, expected: &Expected, created: bool) {
     let before = world.names("ws").len();
-    let replaced = world.write(text).replace(b"new", expected).unwrap();
+    let replaced = world.write(text).replace(b"new", expected, &world.saving()).unwrap();
     assert_eq!(replaced, Replaced { bytes: 3, sha256: sha256_hex(b"new"), created }, "{text}");
     assert_eq!(world.names("ws").len(), before + usize::from(created), "{:?}", world.names("ws"));
     assert_eq!(world.read(text).read_range(0, 100).unwrap().bytes, b"new", "{text}");
@@ -34,7 +40,7 @@ fn check_refused(world: &World, text: &str, expected: &Expected, words: &str) ->
         names.into_iter().map(|name| (fs::read(world.path("ws").join(&name)).ok(), name)).collect::<Vec<_>>()
     };
     let before = look();
-    let error = world.write(text).replace(b"new", expected).unwrap_err();
+    let error = world.write(text).replace(b"new", expected, &world.saving()).unwrap_err();
     assert!(error.to_string().contains(words), "{text}: {error}");
     assert_eq!(look(), before, "{text}");
     Failure::from(error).kind
@@ -75,7 +81,7 @@ fn only_names_in_an_existing_folder_are_written_to() {
     }
     assert_eq!(world.names("outside"), ["secret"]);
     for text in ["f", "new"] {
-        let error = world.read(text).replace(b"new", &Expected::Anything).unwrap_err();
+        let error = world.read(text).replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
         assert!(matches!(error, AccessError::NotForWriting { .. }), "{text}: {error}");
     }
 }
@@ -110,12 +116,12 @@ fn permissions_are_kept_and_privilege_is_not() {
     {
         let path = world.file("ws/f", "old");
         fs::set_permissions(&path, fs::Permissions::from_mode(old)).unwrap();
-        world.write("f").replace(b"new", &Expected::Anything).unwrap();
+        world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
         assert_eq!(mode(&world, "ws/f"), new, "from {old:o}");
         fs::remove_file(path).unwrap();
     }
     let ordinary = File::create(world.path("ws/ordinary")).unwrap().metadata().unwrap().mode();
-    world.write("created").replace(b"new", &Expected::Absent).unwrap();
+    world.write("created").replace(b"new", &Expected::Absent, &world.saving()).unwrap();
     assert_eq!(mode(&world, "ws/created"), ordinary & 0o7777, "a new file is like any other new file");
 }
 
@@ -128,7 +134,7 @@ fn the_owner_is_kept_where_we_may_give_files_away() {
     let world = World::new();
     let path = world.file("ws/f", "old");
     std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
-    world.write("f").replace(b"new", &Expected::Anything).unwrap();
+    world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
     let now = fs::metadata(path).unwrap();
     assert_eq!((now.uid(), now.gid()), (1234, 4321));
 }
@@ -136,10 +142,11 @@ fn the_owner_is_kept_where_we_may_give_files_away() {
 #[test]
 fn a_group_that_cannot_be_kept_gives_nothing_to_another() {
     if let Some(world) = World::of_parent() {
-        world.write("f").replace(b"new", &Expected::Anything).unwrap();
+        world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap();
         let now = fs::metadata(world.path("ws/f")).unwrap();
         assert_eq!((now.gid(), now.mode() & 0o7777), (NOBODY, 0o644), "was 0664 for another group");
-        let error = world.write("read_only").replace(b"new", &Expected::Anything).unwrap_err();
+        let error =
+            world.write("read_only").replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
         assert_eq!(Failure::from(error).kind, FailureKind::Unreadable);
         assert_eq!(world.content("ws/read_only"), "old");
         return;
@@ -194,7 +201,7 @@ fn attributes_and_access_lists_are_kept_and_none_is_added() {
     }
     assert_eq!(mode(&world, "ws/listed"), 0o640, "the mask shows as the group's bits");
     for text in ["listed", "plain"] {
-        world.write(text).replace(b"new", &Expected::Anything).unwrap();
+        world.write(text).replace(b"new", &Expected::Anything, &world.saving()).unwrap();
     }
     // By the bits alone the group could now read what it could not.
     assert_eq!((attribute(&listed, list), mode(&world, "ws/listed")), (Some(access_list()), 0o640));
@@ -209,12 +216,15 @@ fn what_has_appeared_since_is_not_overwritten() {
     for expected in [Expected::Absent, Expected::Anything] {
         let opened = world.write("new");
         world.file("ws/new", "theirs");
-        let error = opened.replace(b"ours", &expected).unwrap_err();
+        let error = opened.replace(b"ours", &expected, &world.saving()).unwrap_err();
         assert!(matches!(error, AccessError::Exists { .. }), "{error}");
         assert_eq!((world.content("ws/new"), world.names("ws")), ("theirs".into(), vec!["new".to_owned()]));
         fs::remove_file(world.path("ws/new")).unwrap();
         world.link("ws/new", world.path("outside/secret"));
-        assert!(matches!(opened.replace(b"ours", &expected), Err(AccessError::Exists { .. })));
+        assert!(matches!(
+            opened.replace(b"ours", &expected, &world.saving()),
+            Err(AccessError::Exists { .. })
+        ));
         assert_eq!(world.content("outside/secret"), "secret");
         fs::remove_file(world.path("ws/new")).unwrap();
     }
@@ -231,7 +241,7 @@ fn of_many_who_create_one_name_one_wins() {
                 let opened = world.write("one");
                 barrier.wait();
                 opened
-                    .replace(format!("by {number}").as_bytes(), &Expected::Anything)
+                    .replace(format!("by {number}").as_bytes(), &Expected::Anything, &world.saving())
                     .is_ok()
                     .then_some(number)
             })
@@ -257,7 +267,7 @@ fn of_many_who_expect_the_same_content_one_wins() {
                     let opened = world.write("f");
                     barrier.wait();
                     opened
-                        .replace(format!("by {number}").as_bytes(), &holding("old"))
+                        .replace(format!("by {number}").as_bytes(), &holding("old"), &world.saving())
                         .is_ok()
                         .then_some(number)
                 })
@@ -280,7 +290,10 @@ fn many_writers_leave_one_whole_file() {
             let world = &world;
             scope.spawn(move || {
                 for _ in 0..20 {
-                    world.write("f").replace(&[b'a' + number; 5000], &Expected::Anything).unwrap();
+                    world
+                        .write("f")
+                        .replace(&[b'a' + number; 5000], &Expected::Anything, &world.saving())
+                        .unwrap();
                     assert_eq!(world.read("f").canonical(), world.path("ws/f"));
                 }
             });
@@ -299,14 +312,22 @@ fn a_name_that_no_longer_leads_to_a_file_is_left_alone() {
     fs::remove_file(&path).unwrap();
     world.link("ws/f", world.path("outside/secret"));
     assert!(
-        opened.replace(b"new", &Expected::Anything).unwrap_err().to_string().contains("not a file any more")
+        opened
+            .replace(b"new", &Expected::Anything, &world.saving())
+            .unwrap_err()
+            .to_string()
+            .contains("not a file any more")
     );
     assert!(path.is_symlink());
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     world.file("ws/f/inner", "x");
     assert!(
-        opened.replace(b"new", &Expected::Anything).unwrap_err().to_string().contains("not a file any more")
+        opened
+            .replace(b"new", &Expected::Anything, &world.saving())
+            .unwrap_err()
+            .to_string()
+            .contains("not a file any more")
     );
     assert_eq!((world.content("ws/f/inner"), world.content("outside/secret")), ("x".into(), "secret".into()));
     assert_eq!(world.names("ws"), ["f"]);
@@ -320,7 +341,7 @@ fn a_folder_that_was_moved_is_not_written_to() {
     fs::rename(world.path("ws/d"), world.path("outside/d")).unwrap();
     fs::create_dir(world.path("ws/d")).unwrap();
     for opened in [file, created] {
-        let error = opened.replace(b"new", &Expected::Anything).unwrap_err();
+        let error = opened.replace(b"new", &Expected::Anything, &world.saving()).unwrap_err();
         assert!(error.to_string().contains("its folder was moved"), "{error}");
     }
     assert_eq!((world.names("ws/d"), world.names("outside/d")), (vec![], vec!["f".to_owned()]));
@@ -335,7 +356,7 @@ fn a_folder_that_cannot_be_synced_takes_the_write_back() {
         let opened = world.write(text);
         let place = opened.place().unwrap();
         let original = matches!(taken, Taken::Exchanged).then_some(&place.folder);
-        let temporary = Temporary::create(place, original).unwrap().fill(b"new", None).unwrap();
+        let temporary = filled(place, original);
         let flags = if original.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
         rename(place, &temporary, flags).unwrap();
         assert_eq!(fs::read(opened.canonical()).unwrap(), b"new");
@@ -363,8 +384,13 @@ fn content_is_compared_before_and_after_the_names_are_exchanged() {
     // One that could not be seen: the file was changed between the look and the exchange.
     let opened = world.write("f");
     let place = opened.place().unwrap();
-    let temporary = Temporary::create(place, None).unwrap().fill(b"new", None).unwrap();
-    let error = opened.take_over_name(place, &temporary, &holding("other")).unwrap_err();
+    let temporary = filled(place, None);
+    let error = {
+        let saving = world.saving();
+        let kept = saving.before_write(place, Was::Absent, "", "x").unwrap();
+        opened.take_over_name(place, &temporary, &holding("other"), &kept)
+    }
+    .unwrap_err();
     drop(temporary);
     assert!(matches!(error, AccessError::Conflict { .. }), "{error}");
     assert_eq!((world.content("ws/f"), world.names("ws")), ("old".into(), vec!["f".to_owned()]));
@@ -376,9 +402,9 @@ fn taking_back_respects_whoever_wrote_since() {
     world.file("ws/f", "old");
     let opened = world.write("f");
     let place = opened.place().unwrap();
-    let temporary = Temporary::create(place, None).unwrap().fill(b"new", None).unwrap();
+    let temporary = filled(place, None);
     rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
-    world.write("f").replace(b"theirs", &Expected::Anything).unwrap();
+    world.write("f").replace(b"theirs", &Expected::Anything, &world.saving()).unwrap();
     opened.settle(place, &temporary, &Taken::Exchanged, Err(Errno::IO)).unwrap_err();
     drop(temporary);
     assert_eq!((world.content("ws/f"), world.names("ws")), ("theirs".into(), vec!["f".to_owned()]));
@@ -390,7 +416,7 @@ fn taking_back_loses_nothing_when_the_new_file_was_moved_away() {
     world.file("ws/f", "old");
     let opened = world.write("f");
     let place = opened.place().unwrap();
-    let temporary = Temporary::create(place, None).unwrap().fill(b"new", None).unwrap();
+    let temporary = filled(place, None);
     rename(place, &temporary, RenameFlags::EXCHANGE).unwrap();
     fs::rename(world.path("ws/f"), world.path("ws/moved")).unwrap();
     world.file("ws/f", "theirs");
@@ -411,16 +437,12 @@ fn writers_of_one_name_take_turns_and_others_do_not_wait() {
     let opened = world.write("f");
     let turn = Turn::wait_for(opened.place().unwrap()).unwrap();
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| world.write("f").replace(b"new", &Expected::Anything).unwrap());
-        world.write("other").replace(b"other", &Expected::Absent).unwrap();
-        // Its temporary file shows how far the writer has come; past it only the turn is missing.
-        let is_full =
-            |name: &String| name != "f" && name != "other" && world.content(&format!("ws/{name}")) == "new";
-        while !world.names("ws").iter().any(is_full) {
-            std::thread::yield_now();
-        }
+        let writer =
+            scope.spawn(|| world.write("f").replace(b"new", &Expected::Anything, &world.saving()).unwrap());
+        world.write("other").replace(b"other", &Expected::Absent, &world.saving()).unwrap();
+        // Long enough for the writer to be done many times over, were it not waiting.
         for _ in 0..20 {
-            world.write("other").replace(b"other", &Expected::Anything).unwrap();
+            world.write("other").replace(b"other", &Expected::Anything, &world.saving()).unwrap();
             assert_eq!(world.content("ws/f"), "old");
         }
         drop(turn);

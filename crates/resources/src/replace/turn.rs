@@ -18,11 +18,11 @@ static WRITTEN: LazyLock<(Mutex<HashSet<Name>>, Condvar)> = LazyLock::new(Defaul
 
 /// The right to change what a name leads to; ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn(Name);
+pub(crate) struct Turn(Name);
 
 impl Turn {
     /// Waits for whoever writes to the same name.
-    pub(super) fn wait_for(place: &Place) -> Result<Self, Errno> {
+    pub(crate) fn wait_for(place: &Place) -> Result<Self, Errno> {
         let name = (platform::status(&place.folder)?.facts.identity, place.leaf.clone());
         let (written, changed) = &*WRITTEN;
         // The set is whole between any two of its operations, so a panic elsewhere does not spoil it.

@@ -200,7 +200,7 @@ fn special_files_are_named_and_not_touched() {
             (ObjectKind::Special("character device"), Path::new("/dev/zero"))
         );
         assert!(zero.read_range(0, 1).unwrap_err().to_string().contains("character device, not a file"));
-        assert!(zero.replace(b"x", &crate::Expected::Anything).is_err());
+        assert!(zero.replace(b"x", &crate::Expected::Anything, &world.saving()).is_err());
     }
     let mut both = File::options().read(true).write(true).open(&fifo).unwrap();
     both.write_all(b"token").unwrap();
@@ -233,7 +233,7 @@ fn names_need_not_be_unicode() {
     world.link("ws/plain", Path::new(odd));
     let opened = world.write("plain");
     assert_eq!(opened.canonical(), world.path("ws").join(odd));
-    opened.replace(b"new", &crate::Expected::Anything).unwrap();
+    opened.replace(b"new", &crate::Expected::Anything, &world.saving()).unwrap();
     assert_eq!(fs::read(world.path("ws").join(odd)).unwrap(), b"new");
 }
 

@@ -34,7 +34,8 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
         Some(web) => web,
         None => compose::web(&Settings::default())?,
     };
-    toolbox::register(&mut registry, Sandbox::of_this_process(), Internals::of_this_process(), web)
+    let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
+    toolbox::register(&mut registry, sandbox, internals, web, &compose::undo(&setting, &settings))
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = report.take("config/hosts", hosts).unwrap_or_default();

@@ -13,6 +13,7 @@ use server::Settings;
 
 use crate::cli::{JsonArgs, ManifestCommand};
 use crate::exit::{Exit, Problem};
+use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
 use crate::{compose, functions, manifests};
 
@@ -34,7 +35,9 @@ fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
     let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
     let mut registry = ToolRegistry::new();
     let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
-    toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web)
+    // Only their names are asked for.
+    let undo = compose::undo(&Setting::find()?, &Settings::default());
+    toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;
     let mut files = Vec::new();
     for path in paths {

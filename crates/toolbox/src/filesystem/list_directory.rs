@@ -1,16 +1,22 @@
 //! `list_directory`: what a directory holds. Links are shown, not followed.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use governance::Permit;
-use resources::{Entry, EntryKind};
+use resources::{Entry, EntryKind, Next};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec, Truncation};
 
+use super::cursor::Cursor;
+use super::pattern::NamePattern;
 use super::{answer_budget, shown, target, timestamp};
 use crate::tool_entry::{Answer, ToolEntry};
+
+/// Entries that are looked at in one call. A tree can have no end.
+const MOST_SEEN: usize = 100_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -20,14 +26,42 @@ struct Arguments {
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
-    /// At most this many entries, the first by name.
+    /// How far to go down: 1 is the directory alone.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 32))]
+    depth: usize,
+    /// Only entries whose name matches, such as `*.rs`; with a `/` the path from the directory on, such as `src/**/*.rs`.
+    #[serde(default)]
+    #[schemars(extend("minLength" = 1, "maxLength" = 256))]
+    glob: Option<String>,
+    /// name: by path; size: the largest first; modified: the newest first.
+    #[serde(default)]
+    sort: Sort,
+    /// At most this many entries.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 10_000))]
     max_entries: usize,
+    /// Go on after an earlier answer: its `next_cursor`, with everything else the same.
+    #[serde(default)]
+    #[schemars(extend("maxLength" = 8192))]
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Sort {
+    #[default]
+    Name,
+    Size,
+    Modified,
 }
 
 fn here() -> String {
     ".".to_owned()
+}
+
+fn one() -> usize {
+    1
 }
 
 fn usual_count() -> usize {
@@ -38,15 +72,23 @@ fn usual_count() -> usize {
 struct Listing {
     /// The canonical name of the directory.
     path: String,
-    /// The entries, by name.
+    /// The entries, in the order that was asked for.
     entries: Vec<Listed>,
     /// How many entries there are in all.
     total: u64,
+    /// Whether everything was looked at. Where not, `total` is what was seen.
+    complete: bool,
+    /// Directories that could not be looked into.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<String>,
+    /// Hand it in as `cursor` for the entries that follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Listed {
-    /// The name; bytes that are not UTF-8 are shown as replacement characters.
+    /// The name, or the path from the directory on; bytes that are not UTF-8 are shown as replacement characters.
     name: String,
     /// `file`, `directory`, `symlink`, `fifo`, `socket`, a device, or `unreadable`.
     kind: &'static str,
@@ -62,7 +104,8 @@ struct Listed {
 }
 
 pub(super) fn tool() -> ToolEntry {
-    let about = "List the entries of a directory. Symbolic links are shown, not followed.";
+    let about =
+        "List the entries of a directory, and of those below it. Symbolic links are shown, not followed.";
     let mut spec = ToolSpec::new("list_directory", about, Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "."}));
@@ -71,43 +114,73 @@ pub(super) fn tool() -> ToolEntry {
 
 fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failure> {
     let directory = target(permit)?;
-    let found = directory.list(arguments.max_entries)?;
-    let visible = |entry: &Entry| permit.shows(&directory.canonical().join(&entry.name));
-    let listed: Vec<Listed> = found.entries.iter().filter(|entry| visible(entry)).map(listed).collect();
-    let hidden = (found.entries.len() - listed.len()) as u64;
-    let total = found.total - hidden;
-    let entries = fitting(listed, answer_budget(permit));
-    let returned = entries.len() as u64;
-    let truncated = (returned < total).then(|| Truncation {
+    let pattern = arguments.glob.as_deref().map(NamePattern::new).transpose()?;
+    let after = arguments.cursor.as_deref().map(Cursor::parse).transpose()?;
+    let mut found: Vec<(Cursor, Listed)> = Vec::new();
+    let mut seen = 0;
+    let unseen = directory.visit(&mut |each| {
+        seen += 1;
+        if !permit.shows(&directory.canonical().join(each.relative)) {
+            return Next::Skip;
+        }
+        if pattern.as_ref().is_none_or(|pattern| pattern.matches(each.relative)) {
+            let place = Cursor::at(rank(arguments.sort, each.entry), each.relative);
+            found.push((place, listed(each.relative, each.entry)));
+        }
+        match (seen < MOST_SEEN, each.depth < arguments.depth) {
+            (false, _) => Next::Stop,
+            (true, true) => Next::Enter,
+            (true, false) => Next::Skip,
+        }
+    })?;
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let total = found.len() as u64;
+    let rest: Vec<_> =
+        found.into_iter().filter(|(place, _)| after.as_ref().is_none_or(|after| place > after)).collect();
+    let (waiting, entries) = (rest.len(), fitting(rest, arguments.max_entries, answer_budget(permit)));
+    let next_cursor = entries.last().filter(|_| entries.len() < waiting).map(|(place, _)| place.to_string());
+    let entries: Vec<Listed> = entries.into_iter().map(|(_, entry)| entry).collect();
+    let truncated = next_cursor.as_ref().map(|_| Truncation {
         total,
-        returned,
-        how_to_continue: "raise max_entries, or list a directory below".to_owned(),
+        returned: entries.len() as u64,
+        how_to_continue: "call again with cursor set to next_cursor".to_owned(),
     });
-    let value = Listing { path: shown(directory), entries, total };
+    let complete = !unseen.cut && seen < MOST_SEEN;
+    let unreadable = unseen.unreadable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let value = Listing { path: shown(directory), entries, total, complete, unreadable, next_cursor };
     Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
 }
 
+/// What comes first has the smallest rank.
+fn rank(sort: Sort, entry: &Entry) -> u64 {
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    match sort {
+        Sort::Name => 0,
+        Sort::Size => u64::MAX - entry.size.unwrap_or(0),
+        Sort::Modified => u64::MAX - entry.modified.map_or(0, |time| u64::try_from(since(time)).unwrap_or(0)),
+    }
+}
+
 /// The first entries that together take at most `budget` bytes.
-fn fitting(entries: Vec<Listed>, budget: u64) -> Vec<Listed> {
+fn fitting(entries: Vec<(Cursor, Listed)>, most: usize, budget: u64) -> Vec<(Cursor, Listed)> {
     let mut left = budget;
     let mut fits = |entry: &Listed| {
         let cost = serde_json::to_string(entry).map_or(u64::MAX, |text| text.len() as u64 + 1);
         left.checked_sub(cost).map(|rest| left = rest).is_some()
     };
-    entries.into_iter().take_while(|entry| fits(entry)).collect()
+    entries.into_iter().take(most).take_while(|(_, entry)| fits(entry)).collect()
 }
 
-fn listed(entry: &Entry) -> Listed {
-    let text = |name: &std::ffi::OsStr| Path::new(name).to_string_lossy().into_owned();
+fn listed(relative: &Path, entry: &Entry) -> Listed {
     let (kind, target) = match &entry.kind {
         EntryKind::File => ("file", None),
         EntryKind::Directory => ("directory", None),
-        EntryKind::Symlink(target) => ("symlink", Some(text(target))),
+        EntryKind::Symlink(target) => ("symlink", Some(target.to_string_lossy().into_owned())),
         EntryKind::Special(kind) => (*kind, None),
         EntryKind::Unreadable => ("unreadable", None),
     };
     Listed {
-        name: text(&entry.name),
+        name: relative.to_string_lossy().into_owned(),
         kind,
         size: entry.size,
         modified: entry.modified.and_then(timestamp),

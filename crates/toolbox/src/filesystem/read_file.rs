@@ -1,8 +1,7 @@
-//! `read_file`: the content of a file, in parts where it is long, with what is needed to write it back safely.
+//! `read_file`: the content of a file, whole or in part, with what is needed to write it back safely.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use governance::Permit;
+use resources::OpenedPath;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -10,6 +9,8 @@ use tool::{
     Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage, canonical,
 };
 
+use super::part::{Part, Piece};
+use super::text::{self, Encoding};
 use super::{answer_budget, shown, target, timestamp};
 use crate::tool_entry::{Answer, ToolEntry};
 
@@ -24,8 +25,31 @@ struct Arguments {
     _path: String,
     /// Start at this byte; for reading on where an answer was cut.
     #[serde(default)]
-    offset: u64,
-    /// Refuse files larger than this many MiB.
+    offset: Option<u64>,
+    /// Read so many bytes from `offset` on.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    length: Option<u64>,
+    /// Start at this line; the first is 1.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    start_line: Option<u64>,
+    /// End with this line.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    end_line: Option<u64>,
+    /// Only the first so many lines.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    head: Option<u64>,
+    /// Only the last so many lines.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    tail: Option<u64>,
+    /// auto: text where it is text, else base64; base64: always.
+    #[serde(default)]
+    encoding: Encoding,
+    /// Refuse to read a larger file whole, in MiB. Parts are read of files of any size.
     #[serde(default = "usual_size")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1024))]
     max_size_mb: f64,
@@ -41,115 +65,99 @@ struct Content {
     path: String,
     /// The content, in the encoding below.
     content: String,
-    /// `utf-8`, or `base64` where the bytes are not valid UTF-8.
+    /// `utf-8`, or `base64` where the bytes are not valid UTF-8 or that was asked for. Neither loses anything.
     encoding: &'static str,
+    /// Where the content begins in the file, in bytes.
+    offset: u64,
+    /// The number of its first line, where lines were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_line: Option<u64>,
     /// Of the whole file, in bytes.
     size: u64,
-    /// Of the whole file. Hand it to write_file as expected_sha256 to be sure nothing is lost.
-    sha256: String,
+    /// Of the whole file. Hand it to write_file or edit_file as expected_sha256 to be sure nothing is lost. Absent for a
+    /// file larger than max_size_mb.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
     /// When the content last changed (RFC 3339).
     modified: Option<String>,
 }
 
 pub(super) fn tool() -> ToolEntry {
-    let mut spec =
-        ToolSpec::new("read_file", "Read the content of a file.", Category::READ_ONLY, RiskLevel::Low);
+    let about = "Read the content of a file: whole, by bytes, by lines, or its first or last lines.";
+    let mut spec = ToolSpec::new("read_file", about, Category::READ_ONLY, RiskLevel::Low);
     spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "README.md"}));
     ToolEntry::new(spec, read)
 }
 
+impl Arguments {
+    /// The part that is asked for, in one way.
+    fn part(&self) -> Result<Part, Failure> {
+        let bytes = self.offset.is_some() || self.length.is_some();
+        let lines = self.start_line.is_some() || self.end_line.is_some();
+        match (bytes, lines, self.head, self.tail) {
+            (false, false, None, None) => Ok(Part::Whole),
+            (true, false, None, None) => {
+                Ok(Part::Bytes { offset: self.offset.unwrap_or(0), length: self.length.unwrap_or(u64::MAX) })
+            }
+            (false, true, None, None) => {
+                let (start, end) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(u64::MAX));
+                Ok(Part::Lines { start, end })
+            }
+            (false, false, Some(lines), None) => Ok(Part::Lines { start: 1, end: lines }),
+            (false, false, None, Some(lines)) => Ok(Part::Tail { lines }),
+            _ => Err(Failure::new(FailureKind::Conflict, "more than one part of the file is asked for")
+                .hint("use one of: offset and length; start_line and end_line; head; tail")),
+        }
+    }
+}
+
 fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Content>, Failure> {
     let file = target(permit)?;
+    let part = arguments.part()?;
     // The schema bounds the number, so the conversion keeps its meaning.
     let asked = (arguments.max_size_mb * MEBIBYTE) as u64;
     let limit = permit.max_file_bytes().map_or(asked, |policy| policy.min(asked));
     let budget = answer_budget(permit);
-    let portion = file.read_range(arguments.offset, limit.min(budget))?;
-    // Files the system makes up on the fly have no size; what was read of them is all there is to go by.
-    let size = portion.size.max(arguments.offset + portion.bytes.len() as u64);
-    if size > limit {
-        let message = format!("`{}` has {size} bytes; at most {limit} are read", shown(file));
-        return Err(
-            Failure::new(FailureKind::TooLarge, message).hint("raise max_size_mb as far as policy allows")
-        );
+    let size = file.metadata().map_or(0, |facts| facts.size);
+    if part == Part::Whole && size > limit {
+        return Err(too_large(file, size, limit));
     }
-    let (content, encoding, used) = encode(&portion.bytes, budget, portion.more);
-    let end = arguments.offset + used;
-    let truncated = (portion.more || used < portion.bytes.len() as u64).then(|| Truncation {
-        total: size,
-        returned: used,
-        how_to_continue: format!("call again with offset={end}"),
-    });
+    let piece = part.read(file, limit, budget)?;
+    // Files the system makes up on the fly have no size; what was read of them is all there is to go by.
+    let size = piece.size.max(piece.offset + piece.bytes.len() as u64);
+    if part == Part::Whole && size > limit {
+        return Err(too_large(file, size, limit));
+    }
+    let (content, encoding, used) = text::encode(&piece.bytes, budget, piece.more, arguments.encoding);
+    let truncated = cut(&piece, used, size);
+    let sha256 = match piece.offset == 0 && !piece.more {
+        true => Some(canonical::sha256_hex(&piece.bytes)),
+        false if size <= limit => Some(file.sha256()?),
+        false => None,
+    };
     let modified = file.metadata().and_then(|facts| timestamp(facts.modified));
-    let is_whole = arguments.offset == 0 && !portion.more;
-    let sha256 = if is_whole { canonical::sha256_hex(&portion.bytes) } else { file.sha256()? };
-    let value = Content { path: shown(file), content, encoding, size, sha256, modified };
+    let (offset, first_line) = (piece.offset, piece.first_line);
+    let value = Content { path: shown(file), content, encoding, offset, first_line, size, sha256, modified };
     let usage = Usage { read_bytes: used, ..Usage::default() };
     Ok(Answer { value, facts: Output { usage, truncated, ..Output::default() } })
 }
 
-/// The bytes as text where they are text, whole characters only, and no more than fits the budget once escaped.
-fn encode(bytes: &[u8], budget: u64, more: bool) -> (String, &'static str, u64) {
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => Some(text),
-        // Cut in the middle of a character, and text up to there: the rest comes with the next part.
-        Err(error) if more && error.error_len().is_none() => {
-            bytes.get(..error.valid_up_to()).and_then(|head| std::str::from_utf8(head).ok())
-        }
-        Err(_) => None,
+/// What says that the file goes on where the answer ends, or begins before it does.
+fn cut(piece: &Piece, used: u64, size: u64) -> Option<Truncation> {
+    let end = piece.offset + used;
+    let goes_on = piece.more || used < piece.bytes.len() as u64;
+    let how_to_continue = match (goes_on, piece.before) {
+        (true, _) => format!("call again with offset={end}"),
+        (false, Some(offset)) => format!("call again with offset={offset} for what comes before"),
+        (false, None) => return None,
     };
-    match text {
-        Some(text) => {
-            let head = fitting(text, budget);
-            (head.to_owned(), "utf-8", head.len() as u64)
-        }
-        None => {
-            let most = usize::try_from(budget / 4 * 3).unwrap_or(usize::MAX);
-            let head = bytes.get(..most.min(bytes.len())).unwrap_or(bytes);
-            (STANDARD.encode(head), "base64", head.len() as u64)
-        }
-    }
+    Some(Truncation { total: size, returned: used, how_to_continue })
 }
 
-/// The longest beginning of a text that takes at most `budget` bytes as a JSON string.
-fn fitting(text: &str, budget: u64) -> &str {
-    let mut left = budget;
-    for (at, c) in text.char_indices() {
-        let cost = match c {
-            '"' | '\\' | '\n' | '\r' | '\t' => 2,
-            c if c.is_ascii_control() => 6,
-            c => c.len_utf8() as u64,
-        };
-        if cost > left {
-            return text.get(..at).unwrap_or_default();
-        }
-        left -= cost;
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_cut_between_characters_and_by_its_escaped_size() {
-        let check =
-            |text: &str, budget, expect: &str| assert_eq!(fitting(text, budget), expect, "{text:?} {budget}");
-        check("abc", 3, "abc");
-        check("abc", 2, "ab");
-        check("aéb", 2, "a");
-        check("a\nb", 3, "a\n");
-        check("\u{1}\u{1}", 11, "\u{1}");
-        check("", 0, "");
-    }
-
-    #[test]
-    fn what_is_not_text_is_base64_and_loses_nothing() {
-        assert_eq!(encode(b"\xff\xfe", 100, false), ("//4=".to_owned(), "base64", 2));
-        assert_eq!(encode("é".as_bytes(), 100, false), ("é".to_owned(), "utf-8", 2));
-        assert_eq!(encode(b"a\xc3", 100, true), ("a".to_owned(), "utf-8", 1), "half a character waits");
-        assert_eq!(encode(b"a\xc3", 100, false).1, "base64", "half a character at the end is not text");
-    }
+fn too_large(file: &OpenedPath, size: u64, limit: u64) -> Failure {
+    let message = format!("`{}` has {size} bytes; at most {limit} are read as a whole", shown(file));
+    Failure::new(FailureKind::TooLarge, message).hint(
+        "read a part with head, tail, start_line and end_line, or offset and length; or raise max_size_mb",
+    )
 }

@@ -1,11 +1,11 @@
 //! `write_file`: a file's content, replaced whole. Old or new, never half.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::sync::Arc;
 
 use governance::Permit;
-use registry::{Change, Preview};
-use resources::{Expected, ObjectKind, OpenedPath};
+use registry::Preview;
+use resources::{Expected, OpenedPath, UndoStore};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,11 +13,10 @@ use tool::{
     Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
 };
 
+use super::dry_run::{DryRun, current, foreseen};
 use super::{shown, target};
+use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
-
-/// Nobody reads a change of a larger file.
-const MOST_FORESEEN: u64 = 8 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +34,9 @@ struct Arguments {
     #[serde(default)]
     #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
     expected_sha256: Option<String>,
+    /// Write nothing, and show what would change.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,54 +54,42 @@ struct Written {
     path: String,
     /// Whether it was not there before.
     created: bool,
-    /// How many bytes it has now.
+    /// How many bytes it has now, or would have.
     size: u64,
-    /// The digest of its content now.
+    /// The digest of its content now, or as it would be.
     sha256: String,
+    /// What a dry run would change. Absent where it was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<DryRun>,
 }
 
-pub(super) fn tool() -> ToolEntry {
+pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
     let about = "Write a text file. The file is replaced whole: a failure leaves the old content.";
     let mut spec = ToolSpec::new("write_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
     spec.allowed_modes = vec![Mode::Normal];
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"path": "notes.txt", "content": "Remember the milk.\n"}));
-    ToolEntry::foreseen(spec, write, foresee)
+    ToolEntry::changing(spec, write, foresee, undo)
 }
 
-fn write(permit: &Permit, arguments: &Arguments) -> Result<Answer<Written>, Failure> {
-    let file = target(permit)?;
-    let (content, expected) = planned(permit, file, arguments)?;
-    let replaced = file.replace(&content, &expected)?;
+fn write(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Written>, Failure> {
+    let file = target(change.permit)?;
+    let (content, expected) = planned(change.permit, file, arguments)?;
+    if arguments.dry_run {
+        return rehearsed(change.permit, file, &content, &expected);
+    }
+    let replaced = file.replace(&content, &expected, &change.saving)?;
     let usage = Usage { written_bytes: replaced.bytes, ..Usage::default() };
     let facts = Output { files_touched: vec![shown(file)], usage, ..Output::default() };
-    let value = Written {
-        path: shown(file),
-        created: replaced.created,
-        size: replaced.bytes,
-        sha256: replaced.sha256,
-    };
-    Ok(Answer { value, facts })
+    let (created, size, sha256) = (replaced.created, replaced.bytes, replaced.sha256);
+    Ok(Answer { value: Written { path: shown(file), created, size, sha256, preview: None }, facts })
 }
 
 /// The file before and after, for the person who is asked.
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let file = target(permit)?;
     let (content, _) = planned(permit, file, arguments)?;
-    let before = match file.kind() {
-        ObjectKind::File => Some(file.read_range(0, MOST_FORESEEN)?).map(|old| (old.bytes, old.more)),
-        _ => None,
-    };
-    if before.as_ref().is_some_and(|(_, more)| *more) {
-        let message = format!("`{}` is too large for its change to be shown", shown(file));
-        return Err(Failure::new(FailureKind::TooLarge, message));
-    }
-    let change = Change {
-        path: file.canonical().to_owned(),
-        before: before.map(|(bytes, _)| bytes),
-        after: Some(content.into_owned()),
-    };
-    Ok(Preview { changes: vec![change], ..Preview::default() })
+    foreseen(file, current(permit, file)?, Some(content.into_owned()))
 }
 
 /// What the file would hold, and what must be there for that.
@@ -108,44 +98,60 @@ fn planned<'a>(
     file: &OpenedPath,
     arguments: &'a Arguments,
 ) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
-    let whole = Cow::Borrowed(arguments.content.as_bytes());
-    Ok(match (arguments.mode, &arguments.expected_sha256) {
-        (WriteMode::Append, asked) if file.kind() == ObjectKind::File => {
-            appended(permit, file, &arguments.content, asked.as_deref())?
-        }
-        (WriteMode::Create, None) => (whole, Expected::Absent),
+    let added = arguments.content.as_bytes();
+    Ok(match (arguments.mode, arguments.expected_sha256.as_deref()) {
         (WriteMode::Create, Some(_)) => {
             let message = "a file that must not exist has no expected_sha256";
             return Err(Failure::new(FailureKind::Conflict, message).hint("leave one of the two out"));
         }
-        (_, None) => (whole, Expected::Anything),
-        (_, Some(sha256)) => (whole, Expected::Content { sha256: sha256.clone() }),
+        (WriteMode::Create, None) => (Cow::Borrowed(added), Expected::Absent),
+        (WriteMode::Append, asked) => appended(permit, file, added, asked)?,
+        (WriteMode::Overwrite, None) => (Cow::Borrowed(added), Expected::Anything),
+        (WriteMode::Overwrite, Some(sha256)) => {
+            (Cow::Borrowed(added), Expected::Content { sha256: sha256.to_owned() })
+        }
     })
+}
+
+fn rehearsed(
+    permit: &Permit,
+    file: &OpenedPath,
+    content: &[u8],
+    expected: &Expected,
+) -> Result<Answer<Written>, Failure> {
+    file.may_replace(expected)?;
+    let before = current(permit, file)?;
+    let preview = Some(DryRun::of(permit, file, before.as_deref(), content));
+    let (size, sha256) = (content.len() as u64, canonical::sha256_hex(content));
+    let value = Written { path: shown(file), created: before.is_none(), size, sha256, preview };
+    Ok(Answer { value, facts: Output::default() })
 }
 
 /// The old content with the new behind it, to be written only if the old is still what was read here.
 fn appended<'a>(
     permit: &Permit,
     file: &OpenedPath,
-    addition: &str,
+    addition: &'a [u8],
     asked: Option<&str>,
 ) -> Result<(Cow<'a, [u8]>, Expected), Failure> {
+    let Some(mut content) = current(permit, file)? else {
+        // Asked for a certain content, nothing is not it; the write itself says so.
+        let expected = match asked {
+            Some(sha256) => Expected::Content { sha256: sha256.to_owned() },
+            None => Expected::Absent,
+        };
+        return Ok((Cow::Borrowed(addition), expected));
+    };
     let limit = permit.max_file_bytes().unwrap_or(u64::MAX);
-    let room = limit.saturating_sub(addition.len() as u64);
-    let mut content = Vec::new();
-    file.reader()?
-        .take(room.saturating_add(1))
-        .read_to_end(&mut content)
-        .map_err(|error| Failure::from_io(&format!("reading `{}`", shown(file)), &error))?;
-    if content.len() as u64 > room {
+    if (content.len() + addition.len()) as u64 > limit {
         let message = format!("`{}` would grow past {limit} bytes", shown(file));
-        return Err(Failure::new(FailureKind::TooLarge, message));
+        return Err(Failure::new(FailureKind::TooLarge, message).hint("write a new file instead"));
     }
     let sha256 = canonical::sha256_hex(&content);
     if asked.is_some_and(|asked| !asked.eq_ignore_ascii_case(&sha256)) {
         let message = format!("`{}` has changed: its sha256 is now {sha256}", shown(file));
         return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
     }
-    content.extend_from_slice(addition.as_bytes());
+    content.extend_from_slice(addition);
     Ok((Cow::Owned(content), Expected::Content { sha256 }))
 }

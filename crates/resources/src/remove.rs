@@ -1,0 +1,302 @@
+//! Removing: the name goes, and what it led to is kept.
+//!
+//! The object is taken as a whole, by one rename into the store of kept states, so that nobody can exchange a part of it on
+//! the way. Where the store is on another volume it is copied first, and what goes is what was copied.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, RenameFlags};
+use rustix::io::Errno;
+
+use crate::error::AccessError;
+use crate::list::EntryKind;
+use crate::opened::{Identity, Object, OpenedPath, Place};
+use crate::platform;
+use crate::replace::{Expected, Turn, new_temporary_name, sha256_of};
+use crate::resolve::is_named;
+use crate::tree::{self, Next};
+use crate::undo::{Before, Held};
+use crate::undo::{Pending, Saving};
+
+/// Whether a folder may go with all that is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descent {
+    /// Only files and links go.
+    Never,
+    /// A folder goes whole.
+    Whole,
+}
+
+/// Says of a name below a folder whether it must stay.
+pub struct Protects<'a>(&'a dyn Fn(&Path) -> bool);
+
+impl<'a> Protects<'a> {
+    /// Whatever this says of a canonical name.
+    pub fn by(rule: &'a dyn Fn(&Path) -> bool) -> Self {
+        Protects(rule)
+    }
+
+    pub(crate) fn nothing() -> Protects<'static> {
+        Protects(&|_| false)
+    }
+}
+
+/// What was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// `file`, `symlink` or `directory`.
+    pub kind: &'static str,
+    /// How many names went, those below a folder included.
+    pub entries: u64,
+    /// What all files in it took together.
+    pub bytes: u64,
+}
+
+impl OpenedPath {
+    /// What removing it would take away, and whether it could be done.
+    pub fn survey(&self, descent: Descent, protects: &Protects<'_>) -> Result<Removed, AccessError> {
+        let place = self.removable()?;
+        match &self.object {
+            Object::File { handle, facts, .. } => {
+                platform::may_write(handle, &place.folder, &place.leaf)
+                    .map_err(|errno| self.failed_to_remove(errno))?;
+                Ok(Removed { kind: "file", entries: 1, bytes: facts.size })
+            }
+            Object::Link { .. } => Ok(Removed { kind: "symlink", entries: 1, bytes: 0 }),
+            Object::Directory { .. } if descent == Descent::Never => Err(self.unsuitable("file")),
+            Object::Directory { handle, facts, .. } => {
+                let readable =
+                    platform::reopen_directory(handle).map_err(|errno| self.failed_to_remove(errno))?;
+                self.count(readable, facts.identity, protects)
+            }
+            Object::Special { .. } | Object::NotThere { .. } => Err(self.unsuitable("file")),
+        }
+    }
+
+    /// Removes what was opened, if it is still what the name leads to. On any error everything is as it was.
+    pub fn remove(
+        &self,
+        expected: &Expected,
+        descent: Descent,
+        protects: &Protects<'_>,
+        saving: &Saving,
+    ) -> Result<Removed, AccessError> {
+        let removed = self.survey(descent, protects)?;
+        let place = self.removable()?;
+        let _turn = Turn::wait_for(place).map_err(|errno| self.failed_to_remove(errno))?;
+        let mode = self.metadata().map_or(0, |facts| facts.mode);
+        let before = match &self.object {
+            Object::Link { text, .. } => Before::Link { text: text.clone() },
+            Object::Directory { .. } => Before::Folder { held: Held::Moved },
+            _ => Before::File { sha256: None, mode, held: Held::Moved },
+        };
+        let temporary = new_temporary_name();
+        let mut pending = saving.before_removal(place, before, removed.bytes, &temporary)?;
+        let taken = match &self.object {
+            Object::Link { .. } => self.set_aside(place, &pending, expected, None),
+            _ => match pending.take(place) {
+                Ok(()) => self.check_taken(place, &pending, expected, protects),
+                Err(Errno::XDEV) => self.copy_and_remove(place, &mut pending, expected, protects),
+                Err(Errno::NOENT) => Err(self.conflict("it does not exist any more")),
+                Err(errno) => Err(self.failed_to_remove(errno)),
+            },
+        };
+        taken?;
+        if let Err(error) = self.sync(place).and_then(|()| pending.sync_taken(&self.canonical)) {
+            if pending.give_back(place).is_err() {
+                pending.keep();
+            }
+            return Err(error);
+        }
+        pending.finish();
+        Ok(removed)
+    }
+
+    /// Looks at what was taken, now that nobody else can get at it by its name; what should not have gone is put back.
+    fn check_taken(
+        &self,
+        place: &Place,
+        pending: &Pending<'_>,
+        expected: &Expected,
+        protects: &Protects<'_>,
+    ) -> Result<(), AccessError> {
+        let (folder, name) = pending.taken();
+        let Err(error) = self.check(folder, OsStr::new(&name), expected, protects) else { return Ok(()) };
+        match pending.give_back(place) {
+            Ok(()) => Err(error),
+            Err(errno) => {
+                let why = format!(
+                    "{error}; it could not be put back ({errno}): `sinew undo` with the id of this call does"
+                );
+                Err(AccessError::io("removing", &self.canonical, std::io::Error::other(why)))
+            }
+        }
+    }
+
+    /// The way for a store on another volume: a copy, then the name is exchanged for a temporary one, and what has that is
+    /// removed if it is what was copied.
+    fn copy_and_remove(
+        &self,
+        place: &Place,
+        pending: &mut Pending<'_>,
+        expected: &Expected,
+        protects: &Protects<'_>,
+    ) -> Result<(), AccessError> {
+        let failed = |error: std::io::Error| AccessError::io("keeping", &self.canonical, error);
+        let seen = self.print().map_err(failed)?;
+        pending.copy_instead(place).map_err(failed)?;
+        self.set_aside(place, pending, expected, Some((&seen, protects)))
+    }
+
+    /// Gives what is to go a temporary name, checks that it is the right thing, and removes it.
+    fn set_aside(
+        &self,
+        place: &Place,
+        pending: &Pending<'_>,
+        expected: &Expected,
+        copied: Option<(&tree::Print, &Protects<'_>)>,
+    ) -> Result<(), AccessError> {
+        let aside = OsStr::new(pending.temporary());
+        let rename = |from: &OsStr, to: &OsStr| {
+            rustix::fs::renameat_with(&place.folder, from, &place.folder, to, RenameFlags::NOREPLACE)
+        };
+        rename(&place.leaf, aside).map_err(|errno| match errno {
+            Errno::NOENT => self.conflict("it does not exist any more"),
+            errno => self.failed_to_remove(errno),
+        })?;
+        let nothing = Protects::nothing();
+        let protects = copied.map_or(&nothing, |(_, protects)| protects);
+        let mut checked = self.check(&place.folder, aside, expected, protects);
+        if let Some((seen, _)) = copied
+            && checked.is_ok()
+            && self.print().ok().as_ref() != Some(seen)
+        {
+            checked = Err(self.conflict("it was changed while it was being removed"));
+        }
+        if let Err(error) = checked {
+            return match rename(aside, &place.leaf) {
+                Ok(()) => Err(error),
+                Err(errno) => {
+                    pending.keep();
+                    Err(self.failed_to_remove(errno))
+                }
+            };
+        }
+        let removed = tree::clear(&place.folder, aside);
+        if removed.is_err() {
+            // Part of it may be gone; all of it is kept.
+            pending.keep();
+        }
+        removed.map_err(|errno| self.failed_to_remove(errno))
+    }
+
+    /// Whether a name leads to what was opened, with the content that was expected and nothing in it that must stay.
+    fn check(
+        &self,
+        folder: &std::os::fd::OwnedFd,
+        name: &OsStr,
+        expected: &Expected,
+        protects: &Protects<'_>,
+    ) -> Result<(), AccessError> {
+        let status = platform::status_at(folder, name).map_err(|errno| self.failed_to_remove(errno))?;
+        let opened = self.metadata().map(|facts| facts.identity);
+        if Some(status.facts.identity) != opened {
+            return Err(self.conflict("another object is there now"));
+        }
+        if let Expected::Content { sha256 } = expected
+            && status.kind == FileType::RegularFile
+        {
+            let now = sha256_of(folder, Path::new(name))
+                .map_err(|error| AccessError::io("comparing", &self.canonical, error))?;
+            if !now.eq_ignore_ascii_case(sha256) {
+                return Err(self.conflict(&format!("its sha256 is now {now}")));
+            }
+        }
+        if status.kind == FileType::Directory {
+            let opened = tree::open_folder(folder, name).map_err(|errno| self.failed_to_remove(errno))?;
+            self.count(opened, status.facts.identity, protects)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what is in a folder, unless something of it must stay or cannot be seen.
+    fn count(
+        &self,
+        folder: std::os::fd::OwnedFd,
+        top: Identity,
+        protects: &Protects<'_>,
+    ) -> Result<Removed, AccessError> {
+        let mut removed = Removed { kind: "directory", entries: 1, bytes: 0 };
+        let mut blocker: Option<(PathBuf, &'static str)> = None;
+        let unseen = tree::below(folder, &mut |found| {
+            removed.entries += 1;
+            removed.bytes += found.entry.size.filter(|_| found.entry.kind == EntryKind::File).unwrap_or(0);
+            let name = self.canonical.join(found.relative);
+            if (protects.0)(&name) {
+                blocker = Some((name, "is protected"));
+            } else if found.device().is_some_and(|device| device != top.device) {
+                blocker = Some((name, "is on another volume"));
+            } else if found.entry.kind == EntryKind::Unreadable {
+                blocker = Some((name, "cannot be looked at"));
+            }
+            if blocker.is_some() { Next::Stop } else { Next::Enter }
+        });
+        let unseen = unseen.map_err(|errno| self.failed_to_remove(errno))?;
+        let unread =
+            unseen.unreadable.first().map(|path| (self.canonical.join(path), "cannot be looked into"));
+        if let Some((inner, why)) = blocker.or(unread) {
+            return Err(AccessError::Blocked { path: self.canonical.clone(), inner, why });
+        }
+        if unseen.cut {
+            let (path, inner) = (self.canonical.clone(), self.canonical.clone());
+            return Err(AccessError::Blocked { path, inner, why: "has more in it than can be looked at" });
+        }
+        Ok(removed)
+    }
+
+    fn print(&self) -> std::io::Result<tree::Print> {
+        match &self.object {
+            Object::Directory { handle, .. } => tree::print(&platform::reopen_directory(handle)?),
+            Object::File { handle, .. } => {
+                let facts = platform::status(handle)?.facts;
+                let seen = (facts.identity.inode, facts.size, Some(facts.modified));
+                Ok(tree::Print::from([(PathBuf::new(), seen)]))
+            }
+            _ => Ok(tree::Print::new()),
+        }
+    }
+
+    /// The place a removal takes a name from, if it is still the one that was judged.
+    fn removable(&self) -> Result<&Place, AccessError> {
+        let place = match &self.object {
+            Object::File { place: Some(place), .. }
+            | Object::Directory { place: Some(place), .. }
+            | Object::Link { place, .. } => place,
+            Object::File { place: None, .. } | Object::Directory { place: None, .. } => {
+                return Err(AccessError::NotForWriting { path: self.canonical.clone() });
+            }
+            Object::Special { .. } | Object::NotThere { .. } => return Err(self.unsuitable("file")),
+        };
+        if is_named(&place.folder, &place.folder_name) {
+            Ok(place)
+        } else {
+            Err(self.conflict("its folder was moved"))
+        }
+    }
+
+    fn sync(&self, place: &Place) -> Result<(), AccessError> {
+        match platform::reopen_directory(&place.folder) {
+            Ok(folder) => rustix::fs::fsync(folder).map_err(|errno| self.failed_to_remove(errno)),
+            // One that may not be listed cannot be synced; its names are as safe as the file system makes them.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn failed_to_remove(&self, errno: Errno) -> AccessError {
+        AccessError::io("removing", &self.canonical, errno)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Everything below a directory that was judged, through handles: each folder is opened from the one above it by one
+//! plain name, and no link is followed. What may be shown or removed of it is not decided here.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::AccessError;
+use crate::list::{Entry, EntryKind, entry, first_names};
+use crate::opened::{Object, OpenedPath};
+use crate::platform;
+use crate::read::Reader;
+
+mod clear;
+mod copy;
+
+pub(crate) use clear::clear;
+pub(crate) use copy::{Print, copy, copy_file, print};
+
+/// Names of one folder that are looked at, the first in their order.
+const MOST_NAMES: usize = 250_000;
+
+/// Folders within folders. Each holds a descriptor while what is in it is looked at.
+const DEEPEST: usize = 256;
+
+/// Folders that could not be looked into are named up to this many.
+const MOST_NAMED: usize = 100;
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+
+/// Something below the directory.
+#[derive(Debug)]
+pub struct Found<'a> {
+    folder: &'a OwnedFd,
+    /// Its name from the directory on.
+    pub relative: &'a Path,
+    /// What it is.
+    pub entry: &'a Entry,
+    /// 1 for what is in the directory itself.
+    pub depth: usize,
+}
+
+/// What to do after something was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Go on, and into it where it is a folder.
+    Enter,
+    /// Go on after it.
+    Skip,
+    /// Look at nothing more.
+    Stop,
+}
+
+/// What was not seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// Folders that could not be looked into, the first hundred.
+    pub unreadable: Vec<PathBuf>,
+    /// Whether a folder had more names than are looked at, or was too deep.
+    pub cut: bool,
+}
+
+struct Level {
+    handle: OwnedFd,
+    relative: PathBuf,
+    names: std::vec::IntoIter<OsString>,
+}
+
+impl OpenedPath {
+    /// Shows everything below the directory, each folder's entries in the byte order of their names.
+    pub fn visit(&self, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> Result<Unseen, AccessError> {
+        let Object::Directory { handle, facts, .. } = &self.object else {
+            return Err(self.unsuitable("directory"));
+        };
+        let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
+        let readable = platform::reopen_directory(handle).map_err(failed)?;
+        if platform::status(&readable).map_err(failed)?.facts.identity != facts.identity {
+            let found = "another object is there now".to_owned();
+            return Err(AccessError::Conflict { path: self.canonical.clone(), found });
+        }
+        below(readable, visit).map_err(failed)
+    }
+}
+
+impl OpenedPath {
+    /// Reads a file of this name in the directory.
+    pub fn file_in(&self, name: &str) -> io::Result<Reader> {
+        let Object::Directory { handle, .. } = &self.object else {
+            return Err(io::ErrorKind::NotADirectory.into());
+        };
+        file_in(&platform::reopen_directory(handle)?, name)
+    }
+}
+
+fn file_in(folder: &OwnedFd, name: &str) -> io::Result<Reader> {
+    let name = OsStr::new(name);
+    if platform::status_at(folder, name)?.kind != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    open_file(folder, name).map(Reader::new)
+}
+
+/// The same for any folder that is open.
+pub(crate) fn below(top: OwnedFd, visit: &mut dyn FnMut(&Found<'_>) -> Next) -> Result<Unseen, Errno> {
+    let mut unseen = Unseen::default();
+    let mut levels = vec![level(top, PathBuf::new(), &mut unseen)?];
+    while let Some(here) = levels.last_mut() {
+        let Some(name) = here.names.next() else {
+            levels.pop();
+            continue;
+        };
+        let relative = here.relative.join(&name);
+        let Some(entry) = entry(&here.handle, name) else { continue };
+        let depth = levels.len();
+        let Some(here) = levels.last() else { break };
+        match visit(&Found { folder: &here.handle, relative: &relative, entry: &entry, depth }) {
+            Next::Stop => break,
+            Next::Enter if entry.kind == EntryKind::Directory && depth < DEEPEST => {
+                let opened = open_folder(&here.handle, &entry.name);
+                match opened.and_then(|handle| level(handle, relative.clone(), &mut unseen)) {
+                    Ok(level) => levels.push(level),
+                    // Gone, or something else by now: nothing of it was shown.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    Err(_) if unseen.unreadable.len() < MOST_NAMED => unseen.unreadable.push(relative),
+                    Err(_) => unseen.cut = true,
+                }
+            }
+            Next::Enter if entry.kind == EntryKind::Directory => unseen.cut = true,
+            Next::Enter | Next::Skip => {}
+        }
+    }
+    Ok(unseen)
+}
+
+fn level(handle: OwnedFd, relative: PathBuf, unseen: &mut Unseen) -> Result<Level, Errno> {
+    let listed = platform::reopen_directory(&handle)?;
+    let (names, total) = first_names(listed, MOST_NAMES)?;
+    unseen.cut |= total > names.len() as u64;
+    Ok(Level { handle, relative, names: names.into_iter() })
+}
+
+/// A folder by its plain name in another; a link is not followed.
+pub(crate) fn open_folder(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(folder, name, FOLDER, Mode::empty())
+}
+
+/// A regular file by its plain name in a folder. A link is not followed, and nothing is waited for.
+pub(crate) fn open_file(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    if platform::status(&file)?.kind != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
+    }
+    Ok(File::from(file))
+}
+
+impl Found<'_> {
+    /// The volume it is on.
+    pub(crate) fn device(&self) -> Option<u64> {
+        platform::status_at(self.folder, &self.entry.name).ok().map(|seen| seen.facts.identity.device)
+    }
+
+    /// Reads a file of this name in the folder that was found.
+    pub fn file_in(&self, name: &str) -> io::Result<Reader> {
+        file_in(&open_folder(self.folder, &self.entry.name)?, name)
+    }
+
+    /// Reads the file from its beginning. Its end is wherever the file ends by then: bound it with [`io::Read::take`].
+    pub fn reader(&self) -> io::Result<Reader> {
+        // Not even a device that took the place of the file may be opened: that alone can act.
+        if platform::status_at(self.folder, &self.entry.name)?.kind != FileType::RegularFile {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file any more"));
+        }
+        open_file(self.folder, &self.entry.name).map(Reader::new)
+    }
+}
+
+#[cfg(test)]
+mod tests;

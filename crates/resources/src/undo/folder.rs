@@ -1,0 +1,118 @@
+//! The private folder of the states: a record and, where there is one, an object beside it.
+//!
+//! `KEY.pending` is a change that may be under way, `KEY.json` one that is done, `KEY.before` what was there.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::record::Record;
+use crate::platform;
+use crate::tree;
+
+/// No record is longer: two names and a digest.
+const LONGEST_RECORD: u64 = 64 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) handle: OwnedFd,
+}
+
+impl Folder {
+    /// Opens it, and makes it where it is missing. Others must not be able to look into it or to put something there.
+    pub(crate) fn open(path: &Path) -> io::Result<Folder> {
+        match rustix::fs::mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&handle)?;
+        let is_private = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXG | Mode::RWXO) == Mode::empty();
+        if stat.st_uid != rustix::process::geteuid().as_raw() || !is_private {
+            let message = format!("`{}` is open to others: run chmod 700 on it", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        Ok(Folder { handle })
+    }
+
+    /// Puts a change on record before it begins.
+    pub(crate) fn begin(&self, record: &Record) -> io::Result<()> {
+        let name = format!("{}.pending", record.key());
+        let text = serde_json::to_vec(record)?;
+        let written = self.create(&name).and_then(|mut file| {
+            file.write_all(&text)?;
+            platform::sync_file(&file)?;
+            self.sync()
+        });
+        if written.is_err() {
+            self.forget(&record.key());
+        }
+        written
+    }
+
+    /// Marks a change as done. Not synced: what is lost with the power is found out again at the next start.
+    pub(crate) fn finish(&self, key: &str) -> io::Result<()> {
+        let (pending, done) = (format!("{key}.pending"), format!("{key}.json"));
+        Ok(rustix::fs::renameat(&self.handle, pending, &self.handle, done)?)
+    }
+
+    /// Marks a change that was done as one that is under way again.
+    pub(crate) fn reopen(&self, key: &str) -> io::Result<()> {
+        let (pending, done) = (format!("{key}.pending"), format!("{key}.json"));
+        rustix::fs::renameat(&self.handle, done, &self.handle, pending)?;
+        self.sync()
+    }
+
+    /// Removes the record of a change that has not begun.
+    pub(crate) fn withdraw(&self, key: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.handle, format!("{key}.pending"), AtFlags::empty())?)
+    }
+
+    /// Removes everything of a change.
+    pub(crate) fn forget(&self, key: &str) {
+        // The record goes last: without it nobody would come back for the rest.
+        let _ = tree::clear(&self.handle, OsStr::new(&before(key)));
+        for ending in ["pending", "json"] {
+            let _ = rustix::fs::unlinkat(&self.handle, format!("{key}.{ending}"), AtFlags::empty());
+        }
+    }
+
+    pub(crate) fn create(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)?))
+    }
+
+    pub(crate) fn read(&self, name: &str) -> io::Result<Record> {
+        let mut text = Vec::new();
+        tree::open_file(&self.handle, OsStr::new(name))?.take(LONGEST_RECORD).read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        platform::status_at(&self.handle, OsStr::new(name)).is_ok()
+    }
+
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for found in rustix::fs::Dir::read_from(&self.handle)? {
+            names.extend(found?.file_name().to_str().map(str::to_owned));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.handle)?)
+    }
+}
+
+/// The name of what was there before a change.
+pub(crate) fn before(key: &str) -> String {
+    format!("{key}.before")
+}

@@ -1,0 +1,269 @@
+//! Taking a change back: only while what it left is still there, as it left it.
+//!
+//! What is written or removed on the way is a change like any other, kept under the name of whoever takes back: an undo can
+//! be undone.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, RenameFlags};
+use rustix::io::Errno;
+use tool::{CallId, PathAccess};
+
+use super::folder::{Folder, before};
+use super::record::{After, Before, Held, Record};
+use super::{Saving, UndoStore};
+use crate::difference::{Difference, difference};
+use crate::error::AccessError;
+use crate::links::OtherNames;
+use crate::obstacle::Obstacle;
+use crate::opened::{Object, OpenedPath, Place};
+use crate::platform;
+use crate::remove::{Descent, Protects};
+use crate::replace::{Expected, Likeness};
+use crate::resolve::is_named;
+use crate::tree;
+
+/// Of texts up to this size the difference is shown.
+const MOST_COMPARED: u64 = 1024 * 1024;
+const LONGEST_DIFFERENCE: usize = 64 * 1024;
+
+/// One change that was, or would be, taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reverted {
+    /// The canonical name.
+    pub path: PathBuf,
+    /// How.
+    pub how: Reversal,
+    /// What that does to a text; only where it was not done yet.
+    pub difference: Option<Difference>,
+}
+
+/// How a change is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reversal {
+    /// What the call had created is removed.
+    Removed,
+    /// The file has its old content, permissions and attributes again.
+    Restored,
+    /// What the call had removed is back.
+    PutBack,
+}
+
+impl UndoStore {
+    /// What taking back a call's changes would do, or why it cannot be done.
+    pub fn rehearse(&self, call: CallId) -> Result<Vec<Reverted>, AccessError> {
+        let (folder, records) = self.kept(call)?;
+        let shown = |record: &Record| {
+            let target = ready(record)?;
+            let difference = compare(&folder, record, &target);
+            Ok(Reverted { path: record.path(), how: reversal(record), difference })
+        };
+        records.iter().map(shown).collect()
+    }
+
+    /// Takes back a call's changes, the last one first. All are looked at before the first is touched.
+    pub fn revert(self: &Arc<Self>, call: CallId, by: &Saving) -> Result<Vec<Reverted>, AccessError> {
+        let (folder, records) = self.kept(call)?;
+        for record in &records {
+            ready(record)?;
+        }
+        let mut reverted = Vec::new();
+        for record in &records {
+            let target = ready(record)?;
+            match (&record.before, &record.after) {
+                (Before::Absent, After::File { sha256 }) => {
+                    let expected = Expected::Content { sha256: sha256.clone() };
+                    target.remove(&expected, Descent::Never, &Protects::nothing(), by)?;
+                }
+                (Before::File { mode, .. }, After::File { sha256 }) => {
+                    restore(&folder, record, *mode, &target, sha256, by)?;
+                }
+                (_, After::Absent) => put_back(&folder, record, &target)?,
+                (Before::Link { .. } | Before::Folder { .. }, After::File { .. }) => {}
+            }
+            self.dismiss(&folder, record);
+            reverted.push(Reverted { path: record.path(), how: reversal(record), difference: None });
+        }
+        Ok(reverted)
+    }
+
+    /// The changes of a call, the last one first.
+    fn kept(&self, call: CallId) -> Result<(Folder, Vec<Record>), AccessError> {
+        let failed = |error: io::Error| AccessError::io("looking into", &self.path, error);
+        let folder = self.folder().map_err(failed)?;
+        let start = format!("{call}-");
+        let names = folder.names().map_err(failed)?;
+        let names = names.iter().filter(|name| name.starts_with(&start) && name.ends_with(".json"));
+        let mut records: Vec<Record> = names.filter_map(|name| folder.read(name).ok()).collect();
+        records.sort_by_key(|record| std::cmp::Reverse(record.number));
+        if records.is_empty() {
+            return Err(AccessError::NothingKept { call });
+        }
+        Ok((folder, records))
+    }
+}
+
+fn reversal(record: &Record) -> Reversal {
+    match (&record.before, &record.after) {
+        (_, After::Absent) => Reversal::PutBack,
+        (Before::Absent, After::File { .. }) => Reversal::Removed,
+        (_, After::File { .. }) => Reversal::Restored,
+    }
+}
+
+/// What the change left, if it is still there as it was left.
+fn ready(record: &Record) -> Result<OpenedPath, AccessError> {
+    let target = reach(record)?;
+    let conflict = |found: String| Err(AccessError::Conflict { path: record.path(), found });
+    match (&record.after, &target.object) {
+        (After::Absent, Object::NotThere { .. }) => Ok(target),
+        (After::Absent, _) => conflict("something else has its name now".to_owned()),
+        (After::File { sha256 }, Object::File { .. }) => {
+            let now = target.sha256()?;
+            if now == *sha256 {
+                Ok(target)
+            } else {
+                conflict(format!("its sha256 is now {now}, the call had left {sha256}"))
+            }
+        }
+        (After::File { .. }, Object::NotThere { .. }) => conflict("it does not exist any more".to_owned()),
+        (After::File { .. }, _) => conflict("it is not a file any more".to_owned()),
+    }
+}
+
+/// The place of a change, by the name it was judged by. It must lead there without any link, as it did then.
+fn reach(record: &Record) -> Result<OpenedPath, AccessError> {
+    let (folder_name, path) = (Path::new(&record.folder), record.path());
+    let folder = platform::reach_without_links(folder_name).ok().filter(|found| is_named(found, folder_name));
+    let Some(folder) = folder else {
+        return Err(AccessError::NotThere { path, obstacle: Obstacle::NoFolder });
+    };
+    let leaf = record.leaf.clone();
+    let status = match platform::status_at(&folder, &leaf) {
+        Ok(status) => Some(status),
+        Err(Errno::NOENT) => None,
+        Err(errno) => return Err(AccessError::io("looking at", &path, errno)),
+    };
+    let handle = match &status {
+        Some(status) if matches!(status.kind, FileType::RegularFile | FileType::Directory) => {
+            let handle = platform::reach_without_links(&path);
+            Some(handle.map_err(|errno| AccessError::io("opening", &path, errno))?)
+        }
+        _ => None,
+    };
+    let place = Some(Place { folder, folder_name: folder_name.to_owned(), leaf });
+    let object = match (status, handle) {
+        (None, _) => Object::NotThere { obstacle: Obstacle::Absent, place },
+        (Some(seen), Some(handle)) if seen.kind == FileType::RegularFile => {
+            Object::File { handle, facts: seen.facts, place }
+        }
+        (Some(seen), Some(handle)) => Object::Directory { handle, facts: seen.facts, place },
+        (Some(seen), None) => {
+            Object::Special { name: crate::opened::special_name(seen.kind), facts: seen.facts }
+        }
+    };
+    let (typed, other_names) = (path.clone(), OtherNames::Known(Vec::new()));
+    let (key, access) = ("path".to_owned(), PathAccess::Remove);
+    Ok(OpenedPath { key, typed, canonical: path, access, object, other_names })
+}
+
+/// Gives a file the content, permissions and attributes that were kept.
+fn restore(
+    folder: &Folder,
+    record: &Record,
+    mode: u32,
+    target: &OpenedPath,
+    left: &str,
+    by: &Saving,
+) -> Result<(), AccessError> {
+    let failed = |error: io::Error| AccessError::io("restoring", &record.path(), error);
+    let kept = tree::open_file(&folder.handle, OsStr::new(&before(&record.key()))).map_err(failed)?;
+    let Before::File { sha256: Some(sha256), .. } = &record.before else {
+        return Err(failed(io::ErrorKind::NotFound.into()));
+    };
+    let content = crate::read::Reader::new(kept.try_clone().map_err(failed)?);
+    let kept = OwnedFd::from(kept);
+    let likeness = Likeness::Kept { attributes: &kept, mode };
+    let expected = Expected::Content { sha256: left.to_owned() };
+    target.replace_like(&mut { content }, sha256, &expected, &likeness, by).map(|_| ())
+}
+
+/// Gives what was removed its name back.
+fn put_back(folder: &Folder, record: &Record, target: &OpenedPath) -> Result<(), AccessError> {
+    let path = record.path();
+    let Object::NotThere { place: Some(place), .. } = &target.object else {
+        return Err(AccessError::Exists { path });
+    };
+    let put = |errno: Errno| match errno {
+        Errno::EXIST => AccessError::Exists { path: record.path() },
+        errno => AccessError::io("putting back", &record.path(), errno),
+    };
+    if let Before::Link { text } = &record.before {
+        rustix::fs::symlinkat(text.as_os_str(), &place.folder, &place.leaf).map_err(put)?;
+    } else {
+        let moved = match record.held() {
+            Held::Moved => take_name(&folder.handle, OsStr::new(&before(&record.key())), place),
+            Held::Copied | Held::Not => Err(Errno::XDEV),
+        };
+        match moved {
+            Err(Errno::XDEV) => put_copy_back(folder, record, place)
+                .map_err(|error| AccessError::io("putting back", &path, error))?,
+            moved => moved.map_err(put)?,
+        }
+    }
+    match platform::reopen_directory(&place.folder) {
+        Ok(folder) => rustix::fs::fsync(folder).map_err(put),
+        Err(_) => Ok(()),
+    }
+}
+
+fn take_name(from: &OwnedFd, name: &OsStr, place: &Place) -> Result<(), Errno> {
+    rustix::fs::renameat_with(from, name, &place.folder, &place.leaf, RenameFlags::NOREPLACE)
+}
+
+/// Copies what was kept to where it was. Until it has its name the record is one of a change under way, so that a crash
+/// leaves nothing behind.
+fn put_copy_back(folder: &Folder, record: &Record, place: &Place) -> io::Result<()> {
+    let (key, temporary) = (record.key(), OsStr::new(&record.temporary));
+    folder.reopen(&key)?;
+    let kept = before(&key);
+    let copied = match &record.before {
+        Before::File { mode, .. } => {
+            let bits = Mode::from_raw_mode(*mode & 0o777);
+            tree::copy_file(&folder.handle, OsStr::new(&kept), &place.folder, temporary, bits)
+        }
+        _ => tree::copy(&folder.handle, OsStr::new(&kept), &place.folder, temporary),
+    };
+    let put = copied.and_then(|()| Ok(take_name(&place.folder, temporary, place)?));
+    if put.is_err() {
+        let _ = tree::clear(&place.folder, temporary);
+        folder.finish(&key)?;
+    }
+    put
+}
+
+fn compare(folder: &Folder, record: &Record, target: &OpenedPath) -> Option<Difference> {
+    let read = |mut source: Box<dyn Read>| {
+        let mut bytes = Vec::new();
+        source.by_ref().take(MOST_COMPARED + 1).read_to_end(&mut bytes).ok()?;
+        (bytes.len() as u64 <= MOST_COMPARED).then_some(bytes)
+    };
+    let now = match &target.object {
+        Object::File { .. } => Some(read(Box::new(target.reader().ok()?))?),
+        _ => None,
+    };
+    let was = match &record.before {
+        Before::File { .. } => {
+            let kept = tree::open_file(&folder.handle, OsStr::new(&before(&record.key()))).ok()?;
+            Some(read(Box::new(kept))?)
+        }
+        Before::Absent => None,
+        Before::Link { .. } | Before::Folder { .. } => return None,
+    };
+    let name = record.path().to_string_lossy().into_owned();
+    Some(difference(&name, now.as_deref(), was.as_deref(), LONGEST_DIFFERENCE))
+}

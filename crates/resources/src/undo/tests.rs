@@ -1,0 +1,268 @@
+//! Changes that are taken back, changes that no longer can be, and what is left of the store.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use tool::{Failure, FailureKind};
+
+use super::*;
+use crate::testing::World;
+use crate::{AccessError, Descent, Expected, Protects};
+
+/// Writes as a call of its own.
+fn write(world: &World, text: &str, content: &str) -> CallId {
+    let call = CallId::fresh();
+    let saving = world.undo().for_call(call);
+    world.write(text).replace(content.as_bytes(), &Expected::Anything, &saving).unwrap();
+    assert_eq!(saving.kept(), 1);
+    call
+}
+
+fn remove(world: &World, text: &str) -> CallId {
+    let call = CallId::fresh();
+    let saving = world.undo().for_call(call);
+    let protects = Protects::nothing();
+    world.remove(text).remove(&Expected::Anything, Descent::Whole, &protects, &saving).unwrap();
+    call
+}
+
+fn undo(world: &World, call: CallId) -> Result<Vec<Reverted>, AccessError> {
+    world.undo().revert(call, &world.saving())
+}
+
+fn check_refused(world: &World, call: CallId, words: &str) {
+    let kept = world.names("undo");
+    for refused in [world.undo().rehearse(call), undo(world, call)] {
+        let error = refused.unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(Failure::from(error).kind, FailureKind::Conflict);
+    }
+    assert_eq!(world.names("undo"), kept, "it can be tried again");
+}
+
+fn mode(world: &World, name: &str) -> u32 {
+    fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn content_permissions_and_attributes_come_back() {
+    let world = World::new();
+    let path = world.file("ws/f", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let attribute =
+        |value: &[u8]| rustix::fs::setxattr(&path, "user.tag", value, rustix::fs::XattrFlags::empty());
+    let has_attributes = attribute(b"before").is_ok();
+    let call = write(&world, "f", "new");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    if has_attributes {
+        attribute(b"after").unwrap();
+    }
+    let shown = world.undo().rehearse(call).unwrap();
+    let expect = "@@ -1 +1 @@\n-new\n\\ No newline at end of file\n+old\n\\ No newline at end of file\n";
+    assert!(shown[0].difference.as_ref().unwrap().text.ends_with(expect), "{shown:?}");
+    assert_eq!((world.content("ws/f").as_str(), shown[0].how), ("new", Reversal::Restored), "a rehearsal");
+    assert_eq!(undo(&world, call).unwrap()[0].path, path);
+    assert_eq!((world.content("ws/f").as_str(), mode(&world, "ws/f")), ("old", 0o640));
+    if has_attributes {
+        let mut value = [0; 6];
+        assert_eq!(rustix::fs::getxattr(&path, "user.tag", &mut value), Ok(6));
+        assert_eq!(&value, b"before");
+    }
+    assert_eq!(world.names("ws"), ["f"]);
+}
+
+#[test]
+fn what_is_kept_is_private() {
+    let world = World::new();
+    let path = world.file("ws/f", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    write(&world, "f", "new");
+    assert_eq!(mode(&world, "undo"), 0o700);
+    for name in world.names("undo") {
+        assert_eq!(mode(&world, &format!("undo/{name}")), 0o600, "{name}");
+    }
+    fs::set_permissions(world.path("undo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let error = world.write("f").replace(b"newer", &Expected::Anything, &world.saving()).unwrap_err();
+    assert!(error.to_string().contains("open to others"), "{error}");
+    assert_eq!(world.content("ws/f"), "new");
+}
+
+#[test]
+fn absence_comes_back_and_so_does_what_was_removed() {
+    let world = World::new();
+    let created = write(&world, "new", "created");
+    undo(&world, created).unwrap();
+    assert_eq!(world.names("ws"), <[&str; 0]>::default());
+    let file = world.file("ws/f", "file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
+    world.file("ws/d/sub/inner", "inner");
+    world.link("ws/link", "d/sub");
+    for (text, how) in [("f", Reversal::PutBack), ("d", Reversal::PutBack), ("link", Reversal::PutBack)] {
+        let call = remove(&world, text);
+        assert!(!world.names("ws").contains(&text.to_owned()));
+        assert_eq!(undo(&world, call).unwrap()[0].how, how, "{text}");
+        let again = undo(&world, call).unwrap_err();
+        assert_eq!(Failure::from(again).kind, FailureKind::NotFound, "only once");
+    }
+    assert_eq!((world.content("ws/f").as_str(), mode(&world, "ws/f")), ("file", 0o604));
+    assert_eq!(world.content("ws/d/sub/inner"), "inner");
+    assert_eq!(fs::read_link(world.path("ws/link")).unwrap().as_os_str(), "d/sub");
+}
+
+#[test]
+fn an_undo_can_be_undone() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let call = write(&world, "f", "new");
+    let by = CallId::fresh();
+    world.undo().revert(call, &world.undo().for_call(by)).unwrap();
+    assert_eq!(world.content("ws/f"), "old");
+    undo(&world, by).unwrap();
+    assert_eq!(world.content("ws/f"), "new");
+}
+
+#[test]
+fn what_has_changed_since_is_left_alone() {
+    let world = World::new();
+    world.file("ws/f", "old");
+    let changed = write(&world, "f", "new");
+    fs::write(world.path("ws/f"), "newer").unwrap();
+    check_refused(&world, changed, "has changed: its sha256 is now");
+    fs::remove_file(world.path("ws/f")).unwrap();
+    check_refused(&world, changed, "does not exist any more");
+    fs::create_dir(world.path("ws/f")).unwrap();
+    check_refused(&world, changed, "is not a file any more");
+    let created = write(&world, "c", "created");
+    fs::write(world.path("ws/c"), "edited").unwrap();
+    check_refused(&world, created, "has changed");
+    world.file("ws/gone", "x");
+    let removed = remove(&world, "gone");
+    world.file("ws/gone", "another");
+    check_refused(&world, removed, "something else has its name now");
+    assert_eq!(world.content("ws/gone"), "another");
+    // A folder on the way that became a link is not the folder that was judged.
+    world.file("ws/sub/f", "x");
+    let call = write(&world, "sub/f", "y");
+    fs::rename(world.path("ws/sub"), world.path("ws/moved")).unwrap();
+    world.link("ws/sub", "moved");
+    let error = undo(&world, call).unwrap_err();
+    assert!(error.to_string().contains("its folder does not exist"), "{error}");
+}
+
+#[test]
+fn the_last_change_of_a_call_is_taken_back_first() {
+    let world = World::new();
+    world.file("ws/f", "one");
+    let call = CallId::fresh();
+    let saving = world.undo().for_call(call);
+    for content in ["two", "three"] {
+        world.write("f").replace(content.as_bytes(), &Expected::Anything, &saving).unwrap();
+    }
+    // The first change is not there to be taken back while the second is, so nothing is touched.
+    check_refused(&world, call, "its sha256 is now");
+    let (other, saving) = (CallId::fresh(), world.undo());
+    let saving = saving.for_call(other);
+    for name in ["a", "b"] {
+        world.write(name).replace(b"x", &Expected::Absent, &saving).unwrap();
+    }
+    assert_eq!(undo(&world, other).unwrap().len(), 2);
+    assert_eq!(world.names("ws"), ["f"]);
+}
+
+#[test]
+fn the_oldest_go_when_there_is_no_room_and_when_it_is_too_long_ago() {
+    let world = World::new();
+    let store = |keep_bytes, keep_for| {
+        UndoStore::at(&world.path("undo"), UndoLimits { keep_bytes, keep_for: Duration::from_secs(keep_for) })
+    };
+    let small = store(250, 3600);
+    let calls: Vec<CallId> = (0..4)
+        .map(|number| {
+            let name = format!("f{number}");
+            world.file(&format!("ws/{name}"), &"x".repeat(100));
+            let call = CallId::fresh();
+            world.write(&name).replace(b"new", &Expected::Anything, &small.for_call(call)).unwrap();
+            call
+        })
+        .collect();
+    let kept: Vec<bool> = calls.iter().map(|call| small.rehearse(*call).is_ok()).collect();
+    assert_eq!(kept, [false, false, true, true]);
+    assert_eq!(world.names("undo").len(), 4, "two records and two copies");
+    store(250, 0).settle().unwrap();
+    assert_eq!(world.names("undo").len(), 0, "too old");
+    world.file("ws/large", &"x".repeat(251));
+    let error = world.write("large").replace(b"new", &Expected::Anything, &small.for_call(CallId::fresh()));
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("has 251 bytes, more than the 250"), "{error}");
+    assert_eq!((Failure::from(error).kind, world.names("undo").len()), (FailureKind::TooLarge, 0));
+    let none = store(0, 3600).for_call(CallId::fresh());
+    world.write("large").replace(b"new", &Expected::Anything, &none).unwrap();
+    assert_eq!((world.content("ws/large").as_str(), world.names("undo").len(), none.kept()), ("new", 0, 0));
+}
+
+#[test]
+fn a_start_sweeps_what_belongs_to_no_change() {
+    let world = World::new();
+    assert_eq!(world.undo().settle().unwrap(), Settled::default(), "no folder, nothing to do");
+    world.file("ws/f", "old");
+    let call = write(&world, "f", "new");
+    let orphan = CallId::fresh();
+    fs::write(world.path("undo").join(format!("{orphan}-0.before")), "x").unwrap();
+    fs::write(world.path("undo").join(format!("{orphan}-1.pending")), "{\"call_id\"").unwrap();
+    assert_eq!(world.undo().settle().unwrap(), Settled::default());
+    assert_eq!(world.names("undo").len(), 2);
+    undo(&world, call).unwrap();
+    assert_eq!(world.content("ws/f"), "old");
+}
+
+#[test]
+fn a_folder_that_cannot_be_looked_at_waits_for_the_next_start() {
+    let world = World::new();
+    world.file("ws/sub/f", "old");
+    let call = write(&world, "sub/f", "new");
+    let (done, pending) = (format!("{call}-0.json"), format!("{call}-0.pending"));
+    fs::rename(world.path("undo").join(done), world.path("undo").join(pending)).unwrap();
+    fs::rename(world.path("ws/sub"), world.path("ws/away")).unwrap();
+    assert_eq!(world.undo().settle().unwrap().waiting, [world.path("ws/sub/f")]);
+    fs::rename(world.path("ws/away"), world.path("ws/sub")).unwrap();
+    assert_eq!(world.undo().settle().unwrap().done, [world.path("ws/sub/f")]);
+    undo(&world, call).unwrap();
+    assert_eq!(world.content("ws/sub/f"), "old");
+}
+
+/// A store on a volume of its own: what is removed is copied, and so is what comes back.
+#[test]
+fn another_volume_keeps_copies() {
+    let world = World::new();
+    fs::create_dir(world.path("undo")).unwrap();
+    let mount = |words: &[&str]| {
+        let output = std::process::Command::new("mount").args(words).arg(world.path("undo")).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    if !mount(&["-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs"]) {
+        eprintln!("skipped: mounting is not permitted here");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let file = world.file("ws/f", "file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
+        world.file("ws/d/sub/inner", "inner");
+        for text in ["f", "d"] {
+            let call = remove(&world, text);
+            assert!(!world.names("ws").contains(&text.to_owned()), "{:?}", world.names("ws"));
+            undo(&world, call).unwrap();
+        }
+        assert_eq!((world.content("ws/f").as_str(), mode(&world, "ws/f")), ("file", 0o604));
+        assert_eq!(world.content("ws/d/sub/inner"), "inner");
+        assert_eq!((world.names("ws"), world.names("undo").len()), (vec!["d".to_owned(), "f".to_owned()], 0));
+        world.file("ws/large", &"x".repeat(5 << 20));
+        let protects = Protects::nothing();
+        let removed =
+            world.remove("large").remove(&Expected::Anything, Descent::Never, &protects, &world.saving());
+        assert_eq!(Failure::from(removed.unwrap_err()).kind, FailureKind::ResourceExhausted);
+        assert_eq!((world.content("ws/large").len(), world.names("undo").len()), (5 << 20, 0));
+    });
+    assert!(std::process::Command::new("umount").arg(world.path("undo")).status().unwrap().success());
+    result.unwrap();
+}

@@ -1,0 +1,66 @@
+//! `sinew undo`: takes back what a call changed, through the daemon if one runs, else in this process. Both put it on
+//! record.
+
+use serde_json::{Value, json};
+use tool::{Caller, Door};
+
+use crate::cli::UndoArgs;
+use crate::compose;
+use crate::exit::{Exit, Problem};
+use crate::render;
+use crate::setting::{Reach, Setting};
+use crate::terminal::{NOTE, QUIET, paint, say, tell, visible, visible_line};
+
+pub(crate) fn run(args: &UndoArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let params = json!({"call_id": args.call_id, "dry_run": args.dry_run});
+    let reply = match setting.reach_or_state()? {
+        Reach::Daemon => setting.ask_control("control/undo", params)?,
+        Reach::Nobody(_state) => in_this_process(&setting, args)?,
+    };
+    if args.output.json {
+        say(render::versioned(reply))?;
+        return Ok(Exit::Done);
+    }
+    show(&reply, args.dry_run)?;
+    Ok(Exit::Done)
+}
+
+fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem> {
+    let runtime = setting.runtime()?;
+    let layer = compose::embedded_layer(setting)?;
+    let by = Caller {
+        uid: nix::unistd::getuid().as_raw(),
+        pid: i32::try_from(std::process::id()).ok(),
+        door: Door::Embedded,
+        connection: 0,
+        client: Some("sinew undo".to_owned()),
+        session: None,
+    };
+    let undone = runtime.block_on(server::undo(&layer, args.call_id, args.dry_run, &by));
+    layer.close("sinew undo is done");
+    undone.map_err(|error| Problem::new(Exit::Failed, error.to_string()))
+}
+
+fn show(reply: &Value, dry_run: bool) -> Result<(), Problem> {
+    for change in reply["changes"].as_array().into_iter().flatten() {
+        let path = visible_line(change["path"].as_str().unwrap_or_default());
+        say(match change["action"].as_str() {
+            Some("remove") => format!("removed  {path}"),
+            Some("put_back") => format!("put back {path}"),
+            _ => format!("restored {path}"),
+        })?;
+        if let Some(diff) = change["diff"].as_str() {
+            say(visible(diff))?;
+        }
+    }
+    if dry_run {
+        tell(paint(NOTE, "nothing was changed: this is what would happen"));
+    } else if let Some(id) = reply["undo_id"].as_str() {
+        tell(paint(
+            QUIET,
+            format!("`sinew undo {id}` takes this back, where content was written or removed"),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What a change would do, shown instead of done.
+
+use std::io::Read;
+
+use governance::Permit;
+use registry::{Change, Preview};
+use resources::{ObjectKind, OpenedPath};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tool::{Failure, FailureKind};
+
+use super::{answer_budget, shown};
+
+/// Files up to this size are changed in memory where policy sets no limit.
+const USUAL_LIMIT: u64 = 64 * 1024 * 1024;
+
+/// Nobody reads the difference of larger files.
+const MOST_FORESEEN: usize = 8 * 1024 * 1024;
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct DryRun {
+    /// The change as a unified diff, or a sentence where the content is not text. Empty where nothing would change.
+    diff: String,
+    /// Lines that would come.
+    added: u64,
+    /// Lines that would go.
+    removed: u64,
+    /// Whether hunks were left out because the diff would have been too long.
+    cut: bool,
+}
+
+impl DryRun {
+    pub(super) fn of(permit: &Permit, file: &OpenedPath, before: Option<&[u8]>, after: &[u8]) -> Self {
+        // As a string in JSON a text can become longer by its escapes; half of the room is enough for any diff.
+        let most = usize::try_from(answer_budget(permit) / 2).unwrap_or(usize::MAX);
+        let found = resources::difference(&shown(file), before, Some(after), most);
+        DryRun { diff: found.text, added: found.added, removed: found.removed, cut: found.cut }
+    }
+}
+
+/// A change of one file for the person who is asked about it: all of it, or it is not asked about.
+pub(super) fn foreseen(
+    file: &OpenedPath,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+) -> Result<Preview, Failure> {
+    let size = before.as_ref().map_or(0, Vec::len).max(after.as_ref().map_or(0, Vec::len));
+    if size > MOST_FORESEEN {
+        let message = format!("`{}` is too large for its change to be shown", shown(file));
+        return Err(Failure::new(FailureKind::TooLarge, message));
+    }
+    let change = Change { path: file.canonical().to_owned(), before, after };
+    Ok(Preview { changes: vec![change], ..Preview::default() })
+}
+
+/// What the file holds now, if there is one. Bounded by what policy lets be written.
+pub(super) fn current(permit: &Permit, file: &OpenedPath) -> Result<Option<Vec<u8>>, Failure> {
+    if file.kind() == ObjectKind::Missing {
+        return Ok(None);
+    }
+    let limit = permit.max_file_bytes().unwrap_or(USUAL_LIMIT);
+    let mut content = Vec::new();
+    file.reader()?
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut content)
+        .map_err(|error| Failure::from_io(&format!("reading `{}`", shown(file)), &error))?;
+    if content.len() as u64 > limit {
+        let message = format!("`{}` has more than {limit} bytes", shown(file));
+        return Err(
+            Failure::new(FailureKind::TooLarge, message).hint("policy sets the limit: max_file_size_mb")
+        );
+    }
+    Ok(Some(content))
+}

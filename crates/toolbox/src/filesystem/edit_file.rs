@@ -1,0 +1,230 @@
+//! `edit_file`: exact pieces of a text exchanged for others, all of them or none.
+
+use std::sync::Arc;
+
+use governance::Permit;
+use registry::Preview;
+use resources::{Expected, UndoStore};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tool::{
+    Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
+};
+
+use super::dry_run::{DryRun, current, foreseen};
+use super::nearest_text::nearest;
+use super::{shown, target};
+use crate::on_thread::Changing;
+use crate::tool_entry::{Answer, ToolEntry};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The file to edit, absolute or relative to the workspace.
+    #[schemars(extend("format" = "path", "x-sinew-access" = "write", "minLength" = 1))]
+    #[serde(rename = "path")]
+    _path: String,
+    /// What to exchange, one after the other: each sees what those before it left. All happen or none.
+    #[schemars(length(min = 1, max = 100))]
+    edits: Vec<Edit>,
+    /// Edit only if the file still has this SHA-256 (read_file tells it).
+    #[serde(default)]
+    #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
+    expected_sha256: Option<String>,
+    /// Change nothing, and show what would change.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    /// The text as it stands in the file, spaces and line ends included. It must be there once.
+    #[schemars(length(min = 1))]
+    old_text: String,
+    /// What to put there instead.
+    new_text: String,
+    /// Exchange it wherever it stands.
+    #[serde(default)]
+    replace_all: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Edited {
+    /// The canonical name of the file.
+    path: String,
+    /// How many pieces were exchanged, or would be.
+    replacements: u64,
+    /// How many bytes it has now, or would have.
+    size: u64,
+    /// The digest of its content now, or as it would be.
+    sha256: String,
+    /// What a dry run would change. Absent where it was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<DryRun>,
+}
+
+pub(super) fn tool(undo: &Arc<UndoStore>) -> ToolEntry {
+    let about =
+        "Replace exact pieces of a file's text. Every piece must match once; all edits happen or none.";
+    let mut spec = ToolSpec::new("edit_file", about, Category::SYSTEM_WRITE, RiskLevel::High);
+    spec.allowed_modes = vec![Mode::Normal];
+    spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
+    let edits = json!([{"old_text": "milk", "new_text": "bread"}]);
+    spec.example = Some(json!({"path": "notes.txt", "edits": edits}));
+    ToolEntry::changing(spec, edit, foresee, undo)
+}
+
+fn edit(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Edited>, Failure> {
+    let file = target(change.permit)?;
+    let Some(before) = current(change.permit, file)? else {
+        // Only to say it as every tool does.
+        let missing = file.reader().err().map(Failure::from);
+        let missing = missing.unwrap_or_else(|| Failure::new(FailureKind::NotFound, "nothing is there"));
+        return Err(missing.hint("write_file creates a file"));
+    };
+    let old_sha256 = canonical::sha256_hex(&before);
+    if arguments.expected_sha256.as_ref().is_some_and(|asked| !asked.eq_ignore_ascii_case(&old_sha256)) {
+        let message = format!("`{}` has changed: its sha256 is now {old_sha256}", shown(file));
+        return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
+    }
+    let (after, replacements) = apply(&before, &arguments.edits)?;
+    let limit = change.permit.max_file_bytes().unwrap_or(u64::MAX);
+    if after.len() as u64 > limit {
+        let message = format!("`{}` would grow past {limit} bytes", shown(file));
+        return Err(Failure::new(FailureKind::TooLarge, message));
+    }
+    let (path, size, sha256) = (shown(file), after.len() as u64, canonical::sha256_hex(&after));
+    if arguments.dry_run {
+        let preview = Some(DryRun::of(change.permit, file, Some(&before), &after));
+        let value = Edited { path, replacements, size, sha256, preview };
+        return Ok(Answer { value, facts: Output::default() });
+    }
+    file.replace(&after, &Expected::Content { sha256: old_sha256 }, &change.saving)?;
+    let usage = Usage { read_bytes: before.len() as u64, written_bytes: size, ..Usage::default() };
+    let facts = Output { files_touched: vec![shown(file)], usage, ..Output::default() };
+    Ok(Answer { value: Edited { path, replacements, size, sha256, preview: None }, facts })
+}
+
+/// The file before and after, for the person who is asked.
+fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
+    let file = target(permit)?;
+    // What is not there fails when it runs, and nobody need be asked what it would become.
+    let Some(before) = current(permit, file)? else { return Ok(Preview::default()) };
+    let (after, _) = apply(&before, &arguments.edits)?;
+    foreseen(file, Some(before), Some(after))
+}
+
+/// The content after all edits, and how many pieces were exchanged. Bytes are compared, so nothing else changes, whatever
+/// the encoding of the file.
+fn apply(before: &[u8], edits: &[Edit]) -> Result<(Vec<u8>, u64), Failure> {
+    let mut content = before.to_vec();
+    let mut replacements = 0;
+    for (at, edit) in edits.iter().enumerate() {
+        let places = places(&content, edit.old_text.as_bytes());
+        let number = at + 1;
+        match places.as_slice() {
+            [] => return Err(not_found(&content, edit, number)),
+            [_, _, ..] if !edit.replace_all => return Err(found_often(&content, &places, number)),
+            _ => {}
+        }
+        replacements += places.len() as u64;
+        content = exchanged(&content, &places, edit);
+    }
+    Ok((content, replacements))
+}
+
+/// Where a piece stands, the first first; two never share a byte.
+fn places(content: &[u8], piece: &[u8]) -> Vec<usize> {
+    memchr::memmem::find_iter(content, piece).collect()
+}
+
+fn exchanged(content: &[u8], places: &[usize], edit: &Edit) -> Vec<u8> {
+    let (old, new) = (edit.old_text.len(), edit.new_text.as_bytes());
+    let mut result = Vec::with_capacity(content.len() + places.len() * new.len());
+    let mut rest = 0;
+    for place in places {
+        result.extend_from_slice(content.get(rest..*place).unwrap_or_default());
+        result.extend_from_slice(new);
+        rest = place + old;
+    }
+    result.extend_from_slice(content.get(rest..).unwrap_or_default());
+    result
+}
+
+fn found_often(content: &[u8], places: &[usize], number: usize) -> Failure {
+    let line = |place: usize| 1 + content.iter().take(place).filter(|byte| **byte == b'\n').count();
+    let lines: Vec<String> = places.iter().take(5).map(|place| line(*place).to_string()).collect();
+    let more = if places.len() > lines.len() { " and further on" } else { "" };
+    let message = format!(
+        "old_text of edit {number} is there {} times, in lines {}{more}; nothing was changed",
+        places.len(),
+        lines.join(", ")
+    );
+    Failure::new(FailureKind::Conflict, message)
+        .hint("add lines around it so that it matches once, or set replace_all")
+}
+
+/// The text that comes nearest goes into the hint: the message is recorded, and no content may be.
+fn not_found(content: &[u8], edit: &Edit, number: usize) -> Failure {
+    let message = format!("old_text of edit {number} is not in the file; nothing was changed");
+    let failure = Failure::new(FailureKind::Conflict, message);
+    let Ok(text) = std::str::from_utf8(content) else {
+        return failure.hint("the file is not UTF-8 text: read it with encoding base64");
+    };
+    if text.contains("\r\n") && !edit.old_text.contains("\r\n") && edit.old_text.contains('\n') {
+        let unix = text.replace("\r\n", "\n");
+        if unix.contains(&edit.old_text) {
+            return failure.hint("its lines end in \\r\\n: write old_text and new_text so");
+        }
+    }
+    match nearest(text, &edit.old_text) {
+        Some(near) => {
+            let (first, last) = (near.first_line, near.last_line);
+            failure.hint(format!("the nearest is in lines {first} to {last}:\n{}", near.text))
+        }
+        None => failure.hint("nothing in the file is like it: read it again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(old: &str, new: &str, replace_all: bool) -> Edit {
+        Edit { old_text: old.to_owned(), new_text: new.to_owned(), replace_all }
+    }
+
+    #[test]
+    fn edits_see_what_those_before_them_left() {
+        let check = |before: &[u8], edits: &[Edit], expect: (&[u8], u64)| {
+            let (after, count) = apply(before, edits).unwrap();
+            assert_eq!((after.as_slice(), count), expect);
+        };
+        check(b"one two", &[edit("one", "1", false)], (b"1 two", 1));
+        check(b"a a a", &[edit("a", "b", true)], (b"b b b", 3));
+        check(b"aaa", &[edit("aa", "b", true)], (b"ba", 1));
+        check(b"one", &[edit("one", "two", false), edit("two", "three", false)], (b"three", 2));
+        check(b"x\xffy", &[edit("y", "z", false)], (b"x\xffz", 1));
+        check(b"gone", &[edit("gone", "", false)], (b"", 1));
+    }
+
+    #[test]
+    fn what_does_not_match_once_is_told_with_the_way_out() {
+        let fail = |before: &str, edits: &[Edit]| apply(before.as_bytes(), edits).unwrap_err();
+        let often = fail("a\nb\na\n", &[edit("a", "c", false)]);
+        assert_eq!(often.message, "old_text of edit 1 is there 2 times, in lines 1, 3; nothing was changed");
+        let near =
+            fail("fn main() {\n    run();\n}\n", &[edit("{", "{", false), edit("  run( );", "", false)]);
+        assert!(near.message.starts_with("old_text of edit 2 is not in the file"), "{near:?}");
+        assert!(!near.message.contains("run"), "no content in what is recorded");
+        assert_eq!(near.hint.unwrap(), "the nearest is in lines 2 to 2:\n    run();");
+        let ends = fail("a\r\nb\r\n", &[edit("a\nb", "x", false)]);
+        assert!(ends.hint.unwrap().contains("\\r\\n"));
+        assert_eq!(
+            fail("", &[edit("x", "y", false)]).hint.unwrap(),
+            "nothing in the file is like it: read it again"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! The lines of a text that come nearest to a piece that is not in it. For the hint of a failed edit.
+
+/// Lines that are compared. Whoever edits a longer text is told less.
+const MOST_LINES: usize = 20_000;
+/// Characters of a line that are compared.
+const LONGEST_LINE: usize = 200;
+/// What is shown of them.
+const MOST_SHOWN: usize = 1000;
+/// Less alike than this is not alike.
+const LEAST_ALIKE: f64 = 0.5;
+
+pub(super) struct Near {
+    pub(super) first_line: usize,
+    pub(super) last_line: usize,
+    pub(super) text: String,
+}
+
+/// The lines that are most like the piece, as many as it has.
+pub(super) fn nearest(text: &str, piece: &str) -> Option<Near> {
+    let wanted: Vec<&str> = piece.lines().map(start).collect();
+    let lines: Vec<&str> = text.lines().take(MOST_LINES).collect();
+    let anchor = wanted.iter().position(|line| !line.trim().is_empty())?;
+    let likeness = |at: usize| {
+        let first = strsim::normalized_levenshtein(start(lines.get(at)?).trim(), wanted.get(anchor)?.trim());
+        Some((at, first))
+    };
+    let alike = (0..lines.len()).filter_map(likeness).filter(|(_, alike)| *alike >= LEAST_ALIKE);
+    // Among places that begin alike, the one where most of the other lines are the same.
+    let same_after = |at: usize| {
+        let here = lines.iter().skip(at.saturating_sub(anchor)).zip(&wanted);
+        here.filter(|(line, wanted)| start(line).trim() == wanted.trim()).count()
+    };
+    let (at, _) = alike.max_by(|(one, alike), (other, as_alike)| {
+        let score = |at: usize, alike: f64| same_after(at) as f64 + alike;
+        // The first of equals is the one that counts.
+        score(*one, *alike).total_cmp(&score(*other, *as_alike)).then(other.cmp(one))
+    })?;
+    let first = at.saturating_sub(anchor);
+    let shown: Vec<&str> = lines.iter().skip(first).take(wanted.len()).copied().collect();
+    let last_line = first + shown.len();
+    Some(Near {
+        first_line: first + 1,
+        last_line,
+        text: tool::shorten(&shown.join("\n"), MOST_SHOWN).into_owned(),
+    })
+}
+
+fn start(line: &str) -> &str {
+    line.char_indices().nth(LONGEST_LINE).map_or(line, |(at, _)| line.get(..at).unwrap_or(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_that_are_most_alike_are_found() {
+        let check = |text: &str, piece: &str, expect: Option<(usize, usize)>| {
+            let found = nearest(text, piece).map(|near| (near.first_line, near.last_line));
+            assert_eq!(found, expect, "{piece:?}");
+        };
+        check("alpha\nbeta\ngamma\n", "betta", Some((2, 2)));
+        check("if a {\n  x\n}\nif a {\n  y\n}\n", "if a {\n   y\n}", Some((4, 6)));
+        check("one\n", "completely different", None);
+        check("", "x", None);
+        check("x\n", "\n\n", None);
+        check("\n  first\nsecond\n", "\nfirst\nsecund", Some((1, 3)));
+    }
+
+    #[test]
+    fn a_long_text_is_compared_within_bounds() {
+        let text = "some line of text that is rather long\n".repeat(50_000);
+        assert!(nearest(&text, &"x".repeat(10_000)).is_none());
+        let long = "y".repeat(100_000);
+        assert!(nearest(&long, &long).unwrap().text.len() <= MOST_SHOWN + 10);
+    }
+}

@@ -1,0 +1,55 @@
+//! A pattern for names: without a `/` for the last name of a path, with one for the whole path from a directory on.
+
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+use tool::{Failure, FailureKind};
+
+#[derive(Debug)]
+pub(super) struct NamePattern {
+    matcher: GlobMatcher,
+    whole: bool,
+}
+
+impl NamePattern {
+    pub(super) fn new(text: &str) -> Result<Self, Failure> {
+        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+        let glob = glob.map_err(|error| {
+            let message = format!("`{}` is not a pattern: {}", tool::shorten(text, 80), error.kind());
+            Failure::new(FailureKind::Conflict, message)
+                .hint("`*` is any part of a name, `**/` any folders, `[ab]` one of both")
+        })?;
+        Ok(NamePattern { matcher: glob.compile_matcher(), whole: text.contains('/') })
+    }
+
+    pub(super) fn matches(&self, path: &Path) -> bool {
+        let name = path.file_name().map_or(path, Path::new);
+        self.matcher.is_match(if self.whole { path } else { name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_by_their_last_part_or_whole() {
+        for (pattern, path, expect) in [
+            ("*.rs", "a.rs", true),
+            ("*.rs", "src/deep/a.rs", true),
+            ("src/*.rs", "src/a.rs", true),
+            ("src/*.rs", "src/deep/a.rs", false),
+            ("src/**/*.rs", "src/deep/er/a.rs", true),
+            ("**/deep/*", "src/deep/a", true),
+            ("a?", "ab", true),
+            ("a?", "a/", false),
+        ] {
+            assert_eq!(
+                NamePattern::new(pattern).unwrap().matches(Path::new(path)),
+                expect,
+                "{pattern} {path}"
+            );
+        }
+        assert!(NamePattern::new("[").unwrap_err().message.contains("`[` is not a pattern"));
+    }
+}

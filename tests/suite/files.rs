@@ -1,0 +1,76 @@
+//! The tools that read, search and change files, and taking their changes back.
+
+mod changing;
+mod crashes;
+mod reading;
+mod undoing;
+
+use serde_json::Value;
+use tests::{Client, Daemon};
+
+/// A daemon and a caller.
+struct Scene {
+    daemon: Daemon,
+    agent: Client,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let daemon = Daemon::start();
+        let agent = daemon.agent();
+        Scene { daemon, agent }
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.daemon.home().workspace().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn content(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.daemon.home().workspace().join(name)).ok()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.daemon.home().workspace()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The output of a call that must succeed.
+    fn done(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.agent.execute(tool, &arguments);
+        assert_eq!(result["success"], true, "{arguments}: {result}");
+        result["output"].clone()
+    }
+
+    /// The whole result of a call that must succeed.
+    fn result(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.agent.execute(tool, &arguments);
+        assert_eq!(result["success"], true, "{arguments}: {result}");
+        result
+    }
+
+    /// The kind and the sentence of a call that must fail.
+    fn failed(&mut self, tool: &str, arguments: Value) -> (String, String) {
+        let result = self.agent.execute(tool, &arguments);
+        let kind = result["metadata"]["failure"]["kind"].as_str();
+        let kind = kind.unwrap_or_else(|| panic!("{arguments}: {result}")).to_owned();
+        (kind, result["error"].as_str().unwrap().to_owned())
+    }
+
+    /// The code and the detail of a call that must be refused.
+    fn refused(&mut self, tool: &str, arguments: Value) -> (String, String) {
+        let result = self.agent.execute(tool, &arguments);
+        let refusal = &result["metadata"]["refusal"];
+        assert!(refusal.is_object(), "{arguments}: {result}");
+        let word = |key: &str| refusal[key].as_str().unwrap_or_default().to_owned();
+        (word("code"), word("detail"))
+    }
+}
+
+fn call_id(result: &Value) -> String {
+    result["metadata"]["call_id"].as_str().unwrap().to_owned()
+}

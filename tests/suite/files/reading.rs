@@ -1,0 +1,247 @@
+//! `read_file`, `list_directory` and `search_files` on real files.
+
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::time::{Duration, Instant};
+
+use nix::sys::stat::Mode;
+use serde_json::{Value, json};
+use tool::canonical::sha256_hex;
+
+use super::Scene;
+
+#[test]
+fn a_file_is_read_whole_or_in_part() {
+    let mut scene = Scene::new();
+    let text = "one\ntwo\nthree\nfour\n";
+    scene.file("f.txt", text);
+    let whole = scene.done("read_file", json!({"path": "f.txt"}));
+    assert_eq!((&whole["content"], &whole["encoding"]), (&json!(text), &json!("utf-8")));
+    assert_eq!((&whole["size"], &whole["sha256"]), (&json!(19), &json!(sha256_hex(text.as_bytes()))));
+    assert!(whole["modified"].as_str().unwrap().ends_with('Z'));
+    for (arguments, content, offset, cut) in [
+        (json!({"offset": 4}), "two\nthree\nfour\n", 4, false),
+        (json!({"offset": 4, "length": 3}), "two", 4, true),
+        (json!({"start_line": 2, "end_line": 3}), "two\nthree\n", 4, true),
+        (json!({"start_line": 3}), "three\nfour\n", 8, false),
+        (json!({"head": 1}), "one\n", 0, true),
+        (json!({"tail": 2}), "three\nfour\n", 8, false),
+        (json!({"tail": 9}), text, 0, false),
+        (json!({"offset": 99}), "", 99, false),
+    ] {
+        let mut asked = arguments.clone();
+        asked["path"] = json!("f.txt");
+        let result = scene.result("read_file", asked);
+        let output = &result["output"];
+        assert_eq!((&output["content"], &output["offset"]), (&json!(content), &json!(offset)), "{arguments}");
+        assert_eq!(output["sha256"], whole["sha256"], "of the whole file");
+        assert_eq!(result["metadata"]["truncated"].is_object(), cut, "{arguments}: {result}");
+    }
+    let (kind, message) = scene.failed("read_file", json!({"path": "f.txt", "head": 1, "tail": 1}));
+    assert_eq!(
+        (kind.as_str(), message.as_str()),
+        ("conflict", "more than one part of the file is asked for")
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_apart() {
+    let mut scene = Scene::new();
+    scene.file("secret.txt", "x");
+    scene.file("large.txt", "x".repeat(2048));
+    let shut = scene.daemon.home().workspace().join("secret.txt");
+    std::fs::set_permissions(shut, std::fs::Permissions::from_mode(0o000)).unwrap();
+    for (arguments, kind) in [
+        (json!({"path": "missing"}), "not_found"),
+        (json!({"path": "."}), "wrong_kind"),
+        (json!({"path": "large.txt", "max_size_mb": 0.001}), "too_large"),
+        (json!({"path": "secret.txt"}), "unreadable"),
+    ] {
+        assert_eq!(scene.failed("read_file", arguments.clone()).0, kind, "{arguments}");
+    }
+}
+
+#[test]
+fn bytes_come_back_as_they_were() {
+    let mut scene = Scene::new();
+    let bytes: Vec<u8> = (0..=255).collect();
+    scene.file("b", &bytes);
+    let read = scene.done("read_file", json!({"path": "b"}));
+    assert_eq!((&read["encoding"], &read["sha256"]), (&json!("base64"), &json!(sha256_hex(&bytes))));
+    assert!(read["content"].as_str().unwrap().starts_with("AAECAwQFBgcICQoLDA0ODxAR"));
+    scene.file("t", "text");
+    let read = scene.done("read_file", json!({"path": "t", "encoding": "base64"}));
+    assert_eq!((&read["content"], &read["encoding"]), (&json!("dGV4dA=="), &json!("base64")));
+}
+
+#[test]
+fn a_text_that_is_too_long_is_cut_between_characters_and_can_be_read_on() {
+    let mut scene = Scene::new();
+    let text = "é€𝄞x".repeat(120_000);
+    scene.file("long.txt", &text);
+    let (mut read, mut offset) = (String::new(), 0);
+    loop {
+        let result = scene.result("read_file", json!({"path": "long.txt", "offset": offset}));
+        let part = result["output"]["content"].as_str().unwrap();
+        read.push_str(part);
+        let truncated = &result["metadata"]["truncated"];
+        if truncated.is_null() {
+            break;
+        }
+        offset = read.len();
+        assert_eq!(truncated["how_to_continue"], format!("call again with offset={offset}"));
+        assert_eq!(truncated["total"], text.len());
+    }
+    assert!(read == text, "nothing is lost at the cuts");
+}
+
+#[test]
+fn special_files_are_not_touched() {
+    let mut scene = Scene::new();
+    let pipe = scene.daemon.home().workspace().join("pipe");
+    nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    let socket = scene.daemon.home().workspace().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    let began = Instant::now();
+    for tool in ["read_file", "write_file", "edit_file", "delete_file"] {
+        for name in ["pipe", "socket"] {
+            let mut arguments = json!({"path": name});
+            match tool {
+                "write_file" => arguments["content"] = json!("x"),
+                "edit_file" => arguments["edits"] = json!([{"old_text": "a", "new_text": "b"}]),
+                _ => {}
+            }
+            let (kind, message) = scene.failed(tool, arguments);
+            assert_eq!(kind, "wrong_kind", "{tool} {name}: {message}");
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a peer");
+    assert_eq!(scene.names(), ["pipe", "socket"]);
+    let found = scene.done("search_files", json!({"query": "x"}));
+    assert_eq!((&found["matches"], &found["searched_files"]), (&json!([]), &json!(0)));
+}
+
+#[test]
+fn a_file_without_end_gives_its_beginning_and_its_size() {
+    let mut scene = Scene::new();
+    let path = scene.daemon.home().workspace().join("sparse");
+    let file = std::fs::File::create(&path).unwrap();
+    file.write_all_at(b"first\n", 0).unwrap();
+    if file.set_len(1 << 40).is_err() {
+        file.set_len(1 << 33).unwrap();
+    }
+    let size = file.metadata().unwrap().len();
+    assert_eq!(scene.failed("read_file", json!({"path": "sparse"})).0, "too_large");
+    let read = scene.result("read_file", json!({"path": "sparse", "head": 1}));
+    assert_eq!((&read["output"]["content"], &read["output"]["size"]), (&json!("first\n"), &json!(size)));
+    assert!(read["metadata"]["truncated"].is_object(), "{read}");
+    assert_eq!(read["output"]["sha256"], Value::Null, "a tebibyte is not digested");
+    let read = scene.result("read_file", json!({"path": "sparse", "offset": 6, "length": 10}));
+    assert_eq!(read["output"]["content"], "\0".repeat(10));
+    let found = scene.done("search_files", json!({"query": "first"}));
+    assert_eq!(found["skipped"]["too_large"], 1, "{found}");
+}
+
+#[test]
+fn a_directory_is_listed_in_depth_order_and_pages() {
+    let mut scene = Scene::new();
+    scene.file("b.rs", "22");
+    scene.file("a/deep/c.rs", "333");
+    scene.file("a/x.txt", "1");
+    scene.file(".env", "SECRET=1");
+    symlink("/etc", scene.daemon.home().workspace().join("link")).unwrap();
+    let names = |output: &Value| -> Vec<String> {
+        let entries = output["entries"].as_array().unwrap();
+        entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let listed = scene.done("list_directory", json!({"path": "."}));
+    assert_eq!(
+        (names(&listed), &listed["total"]),
+        (vec!["a".into(), "b.rs".into(), "link".into()], &json!(3))
+    );
+    assert_eq!(
+        (&listed["entries"][2]["kind"], &listed["entries"][2]["target"]),
+        (&json!("symlink"), &json!("/etc"))
+    );
+    let deep = scene.done("list_directory", json!({"path": ".", "depth": 5}));
+    assert_eq!(names(&deep), ["a", "a/deep", "a/deep/c.rs", "a/x.txt", "b.rs", "link"]);
+    let globbed =
+        scene.done("list_directory", json!({"path": ".", "depth": 5, "glob": "*.rs", "sort": "size"}));
+    assert_eq!(names(&globbed), ["a/deep/c.rs", "b.rs"]);
+    let (mut seen, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let mut arguments = json!({"path": ".", "depth": 5, "max_entries": 2});
+        if !cursor.is_null() {
+            arguments["cursor"] = cursor;
+        }
+        let page = scene.result("list_directory", arguments);
+        seen.extend(names(&page["output"]));
+        // What comes in between before the cursor is not shown, and moves nothing.
+        scene.file("a/deep/0", "new");
+        cursor = page["output"]["next_cursor"].clone();
+        assert_eq!(page["metadata"]["truncated"].is_object(), !cursor.is_null());
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["a", "a/deep", "a/deep/0", "a/deep/c.rs", "a/x.txt", "b.rs", "link"]);
+    assert_eq!(scene.failed("list_directory", json!({"path": ".", "cursor": "nonsense"})).0, "conflict");
+    let shut = scene.daemon.home().workspace().join("a/deep");
+    std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let listed = scene.done("list_directory", json!({"path": ".", "depth": 5}));
+    std::fs::set_permissions(shut, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(listed["unreadable"], json!(["a/deep"]));
+}
+
+#[test]
+fn lines_and_names_are_found() {
+    let mut scene = Scene::new();
+    scene.file("src/main.rs", "fn main() {\n    // TODO: more\n}\n");
+    scene.file("src/lib.rs", "// todo\n// TODO(x)\n");
+    scene.file("target/out.rs", "TODO\n");
+    scene.file(".gitignore", "target/\n*.log\n");
+    scene.file("src/.gitignore", "!keep.log\n");
+    scene.file("src/keep.log", "TODO kept\n");
+    scene.file("a.log", "TODO\n");
+    scene.file("binary", b"TODO\0\n");
+    scene.file(".env", "TODO=secret\n");
+    symlink("../..", scene.daemon.home().workspace().join("src/loop")).unwrap();
+    let places = |output: &Value| -> Vec<String> {
+        let matches = output["matches"].as_array().unwrap();
+        let place =
+            |each: &Value| format!("{}:{}:{}", each["path"].as_str().unwrap(), each["line"], each["column"]);
+        matches.iter().map(place).collect()
+    };
+    let found = scene.done("search_files", json!({"path": ".", "query": "TODO"}));
+    assert_eq!(places(&found), ["src/keep.log:1:1", "src/lib.rs:2:4", "src/main.rs:2:8"]);
+    assert_eq!((&found["skipped"]["binary"], &found["complete"]), (&json!(1), &json!(true)));
+    let all =
+        json!({"query": "todo", "case_sensitive": false, "include_ignored": true, "include_hidden": true});
+    let found = scene.done("search_files", all);
+    assert_eq!(places(&found).len(), 6, "what may not be read is not searched: {found}");
+    assert!(!found.to_string().contains("secret"));
+    let found = scene
+        .done("search_files", json!({"query": "TODO\\(.\\)", "regex": true, "glob": "*.rs", "context": 1}));
+    assert_eq!(
+        (places(&found), &found["matches"][0]["before"]),
+        (vec!["src/lib.rs:2:4".into()], &json!(["// todo"]))
+    );
+    let named = scene.done("search_files", json!({"glob": "src/*.rs"}));
+    let names: Vec<_> = named["files"].as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!(names, ["src/lib.rs", "src/main.rs"]);
+    let (mut seen, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let mut arguments = json!({"query": "TODO", "max_results": 1});
+        if !cursor.is_null() {
+            arguments["cursor"] = cursor;
+        }
+        let page = scene.done("search_files", arguments);
+        seen.extend(places(&page));
+        cursor = page["next_cursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["src/keep.log:1:1", "src/lib.rs:2:4", "src/main.rs:2:8"]);
+    assert_eq!(scene.failed("search_files", json!({"query": "(", "regex": true})).0, "conflict");
+    assert_eq!(scene.refused("search_files", json!({"path": "."})).0, "invalid_arguments");
+}

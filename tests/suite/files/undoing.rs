@@ -1,0 +1,115 @@
+//! `sinew undo` and `control/undo`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+use tests::Daemon;
+
+use super::{Scene, call_id};
+
+#[test]
+fn every_change_can_be_taken_back_and_is_on_record() {
+    let mut scene = Scene::new();
+    scene.file("f", "old\n");
+    let path = scene.daemon.home().workspace().join("f");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    scene.file("d/inner", "inner");
+    let changes = [
+        scene.result("write_file", json!({"path": "f", "content": "new\n"})),
+        scene.result("write_file", json!({"path": "f", "content": "more\n", "mode": "append"})),
+        scene.result("edit_file", json!({"path": "f", "edits": [{"old_text": "more", "new_text": "less"}]})),
+        scene.result("write_file", json!({"path": "n", "content": "created"})),
+        scene.result("delete_file", json!({"path": "d", "recursive": true})),
+    ];
+    assert_eq!(scene.names(), ["f", "n"]);
+    let shown = scene.daemon.home().run(&["undo", &call_id(&changes[2]), "--dry-run"]).must_exit(0).stdout();
+    assert!(shown.contains("-less\n+more\n"), "{shown}");
+    for change in changes.iter().rev() {
+        scene.daemon.home().run(&["undo", &call_id(change)]).must_exit(0);
+    }
+    assert_eq!(
+        (scene.names(), scene.content("f").unwrap().as_str()),
+        (vec!["d".into(), "f".into()], "old\n")
+    );
+    assert_eq!(scene.content("d/inner").unwrap(), "inner");
+    assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o640);
+    let records = scene.daemon.home().records();
+    let undone: Vec<_> = records.iter().filter(|record| record["kind"] == "undo").collect();
+    let events: Vec<_> = undone.iter().map(|record| record["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["restoring", "restored"].repeat(5));
+    assert_eq!(undone[0]["call_id"], call_id(&changes[4]));
+    let outcome = records.iter().find(|record| record["kind"] == "outcome").unwrap();
+    assert_eq!(outcome["facts"]["undoable"], true, "{outcome}");
+}
+
+#[test]
+fn what_changed_since_is_refused_politely() {
+    let mut scene = Scene::new();
+    scene.file("f", "old");
+    let change = scene.result("write_file", json!({"path": "f", "content": "new"}));
+    scene.file("f", "mine");
+    let refused = scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(1);
+    let told = refused.stderr();
+    assert!(told.contains("has changed: its sha256 is now") && told.contains("read it again"), "{told}");
+    assert_eq!(scene.content("f").unwrap(), "mine");
+    scene.file("f", "new");
+    scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(0);
+    assert_eq!(scene.content("f").unwrap(), "old");
+    let again = scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(1).stderr();
+    assert!(again.contains("nothing is kept of call"), "{again}");
+    scene.daemon.home().run(&["undo", "not-an-id"]).must_exit(2);
+}
+
+#[test]
+fn no_agent_takes_anything_back() {
+    let mut scene = Scene::new();
+    let change = scene.result("write_file", json!({"path": "f", "content": "new"}));
+    let answer = scene.agent.request("control/undo", &json!({"call_id": call_id(&change)}));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("control.sock"), "{answer}");
+    let answer = scene.agent.execute("write_file", &json!({"path": "../home/state/undo/x", "content": "y"}));
+    assert_eq!(answer["success"], false, "{answer}");
+    assert!(scene.content("f").is_some());
+    let mut control = scene.daemon.control();
+    let answer = control.request("control/undo", &json!({"call_id": call_id(&change), "dry_run": true}));
+    assert_eq!(answer["result"]["changes"][0]["action"], "remove", "{answer}");
+}
+
+#[test]
+fn what_is_kept_outlives_the_daemon_and_needs_none() {
+    let mut scene = Scene::new();
+    scene.file("f", "old");
+    let first = scene.result("write_file", json!({"path": "f", "content": "new"}));
+    let second = scene.result("write_file", json!({"path": "f", "content": "newer"}));
+    drop(scene.agent);
+    let home = scene.daemon.crash();
+    let file = home.workspace().join("f");
+    let undone = home.run(&["undo", &call_id(&second), "--json"]).must_exit(0).json();
+    assert_eq!(
+        (&undone["dry_run"], std::fs::read_to_string(&file).unwrap().as_str()),
+        (&json!(false), "new")
+    );
+    let daemon = Daemon::start_in(home);
+    daemon.home().run(&["undo", &call_id(&first)]).must_exit(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+    // An undo is a change like any other.
+    let id = undone["undo_id"].as_str().unwrap();
+    daemon.home().run(&["undo", id]).must_exit(1);
+}
+
+#[test]
+fn the_settings_say_how_much_is_kept() {
+    let scene = Scene::new();
+    let home = scene.daemon.stop();
+    let file = home.root().join("config/sinew.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("keep_bytes: 1073741824            # the oldest go"));
+    let less =
+        text.replace("keep_bytes: 1073741824            # the oldest go", "keep_bytes: 10 # the oldest go");
+    std::fs::write(&file, less).unwrap();
+    home.file("f", "more than ten bytes");
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let result = agent.execute("write_file", &json!({"path": "f", "content": "x"}));
+    assert_eq!(result["metadata"]["failure"]["kind"], "too_large", "{result}");
+    assert!(result["metadata"]["failure"]["hint"].as_str().unwrap().contains("undo.keep_bytes"), "{result}");
+}
