@@ -179,10 +179,14 @@ impl<'a> Watch<'a> {
     }
 
     fn look_at_memory(&mut self) {
-        if !self.is_running || self.why.is_some() || self.looked_at.elapsed() < GLANCE {
+        if self.why.is_some() || self.looked_at.elapsed() < GLANCE {
             return;
         }
+        // Also where there is nothing to look at yet: the next look is what is waited for.
         self.looked_at = Instant::now();
+        if !self.is_running {
+            return;
+        }
         let (processes, scratch) = match self.spec.tier {
             SandboxTier::Full => (memory::processes_here(), memory::scratch_here()),
             SandboxTier::Reduced | SandboxTier::None => (reduced::descendants(), 0),
