@@ -14,6 +14,7 @@ struct Scene {
     agent: Client,
 }
 
+#[allow(clippy::needless_pass_by_value)] // a call is written where it is made
 impl Scene {
     fn new() -> Scene {
         let daemon = Daemon::start();

@@ -201,7 +201,7 @@ fn a_client_that_goes_away_leaves_the_question_and_runs_nothing() {
 fn a_stop_ends_the_wait_and_keeps_the_question() {
     let daemon = asking_daemon();
     let arguments = json!({"path": "a.txt", "content": "x"});
-    let call = suspend(&daemon, arguments.clone());
+    let call = suspend(&daemon, arguments);
     let id = question(&mut daemon.control());
     let began = Instant::now();
     let daemon = Daemon::start_in(daemon.stop());

@@ -23,9 +23,9 @@ const HOSTILE: [&str; 14] = [
 ];
 
 fn is_printable(c: char) -> bool {
-    !c.is_control()
-        && !(c != ' ' && c.is_whitespace())
-        && !HOSTILE.iter().any(|text| text.contains(c) && !c.is_ascii())
+    let odd_space = c != ' ' && c.is_whitespace();
+    let hostile = !c.is_ascii() && HOSTILE.iter().any(|text| text.contains(c));
+    !c.is_control() && !odd_space && !hostile
 }
 
 #[test]
