@@ -20,7 +20,7 @@ mod clear;
 mod copy;
 
 pub(crate) use clear::clear;
-pub(crate) use copy::{Print, copy, copy_file, print};
+pub(crate) use copy::{Print, copy, copy_file, permissions, print};
 
 /// Names of one folder that are looked at, the first in their order.
 const MOST_NAMES: usize = 250_000;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, RawMode};
 
 use super::{DEEPEST, MOST_NAMES, Next, below, open_file, open_folder};
 use crate::list::{EntryKind, entry, first_names};
@@ -55,8 +55,7 @@ fn folder(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr, deepest: usiz
             EntryKind::Directory => folder(&source, &found.name, &target, &found.name, deepest - 1)?,
             EntryKind::File => {
                 let mode = platform::status_at(&source, &found.name)?.facts.mode;
-                let bits = Mode::from_raw_mode(mode & 0o777);
-                copy_file(&source, &found.name, &target, &found.name, bits)?;
+                copy_file(&source, &found.name, &target, &found.name, permissions(mode))?;
             }
             EntryKind::Symlink(text) => rustix::fs::symlinkat(text.as_os_str(), &target, &found.name)?,
             EntryKind::Special(what) => {
@@ -68,8 +67,13 @@ fn folder(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr, deepest: usiz
     }
     let mode = platform::status(&source)?.facts.mode;
     platform::copy_attributes(&source, &target);
-    rustix::fs::fchmod(&target, Mode::from_raw_mode(mode & 0o777))?;
+    rustix::fs::fchmod(&target, permissions(mode))?;
     Ok(rustix::fs::fsync(&target)?)
+}
+
+/// Permissions as they were noted; setuid, setgid and sticky are left behind. How wide the number is differs by system.
+pub(crate) fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(RawMode::try_from(mode & 0o777).unwrap_or_default())
 }
 
 /// Copies one file under a new name, with these permissions.

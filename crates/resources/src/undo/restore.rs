@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, RenameFlags};
+use rustix::fs::{FileType, RenameFlags};
 use rustix::io::Errno;
 use tool::{CallId, PathAccess};
 
@@ -233,7 +233,7 @@ fn put_copy_back(folder: &Folder, record: &Record, place: &Place) -> io::Result<
     let kept = before(&key);
     let copied = match &record.before {
         Before::File { mode, .. } => {
-            let bits = Mode::from_raw_mode(*mode & 0o777);
+            let bits = tree::permissions(*mode);
             tree::copy_file(&folder.handle, OsStr::new(&kept), &place.folder, temporary, bits)
         }
         _ => tree::copy(&folder.handle, OsStr::new(&kept), &place.folder, temporary),
