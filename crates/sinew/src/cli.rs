@@ -232,6 +232,8 @@ pub(crate) struct ChangeArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
+    pub(crate) pin: PinArgs,
+    #[command(flatten)]
     pub(crate) output: JsonArgs,
 }
 
@@ -260,6 +262,8 @@ pub(crate) struct ReloadArgs {
     /// Take also what lets more happen than before.
     #[arg(long)]
     pub(crate) accept: bool,
+    #[command(flatten)]
+    pub(crate) pin: PinArgs,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }

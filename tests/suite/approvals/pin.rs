@@ -58,6 +58,24 @@ fn nothing_is_approved_or_loosened_without_it() {
         let set = control.request("control/mode.set", &params);
         assert!(set["result"].is_object(), "{mode}: {set}");
     }
+    // The same by the words a person types.
+    for (mode, input, exit) in
+        [("ALERT", "", 0), ("NORMAL", "wrong horse\n", 1), ("NORMAL", "correct horse\n", 0)]
+    {
+        let (ended, said) = run(daemon.home(), &["mode", "set", mode, "--pin-stdin"], input);
+        assert_eq!(ended, Some(exit), "{mode}: {said}");
+    }
+    daemon
+        .home()
+        .configure("governance/tools.yaml", "tools:\n  write_file: {allowed_in_modes: [NORMAL, ALERT]}\n");
+    let accept = ["reload", "--accept", "--pin-stdin"];
+    assert_eq!(run(daemon.home(), &accept, "wrong horse\n").0, Some(1), "what loosens takes the PIN");
+    daemon.home().configure(
+        "governance/tools.yaml",
+        "tools:\n  write_file: {requires_approval: true, allowed_in_modes: [NORMAL, ALERT, RECOVERY]}\n",
+    );
+    let (ended, said) = run(daemon.home(), &accept, "correct horse\n");
+    assert_eq!(ended, Some(0), "{said}");
     let id = ask(&mut agent, &arguments);
     assert_eq!(decide(&mut control, &id, "deny")["result"]["decided"], true, "a no takes no PIN");
     let id = ask(&mut agent, &arguments);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tool::Mode;
 
 use crate::cli::{ChangeArgs, JsonArgs, ModeCommand};
+use crate::command::pin;
 use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::render;
@@ -70,7 +71,8 @@ fn history(limit: usize, output: JsonArgs) -> Result<Exit, Problem> {
 
 fn set(mode: Mode, change: ChangeArgs, typed: &str) -> Result<Exit, Problem> {
     let reason = change.reason.unwrap_or_else(|| format!("a human typed `{typed}`"));
-    let reply = Setting::find()?.ask_control("control/mode.set", json!({"mode": mode, "reason": reason}))?;
+    let params = json!({"mode": mode, "reason": reason});
+    let reply = pin::Source::of(change.pin).ask_control(&Setting::find()?, "control/mode.set", params)?;
     if change.output.json {
         say(render::versioned(reply))?;
         return Ok(Exit::Done);

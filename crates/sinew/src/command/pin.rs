@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Write};
 
 use execution::Pin;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-use serde_json::json;
+use serde_json::{Value, json};
+use server::ClientError;
 
 use crate::cli::{PinArgs, PinCommand};
 use crate::exit::{Exit, Problem};
-use crate::setting::{Reach, Setting};
+use crate::setting::{Reach, Setting, unanswered};
 use crate::terminal::{NOTE, paint, tell};
 
 /// Where a PIN comes from, once it is needed.
@@ -48,6 +49,29 @@ impl Source {
         };
         *self = Source::Known(pin);
         Ok(())
+    }
+}
+
+impl Source {
+    /// One question at the human's door, and the PIN with it where it is needed.
+    pub(crate) fn ask_control(
+        mut self,
+        setting: &Setting,
+        method: &str,
+        mut params: Value,
+    ) -> Result<Value, Problem> {
+        loop {
+            match setting.try_control(method, &params)? {
+                Ok(reply) => return Ok(reply),
+                Err(ClientError::Answered { data, .. }) if data.get("code") == Some(&json!("pin_needed")) => {
+                    self.ask()?;
+                    if let Some(params) = params.as_object_mut() {
+                        params.extend(self.known().map(|pin| ("pin".to_owned(), json!(pin))));
+                    }
+                }
+                Err(error) => return Err(unanswered(&error)),
+            }
+        }
     }
 }
 

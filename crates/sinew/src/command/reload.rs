@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::ReloadArgs;
+use crate::command::pin;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
@@ -17,7 +18,7 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Exit, Problem> {
             show_changes(&report)?;
         }
         let seen = json!({"accept": report.get("candidate")});
-        report = setting.ask_control("control/reload", seen)?;
+        report = pin::Source::of(args.pin).ask_control(&setting, "control/reload", seen)?;
         if !args.output.json && result(&report) == Some("applied") {
             say("applied")?;
             return Ok(Exit::Done);
