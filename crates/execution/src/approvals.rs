@@ -107,16 +107,17 @@ impl Approvals {
         for approval in &recovery.approvals {
             approvals.queue().apply(approval);
         }
-        let open: Vec<(String, String)> = approvals
+        let open: Vec<(String, String, bool)> = approvals
             .queue()
             .asked()
             .iter()
             .filter(|(_, asked)| asked.state.is_open())
-            .map(|(id, asked)| ((*id).clone(), asked.terms.card.clone()))
+            .map(|(id, asked)| ((*id).clone(), asked.terms.card.clone(), asked.state == State::Pending))
             .collect();
-        for (id, digest) in open {
+        for (id, digest, waits) in open {
             match approvals.cards.read_back(&id, |bytes| ledger.keyed_digest(bytes) == digest) {
-                true => approvals.hold(&id),
+                true if waits => approvals.hold(&id),
+                true => {}
                 false => approvals.lose(ledger, &id),
             }
         }

@@ -86,7 +86,7 @@ impl ToolExecutionLayer {
         content::share_patterns(&world.policy)?;
         let mode = recorder::restored_mode(&ledger, &recovery);
         let limits = Limits::restore(places(&world, mode), &recovery, |tool| world.goes_out(tool.as_str()));
-        let host_limits = Limits::restore(0, &recovery, |tool| world.goes_out(tool.as_str()));
+        let host_limits = Limits::restore(0, &Recovery::default(), |_| false);
         let watch = ModeWatch::new(world.policy.transitions(), mode, ledger.health().head);
         let approvals = Approvals::restore(&ledger, &recovery, &state);
         Ok(Arc::new(ToolExecutionLayer {

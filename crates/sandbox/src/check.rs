@@ -59,14 +59,20 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
     let said = lean(tier, &Targets { file: file.clone(), process, address, processes });
     std::fs::remove_file(&file)?;
     // Without mounts of its own a run can change modes, and the tier is named for it.
-    let is_built = |push: &Push| tier == SandboxTier::Full || !matches!(push, Push::Chmod | Push::Fork);
+    // And nothing on macOS can be asked to trace this process without a risk.
+    let is_built = |push: &Push| match push {
+        Push::Chmod | Push::Fork => tier == SandboxTier::Full,
+        Push::Trace => cfg!(target_os = "linux"),
+        _ => true,
+    };
     Ok(Push::ALL.into_iter().filter(is_built).map(|push| finding(push, &said)).collect())
 }
 
 fn finding(push: Push, said: &Result<String, String>) -> Finding {
     let (held, cause) = match said.as_ref().map(|said| probe::answer(said, push)) {
         Ok(Some(0)) => (false, "it worked".to_owned()),
-        Ok(Some(code)) => (true, std::io::Error::from_raw_os_error(code).to_string()),
+        Ok(Some(code @ 1..)) => (true, std::io::Error::from_raw_os_error(code).to_string()),
+        Ok(Some(_)) => (false, "it could not be tried".to_owned()),
         Ok(None) => (false, "the probe did not come to it".to_owned()),
         Err(error) => (false, error.clone()),
     };

@@ -117,9 +117,10 @@ impl Spill {
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         let room = usize::try_from(MOST_OF_ONE - self.written).unwrap_or(usize::MAX);
         let part = bytes.get(..room.min(bytes.len())).unwrap_or(bytes);
-        if self.file.write_all(part).is_ok() {
-            self.written += part.len() as u64;
-        }
+        self.written = match self.file.write_all(part) {
+            Ok(()) => self.written + part.len() as u64,
+            Err(_) => MOST_OF_ONE,
+        };
     }
 
     pub(crate) fn finish(self) -> Spilled {

@@ -33,7 +33,8 @@ fn load(socket: &std::path::Path, name: &str, stop: &AtomicBool, progress: &Atom
         let (tool, arguments) = match round % 3 {
             0 => ("write_file", json!({"path": format!("{name}.txt"), "content": format!("{round}")})),
             1 => ("read_file", json!({"path": "seed.txt"})),
-            _ => ("read_file", json!({"path": "/etc/hostname"})),
+            // Refused, and no violation of policy: enough of those would raise an alarm, and writes would wait for a human.
+            _ => ("read_file", json!({})),
         };
         let Some(response) = client.try_execute(tool, &arguments) else { break };
         answered.push(response["result"]["metadata"]["call_id"].as_str().expect("a call id").to_owned());

@@ -276,6 +276,10 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
         return;
     };
     home.file("a.txt", "x");
+    // In DEGRADED, where a full disk leads, a write would wait for a human.
+    let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
+    let (modes, _) = modes.split_once("transition_rules:").expect("the shipped file has rules");
+    home.configure("governance/modes.yaml", modes);
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
     let write = json!({"path": "b.txt", "content": "y"});

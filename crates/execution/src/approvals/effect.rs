@@ -167,9 +167,14 @@ impl Effect {
 
     /// What the changes show in full is not shown twice.
     fn arguments(&self, permit: &Permit) -> Vec<Fact> {
+        // All that is written, or all that is added to what was there: the end of it alone may be another argument.
         let is_shown = |text: &str| {
-            let written = self.preview.changes.iter().filter_map(|change| change.after.as_deref());
-            !text.is_empty() && written.into_iter().any(|after| after.ends_with(text.as_bytes()))
+            let shows = |change: &Change| {
+                let before = change.before.as_deref().unwrap_or_default();
+                let after = change.after.as_deref().unwrap_or_default();
+                after == text.as_bytes() || after.strip_prefix(before) == Some(text.as_bytes())
+            };
+            !text.is_empty() && self.preview.changes.iter().any(shows)
         };
         let arguments = permit.call().arguments().iter().filter_map(|(key, value)| match value {
             Value::String(text) if is_shown(text) => None,

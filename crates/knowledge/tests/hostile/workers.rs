@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use knowledge::{Started, Workers};
+use rustix::process::{WaitId, WaitIdOptions};
 
 const ASKED: &str = "SINEW_TEST_KNOWLEDGE_WORKER";
 
@@ -92,6 +93,9 @@ impl Pool {
         for pid in self.seen.lock().unwrap().living.clone() {
             let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            // Until it is gone, and still there for whoever reaps it: a signal takes its time.
+            let (which, ended) = (WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let _ = rustix::process::waitid(which, ended);
         }
     }
 

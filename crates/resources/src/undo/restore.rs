@@ -83,7 +83,10 @@ impl UndoStore {
                     restore(&folder, record, *mode, &target, sha256, by)?;
                 }
                 (_, After::Absent) => put_back(&folder, record, &target)?,
-                (Before::Link { .. } | Before::Folder { .. }, After::File { .. }) => {}
+                (Before::Link { .. } | Before::Folder { .. }, After::File { .. }) => {
+                    let found = "no change of Sinew's makes a file of it".to_owned();
+                    return Err(AccessError::Conflict { path: record.path(), found });
+                }
             }
             self.dismiss(&folder, record);
             reverted.push(Reverted { path: record.path(), how: reversal(record), difference: None });
@@ -98,7 +101,9 @@ impl UndoStore {
         let start = format!("{call}-");
         let names = folder.names().map_err(failed)?;
         let names = names.iter().filter(|name| name.starts_with(&start) && name.ends_with(".json"));
-        let mut records: Vec<Record> = names.filter_map(|name| folder.read(name).ok()).collect();
+        // One that cannot be read would make a part of it look like all.
+        let records: io::Result<Vec<Record>> = names.map(|name| folder.read(name)).collect();
+        let mut records = records.map_err(failed)?;
         records.sort_by_key(|record| std::cmp::Reverse(record.number));
         if records.is_empty() {
             return Err(AccessError::NothingKept { call });

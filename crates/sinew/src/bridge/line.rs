@@ -19,7 +19,9 @@ pub(super) struct Head<'a> {
 
 impl<'a> Head<'a> {
     pub(super) fn of(line: &'a [u8]) -> Self {
-        serde_json::from_slice(line).unwrap_or_default()
+        // A list would be read as the fields in their order.
+        let is_object = line.trim_ascii_start().starts_with(b"{");
+        is_object.then(|| serde_json::from_slice(line).ok()).flatten().unwrap_or_default()
     }
 
     /// The id of a request that waits for an answer.

@@ -36,8 +36,6 @@ fn service(facts: &Facts) -> String {
          TimeoutStopSec=45\n\
          UMask=0077\n\
          LimitNOFILE=8192\n\
-         # Groups of processes of its own, so that the memory of a confined program can be limited as a whole.\n\
-         Delegate=memory pids\n\
          \n\
          [Install]\n\
          WantedBy=default.target\n",

@@ -6,7 +6,7 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::answer_budget;
 use super::git::{Program, RepoPath, Repository, Revision, all_but};
@@ -87,6 +87,11 @@ fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Differen
         let repository = Repository::open(walls).await?;
         let names = words(arguments, &["--name-only", "-z"], &[])?;
         let (report, git) = repository.git(walls, names, MOST_NAMES).await?;
+        // The names decide what is left out of the patch, so all of them must be there.
+        if report.stdout.omitted > 0 {
+            let failure = Failure::new(FailureKind::TooLarge, "more files differ than can be looked through");
+            return Err(failure.hint("name some of `files`"));
+        }
         let text = String::from_utf8_lossy(&report.stdout.head);
         let permit = walls.permit();
         let is_shown = |name: &&str| permit.shows(&repository.top().join(name));

@@ -124,7 +124,8 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
             returned,
             how_to_continue: "raise max_entries, or name some of `files`".to_owned(),
         });
-        let value = Linted { program, clean: total == 0, complaints, total, note };
+        let clean = total == 0 && report.end == End::Exited(0);
+        let value = Linted { program, clean, complaints, total, note };
         Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
     })
 }
@@ -152,6 +153,12 @@ fn words(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>, Failure> {
     Ok(words)
 }
 
+/// What a linter says in no known form is not "no complaints".
+fn unreadable() -> Failure {
+    let failure = Failure::new(FailureKind::Unreadable, "the linter's answer cannot be read, or was cut");
+    outcome(failure.hint("name some of `files`"), "linter_failed")
+}
+
 /// All three answer 0 where all is well and 1 (or 101) where they complain; what they did not understand is 2.
 fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint>, Option<String>), Failure> {
     let stdout = String::from_utf8_lossy(&report.stdout.head);
@@ -159,7 +166,7 @@ fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint
     let found = match linter {
         Linter::Mypy => complaints::of_mypy(&stdout),
         Linter::Clippy => complaints::of_clippy(&stdout),
-        Linter::Auto | Linter::Ruff => complaints::of_ruff(folder, &stdout).unwrap_or_default(),
+        Linter::Auto | Linter::Ruff => complaints::of_ruff(folder, &stdout).ok_or_else(unreadable)?,
     };
     let note = stderr.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
     match report.end {

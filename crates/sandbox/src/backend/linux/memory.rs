@@ -1,8 +1,5 @@
 //! How much memory a run uses, all of its processes together.
 
-/// The kernel's pages are at least this large, and what is read here is in these.
-const PAGE: u64 = 4096;
-
 /// The processes that `/proc` shows, which in a run's own namespaces is every process of the run.
 pub(crate) fn processes_here() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -24,7 +21,7 @@ fn quick(process: i32) -> u64 {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/statm")) else { return 0 };
     let mut numbers = text.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
     let (resident, shared) = (numbers.nth(1).unwrap_or(0), numbers.next().unwrap_or(0));
-    resident.saturating_sub(shared) * PAGE
+    resident.saturating_sub(shared) * rustix::param::page_size() as u64
 }
 
 /// Its share of the pages that are no file's; nothing where the kernel does not say.
