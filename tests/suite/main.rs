@@ -23,11 +23,13 @@ mod modes;
 mod policy;
 mod records;
 mod reload;
+#[cfg(target_os = "linux")]
 mod repeats;
 mod restart;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod secrets;
+#[cfg(target_os = "linux")]
 mod service;
 mod sessions;
 #[cfg(target_os = "linux")]

@@ -27,7 +27,6 @@ fn runs(home: &Home) -> usize {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn t016_a_key_runs_once_on_two_connections_after_its_end_and_after_a_restart() {
     let daemon = Daemon::start_in(home());
     let call = marked("k", 0.3);
@@ -63,7 +62,6 @@ fn t016_a_key_runs_once_on_two_connections_after_its_end_and_after_a_restart() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn t016_a_call_that_a_crash_cut_short_is_not_run_again_by_itself() {
     let daemon = Daemon::start_in(home());
     let call = marked("k", 30.0);

@@ -71,6 +71,7 @@ fn a_confined_child_reaches_neither_the_socket_nor_the_cards() {
     assert_eq!(questions(&mut daemon.control(), 1)[0]["state"], "pending");
 }
 
+#[cfg(target_os = "linux")]
 fn code_of(result: &Value) -> Option<&str> {
     result["metadata"]["refusal"]["code"].as_str()
 }
