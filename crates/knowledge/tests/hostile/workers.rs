@@ -100,6 +100,7 @@ impl Pool {
     }
 
     /// In KiB; the living are looked at too.
+    #[cfg(target_os = "linux")]
     pub(crate) fn peak_of_those_that_end(&self) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.living.iter().map(|pid| peak_of(*pid)).fold(seen.peak, usize::max)
