@@ -234,9 +234,9 @@ async fn intend(
     let (permit, approval_id) = confirmed.inspect_err(|_| layer.limits.uncount(&counted))?;
     let _timing = call.span.stage(Stage::Record);
     let decision = recorder::decision(call, &permit, approval_id);
-    let recorded = call.in_time(layer.ledger.intend(decision, permit)).await;
-    let order =
-        recorded.and_then(|intent| intent.map_err(|error| recorder::unavailable(&call.tool_name, &error)));
+    // Not within the caller's patience: what is on record must have its end there, and a late call is not started.
+    let recorded = layer.ledger.intend(decision, permit).await;
+    let order = recorded.map_err(|error| recorder::unavailable(&call.tool_name, &error));
     match &order {
         Ok(_) => call.mark_intended(),
         Err(_) => layer.limits.uncount(&counted),

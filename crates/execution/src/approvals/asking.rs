@@ -231,6 +231,12 @@ async fn wait(
         }
         tokio::select! {
             biased;
+            by = call.track.stop().given() => {
+                if hand.own {
+                    approvals.void(&layer.ledger, &hand.id, "the call that asked was cancelled").await;
+                }
+                return by.refusal(&call.tool_name, call.mode).into();
+            }
             () = call.gone.cancelled() => return pending(call, &hand.id, "caller_gone").into(),
             () = approvals.closing.cancelled() => return pending(call, &hand.id, "shutting_down").into(),
             _ = answers.changed() => {}
@@ -239,12 +245,6 @@ async fn wait(
                 if let Some(halt) = edited(layer, call, tool, hand, edit).await {
                     return halt;
                 }
-            }
-            by = call.track.stop().given() => {
-                if hand.own {
-                    approvals.void(&layer.ledger, &hand.id, "the call that asked was cancelled").await;
-                }
-                return by.refusal(&call.tool_name, call.mode).into();
             }
             _ = heartbeat.tick() => call.progress.tell(waiting_for(&hand.id, left)),
             () = tokio::time::sleep(left) => {}

@@ -149,14 +149,16 @@ impl Card {
         (all > MOST_CHARACTERS).then(|| format!("{all} characters, where {MOST_CHARACTERS} can be shown"))
     }
 
-    /// The same with what looks like a secret masked.
-    pub(crate) fn masked(mut self) -> Self {
+    /// The same with what looks like a secret masked; nothing where a mask would hide more than a plain token, for what
+    /// it hides could be what the call does.
+    pub(crate) fn masked(mut self) -> Option<Self> {
         let redactor = redact::shared();
-        let mut masked = 0;
+        let (mut masked, mut plain) = (0, true);
         let mut mask = |text: &mut String| {
             let redacted = redactor.redact_text(text);
             if redacted != text.as_str() {
                 masked += 1;
+                plain &= hides_tokens_only(text, &redacted);
                 *text = redacted.into_owned();
             }
         };
@@ -166,8 +168,36 @@ impl Card {
         self.changes.iter_mut().for_each(|change| change.each_text(&mut mask));
         mask(&mut self.caller);
         self.masked = masked;
-        self
+        plain.then_some(self)
     }
+}
+
+/// Whether all that a redaction took out of a text are tokens: no spaces, no quotes, nothing that a program acts on.
+fn hides_tokens_only(text: &str, redacted: &str) -> bool {
+    let mut rest = text;
+    let mut pieces = redacted.split(MASK);
+    let Some(after) = pieces.next().and_then(|first| rest.strip_prefix(first)) else { return false };
+    rest = after;
+    for piece in pieces {
+        // What names the mask stands before the piece that follows it.
+        let Some((_, kept)) = piece.split_once(']') else { return false };
+        let end = if kept.is_empty() { Some(rest.len()) } else { rest.find(kept) };
+        let Some((hidden, after)) = end.and_then(|end| rest.split_at_checked(end)) else { return false };
+        if !is_token(hidden) {
+            return false;
+        }
+        rest = after.strip_prefix(kept).unwrap_or_default();
+    }
+    rest.is_empty()
+}
+
+/// How a mask begins.
+const MASK: &str = "[redacted:";
+const LONGEST_TOKEN: usize = 512;
+
+fn is_token(hidden: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+/=_.~:@-".contains(c);
+    hidden.len() <= LONGEST_TOKEN && hidden.chars().all(plain)
 }
 
 /// The first line of a text behind its label, the others below it.

@@ -22,8 +22,10 @@ impl Clock {
         Clock { base: recorded.map_or(now, |recorded| recorded.max(now)), since: Instant::now() }
     }
 
+    /// By the counter, which nobody can set, or by the clock on the wall where that is further: the counter stands still
+    /// while the machine sleeps.
     pub(crate) fn now(&self) -> Timestamp {
-        later(self.base, self.since.elapsed())
+        later(self.base, self.since.elapsed()).max(Timestamp::now())
     }
 
     /// How long it is until then.

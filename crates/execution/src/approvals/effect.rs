@@ -130,7 +130,9 @@ impl Effect {
         };
         match card.misfit() {
             Some(why) => Err(unshowable(call, &why)),
-            None => Ok(card.masked()),
+            None => card
+                .masked()
+                .ok_or_else(|| unshowable(call, "what looks like a secret in it is no plain token")),
         }
     }
 
@@ -160,6 +162,17 @@ impl Effect {
         }
         for (label, text) in &self.preview.facts {
             put(label, text.clone());
+        }
+        if permit.call().definition().requires_sandbox() {
+            let folders: Vec<String> =
+                permit.folders().iter().map(|folder| folder.root().display().to_string()).collect();
+            put(
+                "caution",
+                format!(
+                    "runs programs: what they find in {} when they start is not bound",
+                    folders.join(", ")
+                ),
+            );
         }
         put("bounds", self.bounds.clone());
         facts

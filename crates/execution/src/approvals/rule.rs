@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tool::{Caller, Mode};
 
 /// Programs that run what their arguments say: a rule for the beginning of such a command would be one for anything.
-const WRAPPERS: [&str; 37] = [
+const WRAPPERS: [&str; 72] = [
     "ash",
     "awk",
     "bash",
@@ -16,34 +16,69 @@ const WRAPPERS: [&str; 37] = [
     "busybox",
     "bwrap",
     "chroot",
+    "chrt",
     "csh",
     "dash",
     "deno",
     "doas",
+    "docker",
+    "ed",
     "env",
+    "expect",
     "find",
     "fish",
+    "flock",
     "gawk",
+    "gdb",
+    "ionice",
     "ksh",
     "lua",
     "make",
+    "mawk",
+    "mksh",
+    "nawk",
     "nice",
     "node",
+    "nodejs",
     "nohup",
     "npx",
+    "nsenter",
     "osascript",
     "parallel",
     "perl",
     "php",
+    "pipx",
+    "podman",
+    "pwsh",
+    "pypy",
     "python",
     "python3",
+    "rsync",
     "ruby",
+    "runuser",
+    "script",
     "sed",
+    "setpriv",
     "setsid",
     "sh",
     "ssh",
+    "stdbuf",
+    "strace",
+    "su",
     "sudo",
+    "systemd-run",
+    "tar",
+    "taskset",
+    "tclsh",
+    "tcsh",
+    "time",
     "timeout",
+    "unshare",
+    "uv",
+    "uvx",
+    "vi",
+    "vim",
+    "watch",
     "xargs",
     "zsh",
 ];
@@ -305,6 +340,9 @@ impl Words {
             return Err(format!(
                 "`{program}` runs what its arguments say: approve the whole command, or none of it"
             ));
+        }
+        if words.last().is_some_and(|last| last.starts_with('-')) {
+            return Err("the last word is an option: what it is given could be anything".to_owned());
         }
         if words.len() < 2 {
             return Err(

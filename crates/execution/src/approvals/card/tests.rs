@@ -118,3 +118,18 @@ fn what_is_lost_need_not_be_text_but_what_is_written_must() {
     assert!(shown.lines.contains(&(Side::New, "new".to_owned())));
     assert_eq!(change(b"old", b"\xff"), None);
 }
+
+#[test]
+fn a_mask_hides_tokens_and_nothing_that_a_program_acts_on() {
+    let check = |text: &str, redacted: &str, expect: bool| {
+        assert_eq!(hides_tokens_only(text, redacted), expect, "{text} -> {redacted}");
+    };
+    check("key sk-abcDEF_123= end", "key [redacted:model_key] end", true);
+    check("sk-abc", "[redacted:model_key]", true);
+    check("a=tok1 b=tok2", "a=[redacted:x] b=[redacted:y]", true);
+    check("P=\"$(touch x)\"", "P=\"[redacted:assignment]\"", false);
+    check("P=a b", "P=[redacted:assignment]", false);
+    check("x\ntouch pwned", "x[redacted:private_key]", false);
+    check(&"k".repeat(600), "[redacted:long]", false);
+    check("other", "else [redacted:x]", false);
+}

@@ -66,14 +66,22 @@ enum Mode {
     /// A rule is displayed, and made if the person agrees.
     Rule(String, Map<String, Value>, Value),
     Why,
+    /// What was being typed about is not there any more: no key means anything until the person has seen that.
+    Gone,
 }
+
+const GONE: &str = "the call you were at is gone; nothing was decided (escape goes on to the next one)";
 
 impl View {
     /// The questions as they are now. What was chosen stays so.
     pub(super) fn take(&mut self, questions: Vec<Listed>) {
         self.questions = questions;
         if self.chosen().is_none() {
+            let busy = self.chosen.is_some() && !matches!(self.mode, Mode::Looking);
             self.choose(self.questions.first().map(|one| one.card.id.clone()));
+            if busy {
+                self.mode = Mode::Gone;
+            }
         }
     }
 
@@ -126,6 +134,13 @@ impl View {
         self.said.clear();
         match std::mem::take(&mut self.mode) {
             Mode::Looking | Mode::Why => self.look(key.code),
+            Mode::Gone => {
+                match key.code {
+                    KeyCode::Esc | KeyCode::Enter => self.since = Some(Instant::now()),
+                    _ => self.mode = Mode::Gone,
+                }
+                None
+            }
             Mode::Message(mut text) => match key.code {
                 KeyCode::Enter => self.deny(Some(&text)),
                 KeyCode::Esc => None,
@@ -263,7 +278,7 @@ impl View {
         let text = match &self.mode {
             Mode::Rule(_, _, rule) => rule_lines(rule),
             Mode::Why => why_lines(chosen),
-            Mode::Looking | Mode::Message(_) | Mode::Pin(..) => chosen.card.lines(),
+            Mode::Looking | Mode::Message(_) | Mode::Pin(..) | Mode::Gone => chosen.card.lines(),
         };
         let wrapped: Vec<CardLine> = text.iter().flat_map(|line| wrap(line, width)).collect();
         let fits = wrapped.len() <= room;
@@ -291,6 +306,7 @@ impl View {
             }
             Mode::Pin(pin, ..) => format!("operator PIN: {}▏", "•".repeat(pin.chars().count())),
             Mode::Rule(..) => "y makes this rule and approves; any other key does neither".to_owned(),
+            Mode::Gone => GONE.to_owned(),
             Mode::Looking | Mode::Why if self.questions.is_empty() => "q quit".to_owned(),
             Mode::Looking | Mode::Why => return self.keys(width),
         };

@@ -176,3 +176,21 @@ fn what_was_chosen_stays_so_and_what_is_gone_makes_room() {
     assert!(plain(&view, 80, 24)[0].contains("nothing waits"));
     assert_eq!(press(&mut view, KeyCode::Char('q')), Some(Act::Quit));
 }
+
+#[test]
+fn what_was_typed_about_a_call_that_is_gone_decides_nothing() {
+    let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
+    press(&mut view, KeyCode::Char('m'));
+    view.take(vec![question("two", "y", 1)]);
+    settle(&mut view);
+    let _ = view.lines(200, 60);
+    for key in "not that, and set it aside".chars() {
+        assert_eq!(press(&mut view, KeyCode::Char(key)), None, "{key}");
+    }
+    assert!(plain(&view, 200, 60).iter().any(|line| line.contains("is gone")));
+    assert_eq!(press(&mut view, KeyCode::Enter), None, "that is seen, not sent");
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "and the next one is new");
+    settle(&mut view);
+    let _ = view.lines(200, 60);
+    assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(id, _)) if id == "two"));
+}
