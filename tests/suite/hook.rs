@@ -139,7 +139,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("WebFetch", json!({"url": "http://127.0.0.1:8080/", "prompt": "x"}), "deny", "127.0.0.1"),
         ("WebFetch", json!({"url": "http://x.onion/", "prompt": "x"}), "deny", "safety.yaml:"),
         ("WebSearch", json!({"query": "x"}), "allow", "Sinew permits `"),
-        ("mcp__github__create_issue", json!({"title": "x"}), "allow", "Sinew permits `"),
+        ("mcp__github__create_issue", json!({"title": "x"}), "ask", "mcp"),
         ("mcp__gmail__gmail_send_email", json!({"subject": "x"}), "deny", "recipient_email"),
         ("Write", json!({"file_path": inside("new.txt"), "content": "short"}), "deny", "guardrails.write ("),
         ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),

@@ -4,6 +4,7 @@ mod attempts;
 mod bounds;
 mod cancel;
 mod cases;
+mod left_behind;
 mod ordinary;
 mod outputs;
 mod tiers;

@@ -95,7 +95,7 @@ const NEVER_WRITTEN: &[(&str, &str, &[&str])] = &[
             "/**/.vscode/**",
             "/**/.idea/**",
             "/**/.claude/settings*.json",
-            "/**/.claude/{hooks,agents,skills,plugins}/**",
+            "/**/.claude/{hooks,agents,skills,plugins,commands,workflows}/**",
             "/**/.claude/*.{sh,py,js,mjs,cjs,ts}",
             "/**/.claude.json",
             "/**/.codex/**",
@@ -384,7 +384,7 @@ mod tests {
         "/r/.sshd",
         "/r/systemd/x",
         "/etc/hosts",
-        "/r/.claude/commands/x.md",
+        "/r/.claude/CLAUDE.md",
         "/r/Library/x",
     ];
 

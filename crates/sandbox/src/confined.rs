@@ -67,7 +67,8 @@ impl Confined {
             folder,
             writable,
             readable,
-            hidden: before.hidden.clone(),
+            // What cannot be listed cannot be looked through, and is hidden whole.
+            hidden: before.hidden.iter().chain(&before.unlisted).cloned().collect(),
             kept: before.mountable().cloned().collect(),
             limits: Limits {
                 time: Duration::ZERO,

@@ -19,6 +19,8 @@ pub(crate) struct Inventory {
     pub(crate) hidden: Vec<PathBuf>,
     /// Protected names, which may be read and not changed.
     pub(crate) kept: BTreeMap<PathBuf, Kept>,
+    /// Folders that cannot be listed. Names in them can be opened all the same, by whoever knows them.
+    pub(crate) unlisted: Vec<PathBuf>,
 }
 
 /// A protected name, and which file has it.
@@ -39,6 +41,7 @@ impl Inventory {
     pub(crate) fn extend(&mut self, other: Inventory) {
         self.hidden.extend(other.hidden);
         self.kept.extend(other.kept);
+        self.unlisted.extend(other.unlisted);
     }
 
     /// Whether a protected name found later is the one that was here. Another file in the same folder is: a mount held
@@ -67,10 +70,9 @@ pub(crate) fn take(folder: &Path, shows: impl Fn(&Path) -> bool) -> Result<Inven
     while let Some(next) = open.pop() {
         let entries = match std::fs::read_dir(&next) {
             Ok(entries) => entries,
-            // What we may not list, a process of the same user may not either; what is gone is gone.
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
-            {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                found.unlisted.push(next);
                 continue;
             }
             Err(error) => return Err(unlisted(error)),
@@ -84,7 +86,7 @@ pub(crate) fn take(folder: &Path, shows: impl Fn(&Path) -> bool) -> Result<Inven
             let (path, kind) = (entry.path(), entry.file_type().map_err(unlisted)?);
             if !kind.is_symlink() && !shows(&path) {
                 found.hidden.push(path);
-            } else if protected::is_protected(&path) {
+            } else if protected::is_protected(&path) || (!kind.is_dir() && protected::leads_git(&path)) {
                 found.kept.insert(path.clone(), Kept::of(&path).map_err(unlisted)?);
             } else if kind.is_dir() {
                 open.push(path);
@@ -118,6 +120,12 @@ mod tests {
         assert!(
             found.kept.contains_key(&root.join(".profile")),
             "a link is known, though no mount can hold it"
+        );
+
+        std::fs::write(root.join("src/.git"), "gitdir: ../elsewhere").unwrap();
+        assert!(
+            take(&root, shows).unwrap().kept.contains_key(&root.join("src/.git")),
+            "it leads git elsewhere"
         );
 
         let config = root.join(".git/config");

@@ -3,7 +3,11 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 /// A name a program created, and what it is called now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,8 @@ const ANYWHERE: &[&str] = &[
     ".screenrc",
     ".xprofile",
     ".xsession",
+    ".xsessionrc",
+    ".login",
     ".xinitrc",
     ".pam_environment",
     // version control runs what it names
@@ -51,6 +57,7 @@ const ANYWHERE: &[&str] = &[
     ".hgrc",
     // agents and editors run what stands there
     ".mcp.json",
+    ".claude",
     ".claude.json",
     ".vscode",
     ".idea",
@@ -68,15 +75,18 @@ const ANYWHERE: &[&str] = &[
     // who may log in, and with what
     ".ssh",
     ".gnupg",
+    ".password-store",
 ];
 
 /// Names that are protected inside one folder: the rest of it is a program's own business, as the objects of a
 /// repository are git's.
 const INSIDE: &[(&str, &[&str])] = &[
-    (".git", &["hooks", "config", "config.worktree", "commondir", "info"]),
-    (".claude", &["settings.json", "settings.local.json", "hooks"]),
+    (".git", &["hooks", "config", "config.worktree", "commondir", "info", "modules", "worktrees"]),
+    ("info", &["alternates", "attributes"]),
     (".gemini", &["settings.json"]),
-    (".config", &["git", "fish", "environment.d", "systemd", "autostart", "nvim"]),
+    (".config", &["git", "fish", "environment.d", "systemd", "autostart", "autostart-scripts", "nvim"]),
+    ("share", &["systemd", "keyrings"]),
+    ("library", &["launchagents", "keychains"]),
 ];
 
 /// Whether a name is protected. Letters are compared without case: a volume that ignores it can be mounted anywhere.
@@ -91,10 +101,15 @@ pub(crate) fn is_protected(path: &Path) -> bool {
     // A bare repository is one by what is in it, not by its name, so its usual ending is all there is to go by.
     let is_bare = |folder: &OsStr| {
         let ends = folder.to_string_lossy().to_ascii_lowercase().ends_with(".git");
-        ends && ["hooks", "config"].iter().any(|known| same(name, known))
+        ends && ["hooks", "config", "info"].iter().any(|known| same(name, known))
     };
     ANYWHERE.iter().any(|known| same(name, known))
         || folder.is_some_and(|folder| inside(folder) || is_bare(folder))
+}
+
+/// Whether a name sends git to a repository elsewhere, where it is no folder.
+pub(crate) fn leads_git(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"))
 }
 
 /// Renames what a program created, beside where it was, so that nothing finds it under the name it acts on.
@@ -104,16 +119,35 @@ pub(crate) fn quarantine(path: &Path) -> Quarantined {
 
 fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = open_folder(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
     for number in 0..1000_u32 {
         let mut aside = name.to_owned();
         aside.push(format!(".{SUFFIX}-{number}"));
-        let aside = path.with_file_name(aside);
-        if aside.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            std::fs::rename(path, &aside)?;
-            return Ok(aside);
+        match renameat_with(&folder, name, &folder, &aside, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(path.with_file_name(aside)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The folder itself, through no link: a program that is still there could put one in its place and have us rename
+/// what is behind it.
+#[cfg(target_os = "linux")]
+fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(CWD, folder, flags, Mode::empty(), resolve)?)
+}
+
+/// The same as far as this system goes: the last name is no link.
+#[cfg(not(target_os = "linux"))]
+fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(open(folder, flags, Mode::empty())?)
 }
 
 #[cfg(test)]
@@ -137,6 +171,12 @@ mod tests {
             ("/w/hooks", false),
             ("/w/config", false),
             ("/w/.config/fish", true),
+            ("/w/.claude", true),
+            ("/w/.git/modules", true),
+            ("/w/.git/objects/info/alternates", true),
+            ("/w/.local/share/keyrings", true),
+            ("/w/Library/LaunchAgents", true),
+            ("/w/b.git/info", true),
             ("/w/.config/app", false),
             ("/w/bashrc", false),
             ("/", false),
@@ -158,6 +198,12 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(folder.join(".bashrc.quarantined-0")).unwrap(), "first");
         assert_eq!(quarantine(&path).moved_to, None, "nothing is there");
+        let (elsewhere, link) = (folder.join("elsewhere"), folder.join("link"));
+        std::fs::create_dir(&elsewhere).unwrap();
+        std::fs::write(elsewhere.join(".bashrc"), "not the program's").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        assert_eq!(quarantine(&link.join(".bashrc")).moved_to, None, "no link is gone through");
+        assert!(elsewhere.join(".bashrc").exists());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

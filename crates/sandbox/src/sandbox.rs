@@ -104,9 +104,14 @@ impl Sandbox {
     async fn run_into(&self, confined: Confined, outlets: Outlets) -> Result<Report, SandboxError> {
         let (tier, pool) = self.best(confined.least)?;
         let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
-        let finished = run::run(&confined, tier, launcher, outlets).await;
+        let left = LeftAlone(Some(confined));
+        let finished = match &left.0 {
+            Some(confined) => run::run(confined, tier, launcher, outlets).await,
+            None => return Err(SandboxError::Lost),
+        };
         pool.refill();
         let finished = finished?;
+        let confined = left.taken().ok_or(SandboxError::Lost)?;
         let walls_sha256 = confined.walls_digest(tier);
         let (executable, quarantined) = (confined.executable.clone(), set_new_names_aside(confined).await?);
         Ok(Report {
@@ -149,6 +154,32 @@ impl Sandbox {
     }
 }
 
+/// A run that nobody waits for any more, or that failed: its caller had no patience left, or took it back. What it made
+/// is set aside all the same, once its processes are gone.
+struct LeftAlone(Option<Confined>);
+
+impl LeftAlone {
+    fn taken(mut self) -> Option<Confined> {
+        self.0.take()
+    }
+}
+
+impl Drop for LeftAlone {
+    fn drop(&mut self) {
+        let Some(confined) = self.0.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            tokio::time::sleep(TIME_TO_END).await;
+            if let Err(error) = set_new_names_aside(confined).await {
+                tracing::warn!(%error, "what a run left behind could not be looked through");
+            }
+        });
+    }
+}
+
+/// Twice what a launcher takes to end everything it started.
+const TIME_TO_END: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// Nothing of the run is left, so what is found now is what it left behind.
 async fn set_new_names_aside(confined: Confined) -> Result<Vec<Quarantined>, SandboxError> {
     if confined.spec.writable.is_empty() {
@@ -162,6 +193,8 @@ async fn set_new_names_aside(confined: Confined) -> Result<Vec<Quarantined>, San
             let found = inventory::take(folder, |path| !hidden.contains(path))?;
             let new = found.kept.iter().filter(|(path, now)| !confined.before.knew(path, now));
             aside.extend(new.map(|(path, _)| protected::quarantine(path)));
+            // What was unlisted before was hidden, and is not come to again.
+            aside.extend(found.unlisted.iter().map(|path| protected::quarantine(path)));
         }
         Ok(aside)
     });

@@ -105,7 +105,10 @@ fn a_denial_that_nobody_hears_blocks() {
     command.args(["hook", "pre-tool-use"]).env("SINEW_HOME", home.root()).env("HOME", home.user());
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    command.stdin(File::open(input).unwrap()).stdout(writer).stderr(std::process::Stdio::null());
+    command.stdin(File::open(&input).unwrap()).stdout(writer).stderr(std::process::Stdio::null());
+    assert_eq!(command.status().unwrap().code(), Some(2));
+    // A closed output is opened on the null device before a program begins.
+    command.stdin(File::open(input).unwrap()).stdout(std::process::Stdio::null());
     assert_eq!(command.status().unwrap().code(), Some(2));
 }
 

@@ -92,7 +92,11 @@ fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Differen
             let failure = Failure::new(FailureKind::TooLarge, "more files differ than can be looked through");
             return Err(failure.hint("name some of `files`"));
         }
-        let text = String::from_utf8_lossy(&report.stdout.head);
+        let Ok(text) = std::str::from_utf8(&report.stdout.head) else {
+            let failure =
+                Failure::new(FailureKind::Unreadable, "a file that differs has a name that is not Unicode");
+            return Err(failure.hint("name some of `files`"));
+        };
         let permit = walls.permit();
         let is_shown = |name: &&str| permit.shows(&repository.top().join(name));
         // What an object database holds of a file that may not be read is no more to be read.
@@ -138,7 +142,7 @@ fn words(arguments: &Arguments, kind: &[&str], but: &[OsString]) -> Result<Vec<O
         words.push("--cached".into());
     }
     words.push("--end-of-options".into());
-    words.extend(arguments.from.iter().chain(&arguments.to).map(Revision::word));
+    words.extend(arguments.from.iter().chain(&arguments.to).map(Revision::commit));
     words.push("--".into());
     for file in &arguments.files {
         words.push(file.pathspec()?);

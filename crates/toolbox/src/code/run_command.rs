@@ -3,6 +3,7 @@
 mod answer;
 mod denied;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -137,8 +138,20 @@ fn command(permit: &Permit, deadline: Instant) -> Result<Command, Failure> {
         deadline,
         output_bytes: usize::try_from(budget.min(MOST_OUTPUT)).unwrap_or(0),
         grant: Grant::AsPermitted,
-        variables: Vec::new(),
+        variables: git_settings(),
     })
+}
+
+/// A repository's own settings name programs, and `git status` would run them. What is set here holds over them.
+fn git_settings() -> Vec<(String, OsString)> {
+    const SETTINGS: [(&str, &str); 3] =
+        [("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null"), ("safe.bareRepository", "explicit")];
+    let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), SETTINGS.len().to_string().into())];
+    for (number, (key, value)) in SETTINGS.into_iter().enumerate() {
+        variables.push((format!("GIT_CONFIG_KEY_{number}"), key.into()));
+        variables.push((format!("GIT_CONFIG_VALUE_{number}"), value.into()));
+    }
+    variables
 }
 
 /// A command that did not run.

@@ -52,6 +52,10 @@ impl Answer {
         let unheard =
             if matches!(self, Answer::Context(..) | Answer::CannotReview(_)) { Exit::Done } else { BLOCK };
         let (object, exit) = self.object(fail);
+        // A closed output is opened on nothing before `main`, and takes everything.
+        if nobody_listens() {
+            return unheard;
+        }
         let mut out = std::io::stdout().lock();
         match out.write_all(format!("{object}\n").as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => exit,
@@ -80,6 +84,14 @@ impl Answer {
 
 /// The host's contract gives this code another meaning than ours.
 const BLOCK: Exit = Exit::Usage;
+
+/// Whether what is said goes to the null device.
+fn nobody_listens() -> bool {
+    let facts =
+        |file: nix::Result<nix::sys::stat::FileStat>| file.ok().map(|facts| (facts.st_rdev, facts.st_mode));
+    let (out, null) = (nix::sys::stat::fstat(std::io::stdout()), nix::sys::stat::stat("/dev/null"));
+    facts(out).is_some_and(|out| Some(out) == facts(null))
+}
 
 fn cannot_judge(why: &str, fail: Fail) -> (Value, Exit) {
     match fail {

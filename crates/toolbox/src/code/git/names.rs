@@ -18,10 +18,24 @@ pub(crate) struct Revision(
     String,
 );
 
+/// What every repository has from the beginning.
+const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
 impl Revision {
     /// As git's argument. It comes after `--end-of-options`; that it cannot begin with a dash is the schema's.
     pub(crate) fn word(&self) -> OsString {
         OsString::from(&self.0)
+    }
+
+    /// The same as a commit: the id of a file's content would show it without its name, which the rules go by. The empty
+    /// tree shows nothing.
+    pub(crate) fn commit(&self) -> OsString {
+        if self.0 == EMPTY_TREE {
+            return self.word();
+        }
+        let mut word = self.word();
+        word.push("^{commit}");
+        word
     }
 }
 
