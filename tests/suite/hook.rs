@@ -226,7 +226,7 @@ fn the_mode_holds_for_the_hosts_tools() {
             calls.iter().map(|(tool, input)| ask(home, tool, input).decision().to_owned()).collect();
         assert_eq!(got, expect, "{mode}");
     };
-    check("NORMAL", ["allow", "allow", "ask", "allow", "allow"]);
+    check("NORMAL", ["allow", "allow", "ask", "allow", "ask"]);
     check("ALERT", ["allow", "ask", "ask", "ask", "ask"]);
     check("LOCKDOWN", ["allow", "deny", "deny", "deny", "deny"]);
     let told = ask(home, "Bash", &json!({"command": "ls"}));

@@ -122,6 +122,9 @@ fn a_thousand_planted_secrets_are_found_nowhere() {
     let home = tests::Home::initialised();
     // Whatever may be written is: each secret meets every way out.
     capture_content(&home);
+    // So many refusals would raise an alarm, and writes would wait for a human.
+    let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
+    home.configure("governance/modes.yaml", modes.split("transition_rules:").next().unwrap());
     let daemon = Daemon::start_with(home, &[("SINEW_LOG", "trace"), collector.variable()]);
     let secrets = secrets();
     assert_eq!(secrets.len(), 1000);

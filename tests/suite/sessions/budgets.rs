@@ -108,3 +108,19 @@ fn b157_b160_turns_begin_anew_and_sessions_do_not_share() {
     // No worker: no budget.
     assert_eq!(calls(&mut orchestrator, 5), ["done"; 5]);
 }
+
+#[test]
+fn b145_calls_and_costs_are_asked_for_before_the_list() {
+    let daemon = Daemon::start_in(home(2.0));
+    let mut orchestrator = daemon.agent();
+    let code = |worker: &mut Client| {
+        worker.execute("write_file", &json!({"wrong": 1}))["metadata"]["refusal"]["code"].clone()
+    };
+    let session = open(&mut orchestrator, &json!({"allowlist": ["read_file"], "hop_budget": 1}));
+    let mut one = worker(&session);
+    assert_eq!(code(&mut one), "not_in_allowlist");
+    assert_eq!(code(&mut one), "hop_budget_exhausted", "no call is left, whatever it names");
+    let mut costly = worker(&capped(&mut orchestrator, "enforce", 1.0));
+    assert_eq!(calls(&mut costly, 1), ["done"]);
+    assert_eq!(code(&mut costly), "cost_cap_exceeded", "no money is left, whatever it names");
+}

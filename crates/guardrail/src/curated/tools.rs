@@ -77,6 +77,13 @@ impl Report<'_> {
         let alias_of = tools.iter().find(|tool| tool.definition.answers_to(&named));
         if let Some(tool) = alias_of {
             let name = tool.definition.name();
+            // A tool that somebody added must not keep the others from being used.
+            if is_added(tool) {
+                let message = format!("`{}` is also a short name of `{name}`", entry.key.value);
+                let help = format!("calls of `{name}` are checked by its own schema");
+                self.warnings.extend(self.at(place, &message, &help));
+                return;
+            }
             let message =
                 format!("`{}` is another name of `{name}`, and would bind nothing", entry.key.value);
             self.errors.extend(self.at(place, &message, &format!("write `{name}`")));
@@ -86,9 +93,15 @@ impl Report<'_> {
         if entry.deprecated.is_some() {
             return;
         }
-        if let Some(near) = nearest(&named, tools.iter().map(|tool| tool.definition.name().as_str())) {
+        let built_in = tools.iter().filter(|tool| !is_added(tool));
+        if let Some(near) = nearest(&named, built_in.map(|tool| tool.definition.name().as_str())) {
             let message = format!("no tool is called `{}`", entry.key.value);
             self.errors.extend(self.at(place, &message, &format!("did you mean `{near}`?")));
         }
     }
+}
+
+/// Whether a tool comes from a manifest: those are called `id.command`.
+fn is_added(tool: &Known<'_>) -> bool {
+    tool.definition.name().as_str().contains('.')
 }

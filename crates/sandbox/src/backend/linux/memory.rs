@@ -21,7 +21,13 @@ fn quick(process: i32) -> u64 {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/statm")) else { return 0 };
     let mut numbers = text.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
     let (resident, shared) = (numbers.nth(1).unwrap_or(0), numbers.next().unwrap_or(0));
-    resident.saturating_sub(shared) * rustix::param::page_size() as u64
+    resident.saturating_sub(shared) * page()
+}
+
+/// How large the kernel's pages are.
+fn page() -> u64 {
+    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    size.and_then(|size| u64::try_from(size).ok()).unwrap_or(4096)
 }
 
 /// Its share of the pages that are no file's; nothing where the kernel does not say.
