@@ -181,7 +181,8 @@ fn a_name_that_cannot_be_taken_leaves_old_or_new() {
 fn who_is_killed_while_making_a_file_leaves_old_or_new_and_no_litter() {
     check_all(&[
         ("mkdirat,mkdir", KILLED, 1, 1),
-        // How many of these can be told from the harness's own depends on how the program was built; each is checked.
+        // Every strike is checked, but no number is asked for: in a build of the whole workspace too few are seen, and why
+        // is not known.
         ("openat", KILLED, 0, 0),
         ("write", KILLED, 2, 2),
         ("fchmod", KILLED, 2, 0),
