@@ -50,8 +50,21 @@ pub struct Workers {
 
 struct Shared {
     start: Box<Start>,
-    idle: Mutex<Vec<(Started, Instant)>>,
+    idle: Mutex<Vec<Worker>>,
     places: Arc<Semaphore>,
+}
+
+struct Worker {
+    process: Started,
+    born: Instant,
+    /// It has waited since it was last heard of: it may have died unseen.
+    waited: bool,
+}
+
+impl Worker {
+    fn new(process: Started) -> Self {
+        Worker { process, born: Instant::now(), waited: false }
+    }
 }
 
 impl std::fmt::Debug for Workers {
@@ -127,44 +140,72 @@ impl Workers {
         // The semaphore is never closed; were it, nothing would run.
         let place = self.shared.places.acquire().await;
         let _place = place.map_err(|_| KnowledgeError::Unavailable("closed".to_owned()))?;
-        let (mut worker, born) = self.worker().await.map_err(unavailable)?;
-        let started = Instant::now();
-        // Dropped when this is given up or fails: the worker dies with it.
-        let asked = async {
-            worker.to.write_all(&request).await?;
-            receive(&mut worker.from).await
-        };
-        let reply = match tokio::time::timeout(time + GRACE, asked).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(_)) => return Err(crashed(function)),
-            Err(_) => Reply::TimedOut,
-        };
+        self.ask_workers(function, &request).await
+    }
+
+    async fn ask_workers(
+        &self,
+        function: &Function,
+        request: &[u8],
+    ) -> Result<(Reply, Duration), KnowledgeError> {
+        let time = function.kind.time();
+        let unavailable = |error: io::Error| KnowledgeError::Unavailable(error.to_string());
+        let mut left = time + GRACE;
+        let mut spent = Duration::ZERO;
+        loop {
+            let worker = self.worker().await.map_err(unavailable)?;
+            let (waited, started) = (worker.waited, Instant::now());
+            let answer = tokio::time::timeout(left, self.hand(worker, request)).await;
+            spent += started.elapsed();
+            match answer {
+                Ok(Some(reply)) => return Ok((reply, spent)),
+                // It may have died while it was idle, before it read a word: a function has no effect, so another is
+                // asked, in what is left of the same time.
+                Ok(None) if waited => left = (time + GRACE).saturating_sub(spent),
+                Ok(None) => return Err(crashed(function)),
+                Err(_) => {
+                    self.replace();
+                    return Ok((Reply::TimedOut, spent));
+                }
+            }
+        }
+    }
+
+    /// What a worker answers, or nothing if it ended. Dropped when this is given up: the worker dies with it.
+    async fn hand(&self, mut worker: Worker, request: &[u8]) -> Option<Reply> {
+        let Started { from, to, .. } = &mut worker.process;
+        to.write_all(request).await.ok()?;
+        let reply = receive(from).await.ok()?;
         if keeps(&reply) {
-            self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push((worker, born));
+            self.shared
+                .idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(Worker { waited: true, ..worker });
         } else {
             drop(worker);
             self.replace();
         }
-        Ok((reply, started.elapsed()))
+        Some(reply)
     }
 
     /// One that is ready: an idle one that is still alive, else a new one.
-    async fn worker(&self) -> io::Result<(Started, Instant)> {
+    async fn worker(&self) -> io::Result<Worker> {
         loop {
             let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some((mut idle, born)) = idle else { break };
-            if born.elapsed() > OLDEST {
+            let Some(mut idle) = idle else { break };
+            if idle.born.elapsed() > OLDEST {
                 continue;
             }
             // It says so once it has thrown away what the last function left; one that died of that is not blamed on
             // the next.
-            if let Ok(Ok(Reply::Ready)) = tokio::time::timeout(READY, receive(&mut idle.from)).await {
-                return Ok((idle, born));
+            if let Ok(Ok(Reply::Ready)) = tokio::time::timeout(READY, receive(&mut idle.process.from)).await {
+                return Ok(idle);
             }
         }
-        let mut started = (self.shared.start)().await?;
-        match tokio::time::timeout(READY, receive(&mut started.from)).await {
-            Ok(Ok(Reply::Ready)) => Ok((started, Instant::now())),
+        let mut process = (self.shared.start)().await?;
+        match tokio::time::timeout(READY, receive(&mut process.from)).await {
+            Ok(Ok(Reply::Ready)) => Ok(Worker::new(process)),
             Ok(Ok(_)) => Err(io::ErrorKind::InvalidData.into()),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -175,8 +216,9 @@ impl Workers {
     fn replace(&self) {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            if let Ok(started) = (shared.start)().await {
-                shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push((started, Instant::now()));
+            if let Ok(process) = (shared.start)().await {
+                let spare = Worker { waited: true, ..Worker::new(process) };
+                shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
             }
         });
     }
