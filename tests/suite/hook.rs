@@ -148,22 +148,13 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
     ]
 }
 
-/// Many refusals in a row change the mode, as they should; not in a test of something else.
-fn unwatched() -> Home {
-    let home = Home::initialised();
-    let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
-    let (rules, _) = modes.split_once("transition_rules:").unwrap();
-    home.configure("governance/modes.yaml", rules);
-    home
-}
-
 fn refusals(home: &Home) -> Vec<Value> {
     home.records().into_iter().filter(|record| record["kind"] == "refusal").collect()
 }
 
 #[test]
 fn every_verdict_is_given_and_every_denial_is_on_record() {
-    let daemon = Daemon::start_in(unwatched());
+    let daemon = Daemon::start_in(Home::initialised().without_alarms());
     let cases = cases(daemon.home());
     for (tool, input, decision, reason) in &cases {
         let told = ask(daemon.home(), tool, input);
@@ -188,7 +179,7 @@ fn every_verdict_is_given_and_every_denial_is_on_record() {
 
 #[test]
 fn without_a_daemon_the_answer_and_the_record_are_the_same() {
-    let home = unwatched();
+    let home = Home::initialised().without_alarms();
     let cases: Vec<_> = cases(&home).into_iter().step_by(4).collect();
     let told = |home: &Home| -> Vec<Value> {
         cases.iter().map(|(tool, input, ..)| ask(home, tool, input).object).collect()
@@ -282,7 +273,7 @@ fn the_policy_files_govern_the_hosts_tools_too() {
 
 #[test]
 fn what_must_run_confined_is_not_the_hosts_to_run() {
-    let home = unwatched();
+    let home = Home::initialised().without_alarms();
     let text = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
     let check = |home: &Home, rule: &str| {
         let rules = format!("tools:\n  bash:\n    {rule}\n");

@@ -1,7 +1,7 @@
 //! A secret that passes through leaves no trace: not in the log at its loudest, not in the ledger, not on a screen, not in
 //! what is exported.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::Daemon;
 
 use crate::telemetry::collector::{Collector, capture_content};
@@ -52,12 +52,6 @@ fn everything_below(folder: &std::path::Path, found: &mut Vec<u8>) {
     }
 }
 
-/// A write that waits for nobody: so many refusals may have raised an alarm, and then a human is asked first.
-fn write(agent: &mut tests::Client, arguments: &Value) -> Value {
-    let params = json!({"tool_name": "write_file", "arguments": arguments, "deadline_ms": 400});
-    agent.request("sinew/execute", &params)["result"].clone()
-}
-
 /// Sends the secrets through every field that takes a text.
 fn plant(daemon: &Daemon, secrets: &[String]) {
     let mut agent = daemon.agent();
@@ -69,7 +63,7 @@ fn plant(daemon: &Daemon, secrets: &[String]) {
         mcp.request("tools/call", &json!({"name": "read_file", "arguments": {"path": secret}}));
         daemon.control().request("control/mode.set", &json!({"mode": "NORMAL", "reason": secret}));
         let named = format!("{}.txt", secret.lines().next().unwrap_or_default());
-        write(&mut agent, &json!({"path": named, "content": "x"}));
+        agent.execute("write_file", &json!({"path": named, "content": "x"}));
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let trace = json!({"traceparent": trace, "tracestate": format!("vendor={}", secret.lines().next().unwrap_or_default())});
         let params = json!({"tool_name": "read_file", "arguments": {"path": "out.txt"}, "trace_ctx": trace});
@@ -91,7 +85,7 @@ fn plant(daemon: &Daemon, secrets: &[String]) {
     for (n, four) in secrets.chunks(4).enumerate() {
         let together = four.join(" ");
         match n % 4 {
-            0 => write(&mut agent, &json!({"path": "out.txt", "content": together})),
+            0 => agent.execute("write_file", &json!({"path": "out.txt", "content": together})),
             1 => agent.execute("read_file", &json!({"path": format!("missing {together}")})),
             2 => agent.execute(
                 "read_file",
@@ -125,7 +119,7 @@ fn shown(home: &tests::Home) -> String {
 #[test]
 fn a_thousand_planted_secrets_are_found_nowhere() {
     let collector = Collector::start();
-    let home = tests::Home::initialised();
+    let home = tests::Home::initialised().without_alarms();
     // Whatever may be written is: each secret meets every way out.
     capture_content(&home);
     let daemon = Daemon::start_with(home, &[("SINEW_LOG", "trace"), collector.variable()]);

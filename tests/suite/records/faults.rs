@@ -44,8 +44,8 @@ struct Scene {
 
 impl Scene {
     fn new(reads: Reads) -> Scene {
-        let home = Home::initialised();
-        without_alarms(&home);
+        // A broken disk leads to DEGRADED, where a write waits for a human and what was decided is decided again.
+        let home = Home::initialised().without_alarms();
         if reads == Reads::Answered {
             let file = home.root().join("config/sinew.yaml");
             let text = std::fs::read_to_string(&file).unwrap();
@@ -145,16 +145,13 @@ impl Scene {
         self.daemon.home().run(&["status", "--json"]).must_exit(0).json()["ledger"].clone()
     }
 
-    /// The rules may have narrowed the mode while nothing could be recorded; a human widens it again.
-    fn writes_again(&mut self) -> bool {
-        calm(&self.daemon);
-        self.write()["success"] == true
-    }
-
     /// The fault is gone: the same process goes on, in a new segment, with everything in it.
     fn check_back(mut self, first: &Path, length: u64, reason: &str) {
         let deadline = Instant::now() + Duration::from_secs(20);
-        while self.status()["state"] != "ready" || self.status()["owed"] != 0 || !self.writes_again() {
+        while self.status()["state"] != "ready"
+            || self.status()["owed"] != 0
+            || self.write()["success"] != true
+        {
             assert!(Instant::now() < deadline, "no recovery although the fault is gone: {}", self.status());
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -177,17 +174,6 @@ impl Scene {
         let report = verify(&home);
         assert_eq!(report["intact"], true, "{report}");
     }
-}
-
-/// In DEGRADED, where a broken disk leads, a write would wait for a human, and what runs is judged again.
-fn without_alarms(home: &Home) {
-    let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
-    let (modes, _) = modes.split_once("transition_rules:").expect("the shipped file has rules");
-    home.configure("governance/modes.yaml", modes);
-}
-
-fn calm(daemon: &Daemon) {
-    daemon.control().request("control/mode.set", &json!({"mode": "NORMAL", "reason": "the disk is mended"}));
 }
 
 fn segments(folder: &Path) -> Vec<PathBuf> {
@@ -283,8 +269,8 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
         eprintln!("skipped: only root can make a small disk");
         return;
     };
+    let home = home.without_alarms();
     home.file("a.txt", "x");
-    without_alarms(&home);
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
     let write = json!({"path": "b.txt", "content": "y"});
@@ -309,10 +295,7 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
     drop(file);
     std::fs::remove_file(filler).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while {
-        calm(&daemon);
-        agent.execute("write_file", &write)["success"] != true
-    } {
+    while agent.execute("write_file", &write)["success"] != true {
         assert!(Instant::now() < deadline, "no recovery although there is room again");
         std::thread::sleep(Duration::from_millis(20));
     }
