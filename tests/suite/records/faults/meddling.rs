@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
-use super::strace::Strace;
 use super::segments;
+use super::strace::Strace;
 use crate::records::verify;
 
 fn write(agent: &mut Client, content: &str) -> Value {
