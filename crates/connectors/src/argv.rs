@@ -22,16 +22,19 @@ pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
     before.filter_map(|word| placeholder(word)).map(str::to_owned).collect()
 }
 
-/// The words of a call. A path is named as it was opened, not as it was typed.
+/// The words of a call. A path is named as it was opened, not as it was typed; of a list, every one.
 pub(crate) fn words(template: &[ArgvPart], permit: &Permit) -> Result<Vec<OsString>, Failure> {
-    let opened = |name: &str| permit.path(name).map(|path| path.canonical().as_os_str().to_owned());
+    let opened = |name: &str| {
+        let of_name = permit.paths().iter().filter(|path| path.key() == name);
+        of_name.map(|path| path.canonical().as_os_str().to_owned()).collect()
+    };
     fill(template, permit.call().arguments(), &opened)
 }
 
 fn fill(
     template: &[ArgvPart],
     arguments: &Arguments,
-    opened: &dyn Fn(&str) -> Option<OsString>,
+    opened: &dyn Fn(&str) -> Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
     let mut words = Vec::new();
     for part in template {
@@ -47,10 +50,11 @@ fn fill(
                 words.push(word.into());
                 continue;
             };
-            match (opened(name), given(name)) {
-                (Some(path), _) => words.push(path),
-                (None, Some(value)) => push(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
-                (None, None) => {
+            let paths = opened(name);
+            match given(name) {
+                _ if !paths.is_empty() => words.extend(paths),
+                Some(value) => push(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
+                None => {
                     let message =
                         format!("the argument `{name}` is not given, and its command line needs it");
                     return Err(Failure::new(FailureKind::Crashed, message)
@@ -102,7 +106,7 @@ mod tests {
     #[track_caller]
     fn check(arguments: Value, expect: &[&str]) {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        let opened = |name: &str| (name == "path").then(|| OsString::from("/opened"));
+        let opened = |_: &str| Vec::new();
         assert_eq!(fill(&template(), &arguments, &opened).unwrap(), expect);
     }
 
@@ -122,10 +126,22 @@ mod tests {
 
     #[test]
     fn what_is_needed_and_not_given_or_no_word_is_an_error() {
-        let nothing = |_: &str| None;
+        let nothing = |_: &str| Vec::new();
         assert!(fill(&template(), &Arguments::new(), &nothing).is_err());
         let Value::Object(nested) = json!({"pattern": {"a": 1}, "files": []}) else { panic!("an object") };
         assert!(fill(&template(), &nested, &nothing).is_err());
+    }
+
+    #[test]
+    fn every_path_of_a_list_is_named_as_it_was_opened() {
+        let Value::Object(arguments) = json!({"pattern": "p", "files": ["a", "b"]}) else {
+            panic!("an object")
+        };
+        let opened = |name: &str| match name {
+            "files" => vec![OsString::from("/w/a"), OsString::from("/w/b")],
+            _ => Vec::new(),
+        };
+        assert_eq!(fill(&template(), &arguments, &opened).unwrap(), ["-e", "p", "--", "/w/a", "/w/b"]);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Runs a tool's program behind walls, and turns what became of it into an answer.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
 use manifest::OutputForm;
 use registry::Order;
-use sandbox::{Captured, Command, Confined, End, Report, Sandbox, SandboxError};
+use sandbox::{
+    Captured, Command, Confined, End, Executable, Foresight, Report, Sandbox, SandboxError,
+};
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, Usage};
 
@@ -48,6 +51,31 @@ impl Program {
         };
         let report = self.sandbox.run(confined).await.map_err(|error| self.not_run(&error))?;
         self.answer(&report)
+    }
+
+    /// What a command would run, for the person who is asked about it: the file behind the name, each word, where, with
+    /// which variables, and what it reads. `words` stand for its arguments on the screen.
+    pub(crate) fn foresee(
+        &self,
+        permit: &Permit,
+        command: &Command,
+        words: &[OsString],
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let foresight = Foresight::of(permit, command).map_err(|error| self.not_run(&error))?;
+        self.pin.holds(&foresight.program)?;
+        let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
+        let line = [command.program.as_os_str()].into_iter().chain(words.iter().map(OsString::as_os_str));
+        let line: Vec<String> = line.map(|word| word.to_string_lossy().into_owned()).collect();
+        let input = command.input.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let mut facts = vec![
+            ("program".to_owned(), file(&foresight.program)),
+            ("argv".to_owned(), json!(line).to_string()),
+            ("runs in".to_owned(), foresight.folder.display().to_string()),
+            ("sees".to_owned(), format!("the variables {}", foresight.variables.join(", "))),
+            ("stdin".to_owned(), input.unwrap_or_else(|| "nothing".to_owned())),
+        ];
+        facts.extend(foresight.files.iter().map(|named| ("reads".to_owned(), file(named))));
+        Ok(facts)
     }
 
     fn not_run(&self, error: &SandboxError) -> Failure {

@@ -3,15 +3,18 @@
 //! A script's text is read once, with its manifest, and handed to its interpreter as it was then: what was hashed is what
 //! runs, and the folder of manifests, which no tool may reach, need not be shown to it. So a script is one file.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use document::Document;
+use governance::Permit;
 use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
-use registry::{Order, Running, ToolExecutor};
+use registry::{Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Grant, Sandbox};
-use serde_json::json;
-use tool::{Failure, FailureKind};
+use serde_json::{Value, json};
+use tool::{Arguments, Failure, FailureKind, canonical};
 
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
@@ -55,6 +58,16 @@ impl Script {
     pub(crate) fn pin(&self) -> Pin {
         Pin::of(self.interpreter.as_ref())
     }
+
+    /// Its words as a person is shown them: the text of the script by its size and digest.
+    fn shown_words(&self) -> Vec<String> {
+        let is_source = |word: &String| !self.pinned.is_empty() && *word == self.pinned;
+        let shown = |word: &String| match is_source(word) {
+            true => format!("(the script: {} bytes, sha256 {})", word.len(), canonical::sha256_hex(word.as_bytes())),
+            false => word.clone(),
+        };
+        self.words.iter().map(shown).collect()
+    }
 }
 
 /// A package that is missing is told before the script fails of it.
@@ -79,10 +92,15 @@ fn with_dependencies(section: &LocalSection, source: &str) -> String {
 /// The body of a `local` tool.
 pub(crate) struct Local {
     program: Program,
+    feed: Arc<Feed>,
+    after: After,
+}
+
+/// What is started, and what it is told on its input.
+struct Feed {
     script: Arc<Script>,
     command: String,
     grant: Grant,
-    after: After,
 }
 
 impl Local {
@@ -94,44 +112,64 @@ impl Local {
         pin: Pin,
     ) -> Self {
         let guide = Some(format!("install `{}`", script.interpreter));
+        let grant = grant_of(command.category.as_ref());
         Local {
             program: Program { sandbox: sandbox.clone(), pin, output: OutputForm::Json, guide },
-            script: Arc::clone(script),
-            command: command.name.clone(),
-            grant: grant_of(command.category.as_ref()),
+            feed: Arc::new(Feed { script: Arc::clone(script), command: command.name.clone(), grant }),
             after,
         }
     }
 }
 
+impl Feed {
+    fn command(&self, permit: &Permit, deadline: Instant) -> Result<Command, Failure> {
+        let input = json!({"command": self.command, "arguments": as_opened(permit)});
+        let input = serde_json::to_vec(&input);
+        let input = input.map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
+        Ok(Command {
+            program: self.script.interpreter.clone().into(),
+            arguments: self.script.words.iter().map(Into::into).collect(),
+            input: Some(input),
+            folder: None,
+            deadline,
+            output_bytes: 0,
+            grant: self.grant,
+            variables: Vec::new(),
+        })
+    }
+}
+
+/// The arguments with every path as it was opened, not as it was typed.
+fn as_opened(permit: &Permit) -> Arguments {
+    let mut arguments = permit.call().arguments().clone();
+    for (key, value) in &mut arguments {
+        let mut opened = permit.paths().iter().filter(|path| path.key() == key);
+        let texts = match value {
+            Value::Array(items) => items.as_mut_slice(),
+            one => std::slice::from_mut(one),
+        };
+        for text in texts.iter_mut().filter(|text| text.is_string()) {
+            if let Some(path) = opened.next() {
+                *text = path.canonical().display().to_string().into();
+            }
+        }
+    }
+    arguments
+}
+
 impl ToolExecutor for Local {
+    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        let command = self.feed.command(permit, Instant::now())?;
+        // The script itself was looked at when it was accepted, and is what it was then: its digest stands for it.
+        let words: Vec<OsString> = self.feed.script.shown_words().into_iter().map(Into::into).collect();
+        let facts = self.program.foresee(permit, &command, &words)?;
+        Ok(Preview { facts, ..Preview::default() })
+    }
+
     fn run(&self, order: Arc<Order>) -> Running {
-        let (program, script, command) =
-            (self.program.clone(), Arc::clone(&self.script), self.command.clone());
-        let (grant, after) = (self.grant, self.after.clone());
+        let (program, feed, after) = (self.program.clone(), Arc::clone(&self.feed), self.after.clone());
         Box::pin(async move {
-            let answer = program.run(order, move |permit, deadline| {
-                let mut arguments = permit.call().arguments().clone();
-                for path in permit.paths() {
-                    if let Some(argument) =
-                        arguments.get_mut(path.key()).filter(|argument| argument.is_string())
-                    {
-                        *argument = path.canonical().display().to_string().into();
-                    }
-                }
-                let input = serde_json::to_vec(&json!({"command": command, "arguments": arguments}));
-                let input = input.map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
-                Ok(Command {
-                    program: script.interpreter.clone().into(),
-                    arguments: script.words.iter().map(Into::into).collect(),
-                    input: Some(input),
-                    folder: None,
-                    deadline,
-                    output_bytes: 0,
-                    grant,
-                    variables: Vec::new(),
-                })
-            });
+            let answer = program.run(order, move |permit, deadline| feed.command(permit, deadline));
             after.process(answer.await?).await
         })
     }

@@ -25,6 +25,18 @@ pub struct Preview {
     pub changes: Vec<Change>,
     /// Anything else that its arguments and paths do not say: the program behind a name, what a script holds.
     pub facts: Vec<(String, String)>,
+    /// Who does the work.
+    pub at_work: AtWork,
+}
+
+/// Who does the work of a call, for the bounds a person is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtWork {
+    /// As the definition says: the daemon itself, or a program in a sandbox.
+    #[default]
+    AsDefined,
+    /// The daemon asks hosts; what comes back is taken apart in a sandbox that has no network and no folder.
+    Gatekeeper,
 }
 
 /// One file whose content a call would change.

@@ -6,5 +6,5 @@
 mod executor;
 mod registry;
 
-pub use executor::{Change, Order, Preview, Running, ToolExecutor};
+pub use executor::{AtWork, Change, Order, Preview, Running, ToolExecutor};
 pub use registry::{RegistryError, Tool, ToolRegistry};

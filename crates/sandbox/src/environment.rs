@@ -49,6 +49,15 @@ pub(crate) fn with(tier: SandboxTier, own: &[(String, OsString)]) -> Vec<OsStrin
     all
 }
 
+/// The names of all variables a program has.
+pub(crate) fn names(own: &[(String, OsString)]) -> Vec<String> {
+    let name = |word: OsString| {
+        let text = word.to_string_lossy().into_owned();
+        text.split_once('=').map_or_else(|| text.clone(), |(name, _)| name.to_owned())
+    };
+    with(SandboxTier::Full, own).into_iter().map(name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +75,7 @@ mod tests {
         let own = [("HOME".to_owned(), "/w".into()), ("EXTRA".to_owned(), "1=2".into())];
         let with = with(SandboxTier::Full, &own);
         assert_eq!(with.len(), built.len() + 1, "one is replaced, one is added");
+        assert_eq!(super::names(&own).last().map(String::as_str), Some("EXTRA"));
         for word in ["HOME=/w", "EXTRA=1=2"] {
             assert!(with.contains(&OsString::from(word)), "{word}");
         }

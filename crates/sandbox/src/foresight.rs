@@ -9,6 +9,7 @@ use governance::{Permit, WorkspaceAccess};
 
 use crate::command::Command;
 use crate::confined::{refuse_nul, working_folder};
+use crate::environment;
 use crate::error::SandboxError;
 use crate::program::{self, Executable};
 
@@ -24,6 +25,8 @@ pub struct Foresight {
     pub folder: PathBuf,
     /// The files of the granted folders that its words name, such as a script.
     pub files: Vec<Executable>,
+    /// The names of the variables it would have.
+    pub variables: Vec<String>,
 }
 
 impl Foresight {
@@ -42,7 +45,8 @@ impl Foresight {
                 files.push(file);
             }
         }
-        Ok(Foresight { program, folder, files })
+        let variables = environment::names(&command.variables);
+        Ok(Foresight { program, folder, files, variables })
     }
 }
 

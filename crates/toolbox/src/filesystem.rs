@@ -5,6 +5,7 @@ mod delete_file;
 mod dry_run;
 mod edit_file;
 mod ignored;
+mod inventory;
 mod lines;
 mod list_directory;
 mod nearest_text;

@@ -4,7 +4,7 @@
 use governance::{Network, Permit};
 use jiff::Timestamp;
 use ledger::Ledger;
-use registry::{Change, Preview, Tool};
+use registry::{AtWork, Change, Preview, Tool};
 use resources::{ObjectKind, OpenedPath};
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
@@ -42,7 +42,7 @@ impl Effect {
         let changes = preview.changes.iter().map(|change: &Change| {
             json!([change.path.to_string_lossy(), digest(&change.before), digest(&change.after)])
         });
-        let bounds = bounds(permit);
+        let bounds = bounds(permit, preview.at_work);
         let bound = json!({
             "definition": definition.hash(),
             "arguments": permit.call().arguments(),
@@ -163,7 +163,7 @@ impl Effect {
         for (label, text) in &self.preview.facts {
             put(label, text.clone());
         }
-        if permit.call().definition().requires_sandbox() {
+        if permit.call().definition().requires_sandbox() && self.preview.at_work == AtWork::AsDefined {
             let folders: Vec<String> =
                 permit.folders().iter().map(|folder| folder.root().display().to_string()).collect();
             put(
@@ -265,8 +265,13 @@ fn kind(path: &OpenedPath) -> &'static str {
     }
 }
 
-fn bounds(permit: &Permit) -> String {
+fn bounds(permit: &Permit, at_work: AtWork) -> String {
     let seconds = permit.timeout().as_secs();
+    if at_work == AtWork::Gatekeeper {
+        return format!(
+            "at most {seconds} s; the daemon goes out to the network, and a sandbox without any reads what comes"
+        );
+    }
     if !permit.call().definition().requires_sandbox() {
         return format!("at most {seconds} s, inside the daemon");
     }

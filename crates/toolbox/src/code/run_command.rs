@@ -63,6 +63,7 @@ impl ToolExecutor for RunCommand {
         let mut facts = vec![
             ("program".to_owned(), file(&foresight.program)),
             ("runs in".to_owned(), foresight.folder.display().to_string()),
+            ("sees".to_owned(), format!("the variables {}", foresight.variables.join(", "))),
         ];
         facts.extend(foresight.files.iter().map(|named| ("reads".to_owned(), file(named))));
         Ok(Preview { facts, ..Preview::default() })

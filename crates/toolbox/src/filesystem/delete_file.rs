@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec};
 
-use super::{shown, target};
+use super::{inventory, shown, target};
 use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
 
@@ -81,12 +81,16 @@ fn delete(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Deleted
     Ok(Answer { value, facts: Output { files_touched: touched, ..Output::default() } })
 }
 
-/// What would go, for the person who is asked. If it is more by then, the answer does not hold.
+/// What would go, for the person who is asked. If it is anything else by then, the answer does not hold.
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let target = target(permit)?;
     let descent = if arguments.recursive { Descent::Whole } else { Descent::Never };
     let stays = |path: &Path| permit.protects(path);
     let going = target.survey(descent, &Protects::by(&stays))?;
     let what = format!("a {} with {} names and {} bytes", going.kind, going.entries, going.bytes);
-    Ok(Preview { facts: vec![("deletes".to_owned(), what)], ..Preview::default() })
+    let mut facts = vec![("deletes".to_owned(), what)];
+    if target.kind() == ObjectKind::Directory {
+        facts.extend(inventory::facts(target)?);
+    }
+    Ok(Preview { facts, ..Preview::default() })
 }

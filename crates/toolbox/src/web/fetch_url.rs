@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use outbound::{Answer, Caps};
+use outbound::{Answer, Caps, MOST_HOPS};
 use page::{Kind, PageText, Purpose, Reading, View};
-use registry::{Order, Running, ToolExecutor};
+use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,20 @@ pub(super) fn tool(web: &Web, sandbox: &Sandbox) -> ToolEntry {
 }
 
 impl ToolExecutor for FetchUrl {
+    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        let arguments: Arguments = permit.call().typed()?;
+        let way = &self.web.way;
+        let fact = |label: &str, text: String| (label.to_owned(), text);
+        let mut facts = vec![fact("asks", format!("GET {}", arguments.url))];
+        if way.robots == Robots::Respect {
+            facts.push(fact("before", "GET /robots.txt of the same host".to_owned()));
+        }
+        let headers = headers(way).map(|(name, value)| format!("{name}: {value}"));
+        facts.push(fact("sends", format!("{}; no cookie, no body", headers.join("; "))));
+        facts.push(fact("follows", format!("up to {MOST_HOPS} redirects, each as the rules for hosts allow")));
+        Ok(Preview { facts, at_work: AtWork::Gatekeeper, ..Preview::default() })
+    }
+
     fn run(&self, order: Arc<Order>) -> Running {
         let (web, sandbox) = (self.web.clone(), self.sandbox.clone());
         Box::pin(async move {
@@ -174,12 +188,7 @@ async fn fetch(
     if way.robots == Robots::Respect {
         ask_robots(way, sandbox, permit, url, caps).await?;
     }
-    let headers = [
-        ("user-agent", way.user_agent.clone()),
-        ("accept", ACCEPT.to_owned()),
-        ("accept-encoding", "gzip, br, zstd, deflate".to_owned()),
-    ];
-    let answer = way.gatekeeper.get(permit, url, &headers, caps).await?;
+    let answer = way.gatekeeper.get(permit, url, &headers(way), caps).await?;
     let purpose = Purpose::Page { url: answer.url.to_string(), view };
     let read = reader::read(sandbox, &answer, purpose, caps.body_bytes, began + whole.mul_f64(0.95)).await?;
     match read.reading {
@@ -202,6 +211,15 @@ async fn fetch(
             Err(Failure::new(FailureKind::Crashed, "the reader answered another question"))
         }
     }
+}
+
+/// What is said to a server besides the address.
+fn headers(way: &Way) -> [(&'static str, String); 3] {
+    [
+        ("user-agent", way.user_agent.clone()),
+        ("accept", ACCEPT.to_owned()),
+        ("accept-encoding", "gzip, br, zstd, deflate".to_owned()),
+    ]
 }
 
 /// Asks the site whether robots may have the page, as its rules and RFC 9309 have it: no file means yes, a broken server

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use governance::Permit;
 use page::Hit;
-use registry::{Order, Running, ToolExecutor};
+use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,6 +107,18 @@ pub(super) fn tool(web: &Web, sandbox: &Sandbox) -> ToolEntry {
 }
 
 impl ToolExecutor for WebSearch {
+    fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
+        let asked = self.web.way.chain.links().iter().map(|link| {
+            let (name, url) = (word(link.provider.engine), &link.provider.url);
+            let keyed = link.provider.key_file.is_some() || link.provider.key_variable.is_some();
+            let key = if keyed { " and the key for it" } else { "" };
+            ("asks".to_owned(), format!("{name} at {url}, with the query{key}"))
+        });
+        let mut facts: Vec<(String, String)> = asked.collect();
+        facts.push(("until".to_owned(), "one of them answers".to_owned()));
+        Ok(Preview { facts, at_work: AtWork::Gatekeeper, ..Preview::default() })
+    }
+
     fn run(&self, order: Arc<Order>) -> Running {
         let (web, sandbox) = (self.web.clone(), self.sandbox.clone());
         Box::pin(async move {
