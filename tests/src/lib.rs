@@ -11,8 +11,10 @@ mod daemon;
 mod home;
 #[cfg(target_os = "linux")]
 pub mod hostile;
+mod terminal;
 
 pub use binary::{give_up_root_for_good, sinew, sinew_as_we_are};
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, Run};
+pub use terminal::Terminal;

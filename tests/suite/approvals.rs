@@ -3,12 +3,15 @@
 mod answers;
 mod asking;
 mod cards;
+mod effects;
 mod grants;
 mod notify;
+mod parties;
 mod pin;
 mod replays;
 mod roles;
 mod screen;
+mod terminal;
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

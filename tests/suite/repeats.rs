@@ -106,3 +106,43 @@ fn a_repeat_in_mcp_says_that_it_is_one() {
     let shown = daemon.home().run(&["call", "write_file", "path=b", "content=x", "--idempotency-key", "c"]);
     assert!(shown.must_exit(0).stderr().contains("not run again"));
 }
+
+#[test]
+fn a_call_that_a_human_changed_is_repeated_by_what_its_caller_sent() {
+    let home = Home::initialised();
+    home.configure("governance/tools.yaml", "tools:\n  write_file: {requires_approval: true}\n");
+    let daemon = Daemon::start_in(home);
+    let sent = json!({"tool_name": "write_file", "idempotency_key": "k", "cwd": daemon.home().workspace(),
+        "arguments": {"path": "a.txt", "content": "x"}});
+    let mut agent = daemon.agent();
+    let call = sent.clone();
+    let mut waits = daemon.agent();
+    let waiting = std::thread::spawn(move || execute(&mut waits, &sent));
+    let mut control = daemon.control();
+    let question = |control: &mut Client| loop {
+        let list = control.request("control/approvals.list", &json!({}));
+        if let Some(id) = list["result"]["approvals"][0]["id"].as_str() {
+            break id.to_owned();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    let first = question(&mut control);
+    let changed = json!({"id": first, "answer": "edit", "arguments": {"path": "b.txt", "content": "x"}});
+    let next = control.request("control/approvals.decide", &changed)["result"]["asks_as"].clone();
+    control.request("control/approvals.decide", &json!({"id": next, "answer": "approve"}));
+    let done = waiting.join().unwrap();
+    assert_eq!(done["success"], true, "{done}");
+    let again = execute(&mut agent, &call);
+    assert_eq!(again["metadata"]["repeat"]["of"], done["metadata"]["call_id"], "a fair repeat: {again}");
+    assert_eq!(again["metadata"]["repeat"]["edited"], true, "and told what became of it: {again}");
+    // What the human made of it is another call, and so is the same words in another folder.
+    let mut other = call.clone();
+    other["arguments"]["path"] = json!("b.txt");
+    let mut elsewhere = call;
+    std::fs::create_dir(daemon.home().workspace().join("sub")).unwrap();
+    elsewhere["cwd"] = json!(daemon.home().workspace().join("sub"));
+    for another in [other, elsewhere] {
+        let refused = execute(&mut agent, &another);
+        assert_eq!(refused["metadata"]["refusal"]["detail"], "duplicate_id", "{refused}");
+    }
+}

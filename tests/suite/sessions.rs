@@ -2,6 +2,8 @@
 
 mod budgets;
 mod doors;
+mod handed;
+mod operator;
 mod refusals;
 
 use std::time::{Duration, Instant};

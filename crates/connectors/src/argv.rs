@@ -28,7 +28,7 @@ pub(crate) fn words(template: &[ArgvPart], permit: &Permit) -> Result<Vec<OsStri
         let of_name = permit.paths().iter().filter(|path| path.key() == name);
         of_name.map(|path| path.canonical().as_os_str().to_owned()).collect()
     };
-    fill(template, permit.call().arguments(), &opened)
+    fill(template, &permit.call().handed_over(), &opened)
 }
 
 fn fill(

@@ -7,9 +7,7 @@ use std::time::Instant;
 use governance::Permit;
 use manifest::OutputForm;
 use registry::Order;
-use sandbox::{
-    Captured, Command, Confined, End, Executable, Foresight, Report, Sandbox, SandboxError,
-};
+use sandbox::{Captured, Command, Confined, End, Executable, Foresight, Report, Sandbox, SandboxError};
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, Usage};
 

@@ -63,7 +63,11 @@ impl Script {
     fn shown_words(&self) -> Vec<String> {
         let is_source = |word: &String| !self.pinned.is_empty() && *word == self.pinned;
         let shown = |word: &String| match is_source(word) {
-            true => format!("(the script: {} bytes, sha256 {})", word.len(), canonical::sha256_hex(word.as_bytes())),
+            true => format!(
+                "(the script: {} bytes, sha256 {})",
+                word.len(),
+                canonical::sha256_hex(word.as_bytes())
+            ),
             false => word.clone(),
         };
         self.words.iter().map(shown).collect()
@@ -139,9 +143,9 @@ impl Feed {
     }
 }
 
-/// The arguments with every path as it was opened, not as it was typed.
+/// What the tool is handed, with every path as it was opened, not as it was typed.
 fn as_opened(permit: &Permit) -> Arguments {
-    let mut arguments = permit.call().arguments().clone();
+    let mut arguments = permit.call().handed_over();
     for (key, value) in &mut arguments {
         let mut opened = permit.paths().iter().filter(|path| path.key() == key);
         let texts = match value {

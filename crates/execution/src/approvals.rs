@@ -82,7 +82,8 @@ pub(crate) struct Approvals {
     cards: Cards,
     /// Names this daemon's life.
     life: String,
-    editors: Mutex<HashMap<String, mpsc::Sender<Edit>>>,
+    /// The calls that wait, by the question, whoever came first at the head.
+    editors: Mutex<HashMap<String, Vec<mpsc::Sender<Edit>>>>,
     pending: Mutex<HashMap<String, Held>>,
     /// Fired when no call waits any longer, because the daemon stops.
     closing: CancellationToken,

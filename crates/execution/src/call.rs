@@ -1,6 +1,6 @@
 //! What a door hands in, and what the road carries along.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -78,8 +78,8 @@ pub(crate) struct Call {
     /// Where it stands, and whether it must end.
     pub(crate) track: Arc<Track>,
     pub(crate) curated_map: CuratedMap,
-    /// Its key and whose it is, in one; only this caller's repeats have the same.
-    pub(crate) key: Option<String>,
+    /// What its caller marked it with.
+    pub(crate) key: Option<Key>,
     /// Its hold on that key.
     pub(crate) claim: OnceLock<Claim>,
     /// The worker session it was let in for.
@@ -132,11 +132,16 @@ impl Call {
         let workspaces = world.workspaces.based_at(request.cwd.as_deref());
         let stop = Stop::with(&request.withdrawn);
         let tool = recordable(&request.tool_name);
+        // Once, before anything is compared or kept: a name that is cut in one place and whole in another is two.
+        let request = Request { caller: nameable(request.caller), ..request };
         let call = Call {
             id,
             track: Track::new(id, tool, request.caller.clone(), request.started, stop),
             span,
-            key: ledger.and_then(|ledger| scoped_key(&request, ledger)),
+            key: match (ledger, &request.idempotency_key) {
+                (Some(ledger), Some(key)) => Some(Key::of(key, &request, ledger)),
+                _ => None,
+            },
             claim: OnceLock::new(),
             curated_map: request.curated_map,
             worker: OnceLock::new(),
@@ -245,15 +250,9 @@ impl Call {
             call_id: self.id,
             tool: recordable(tool),
             mode: self.mode,
-            caller: self.recordable_caller(),
+            caller: self.caller.clone(),
             trace: self.trace.clone(),
         })
-    }
-
-    /// A client may call itself anything, a secret included.
-    fn recordable_caller(&self) -> Caller {
-        let client = self.caller.client.as_deref().map(recordable);
-        Caller { client, ..self.caller.clone() }
     }
 
     /// What the judge is told of the moment.
@@ -273,12 +272,30 @@ impl Call {
     }
 }
 
-/// A key is the caller's own: who calls itself otherwise, or is in another session, has another.
-fn scoped_key(request: &Request, ledger: &Ledger) -> Option<String> {
-    let key = request.idempotency_key.as_deref()?;
-    let Caller { uid, client, session, .. } = &request.caller;
-    let scoped = json!({"uid": uid, "client": client, "session": session, "idempotency_key": key});
-    Some(ledger.keyed_digest(&canonical::bytes(&scoped)))
+/// What makes a repeat of a call the same call.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    /// The key and whose it is, in one: who calls itself otherwise, or is in another session, has another.
+    pub(crate) scoped: String,
+    /// What was sent with it: the arguments as the caller gave them, whatever a human made of them, and the folder.
+    pub(crate) request: String,
+}
+
+impl Key {
+    fn of(key: &str, request: &Request, ledger: &Ledger) -> Key {
+        let Caller { uid, client, session, .. } = &request.caller;
+        let scoped = json!({"uid": uid, "client": client, "session": session, "idempotency_key": key});
+        let sent =
+            json!({"arguments": request.arguments, "cwd": request.cwd.as_deref().map(Path::to_string_lossy)});
+        let digest = |value: &Value| ledger.keyed_digest(&canonical::bytes(value));
+        Key { scoped: digest(&scoped), request: digest(&sent) }
+    }
+}
+
+/// A client may call itself anything, a secret included.
+pub(crate) fn nameable(caller: Caller) -> Caller {
+    let client = caller.client.as_deref().map(recordable);
+    Caller { client, ..caller }
 }
 
 /// A name that nobody checked can be anything a caller wrote: it is redacted and cut like every other text.

@@ -55,7 +55,7 @@ pub use offers::Offer;
 pub use recorder::Configuration;
 pub use reload::{Acceptance, ReloadReport, Reloaded, loosens};
 pub use resources::{Reversal, Reverted};
-pub use sessions::{OpenedSession, SessionError, SessionTerms, TermsError};
+pub use sessions::{OpenedSession, SessionError, SessionStanding, SessionTerms, TermsError};
 pub use status::Status;
 pub use undo::{UndoError, Undone};
 pub use world::{ToolFilter, World};

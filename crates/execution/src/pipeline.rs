@@ -108,7 +108,7 @@ pub(crate) async fn judge(
     });
     match checked {
         Ok(fitting) => {
-            let valid = validate(call, fitting).await?.in_session(call.caller.session.as_deref());
+            let valid = validate(call, fitting).await?.made_by(&call.caller);
             decide(layer.deciding(), call, valid).await
         }
         Err(rejected) => Err(repair::offered(layer, call, rejected).await),

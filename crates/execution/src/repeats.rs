@@ -69,7 +69,7 @@ impl Drop for Claim {
 /// Stops a call whose key was used before. While another one with the key is on the road, this one waits for its end;
 /// the key is then its own, until its own end is on record.
 pub(crate) async fn stop_repeat(layer: &ToolExecutionLayer, call: &Call) -> Result<(), Halt> {
-    let Some(key) = call.key.as_deref() else { return Ok(()) };
+    let Some(key) = call.key.as_ref().map(|key| key.scoped.as_str()) else { return Ok(()) };
     if call.claim.get().is_some() {
         return Ok(());
     }
@@ -128,13 +128,14 @@ impl Earlier {
     fn is_the_same(&self, call: &Call) -> bool {
         let tool = call.world.registry.get(&call.tool_name).map(|tool| tool.definition().name().as_str());
         tool == Some(self.decision.call.tool.as_str())
-            && self.decision.arguments_digest == call.arguments_digest
+            && call.key.as_ref().map(|key| &key.request) == self.decision.request_digest.as_ref()
     }
 }
 
 fn conflict(call: &Call, earlier: &Earlier) -> Box<Refusal> {
     let tool = &earlier.decision.call.tool;
-    let reason = format!("This idempotency key stands for another call, of {tool}, with other arguments");
+    let reason =
+        format!("This idempotency key stands for another call, of {tool}, with other arguments or elsewhere");
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).detail("duplicate_id");
     let refusal =
         refusal.hint("nothing was run; use a new key for a new call, and the same only to repeat one");

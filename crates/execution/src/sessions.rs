@@ -4,12 +4,14 @@
 
 mod admission;
 mod budget;
+mod standing;
 mod terms;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use jiff::Timestamp;
 use ledger::LedgerError;
 use serde_json::{Value, json};
 use telemetry::{Event, Subject, emit};
@@ -17,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 use tool::{CallId, Caller, Progress, ToolDefinition, ToolResult, TraceContext, fresh_session_id};
 
 pub(crate) use admission::{admit, charge, report};
+pub use standing::SessionStanding;
 pub use terms::{SessionTerms, TermsError};
 
 use crate::approvals::Asking;
-use crate::call::{Call, CuratedMap, Request};
+use crate::call::{Call, CuratedMap, Request, nameable};
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
 use crate::world::{ToolFilter, World};
@@ -31,8 +34,11 @@ use terms::Terms;
 const MALFORMED: &str = "(malformed)";
 /// Stands for the tool where a cost was reported from outside.
 const REPORTED: &str = "sinew/session.spend";
-/// How many there may be at a time.
+/// How many there may be at a time, how many of them may be one user's, whatever its clients call themselves, and how
+/// many of those may outlive the connection that opened them.
 const MOST_SESSIONS: usize = 256;
+const MOST_OF_USER: usize = 32;
+const MOST_NAMED: usize = 16;
 
 /// Those that are open.
 #[derive(Default)]
@@ -41,6 +47,9 @@ pub(crate) struct Sessions(Mutex<HashMap<String, Arc<WorkerSession>>>);
 /// One worker's session.
 pub(crate) struct WorkerSession {
     id: String,
+    name: Option<String>,
+    by: Caller,
+    since: Timestamp,
     terms: Terms,
     turn: Mutex<Turn>,
     total: Mutex<Total>,
@@ -72,6 +81,16 @@ pub enum SessionError {
     /// There are enough.
     #[error("{MOST_SESSIONS} sessions are open: close one first")]
     TooMany,
+    /// One user has enough, by the kernel's word.
+    #[error(
+        "{MOST_OF_USER} sessions of this user are open, whatever its clients call themselves: close one first"
+    )]
+    TooManyOfUser,
+    /// One user has enough that stay open without a connection.
+    #[error(
+        "{MOST_NAMED} sessions with a name are open for this user: close one, or open one without a name"
+    )]
+    TooManyNamed,
     /// It is not open, or was never this caller's.
     #[error("no such session is open")]
     NotFound,
@@ -83,6 +102,22 @@ pub enum SessionError {
 impl Sessions {
     fn find(&self, id: &str) -> Option<Arc<WorkerSession>> {
         self.list().get(id).map(Arc::clone)
+    }
+
+    /// Whether one more may be opened. What a client calls itself does not make it another user.
+    fn room_for(&self, by: &Caller, named: bool) -> Result<(), SessionError> {
+        let list = self.list();
+        let of_user = || list.values().filter(|session| session.by.uid == by.uid);
+        if list.len() >= MOST_SESSIONS {
+            return Err(SessionError::TooMany);
+        }
+        if of_user().count() >= MOST_OF_USER {
+            return Err(SessionError::TooManyOfUser);
+        }
+        if named && of_user().filter(|session| session.name.is_some()).count() >= MOST_NAMED {
+            return Err(SessionError::TooManyNamed);
+        }
+        Ok(())
     }
 
     fn list(&self) -> MutexGuard<'_, HashMap<String, Arc<WorkerSession>>> {
@@ -141,15 +176,15 @@ impl ToolExecutionLayer {
     pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
         let world = self.world.load();
         let (terms, name) = (Terms::check(&wish, &world.policy.files().safety.sessions)?, wish.name);
-        if self.sessions.list().len() >= MOST_SESSIONS {
-            return Err(SessionError::TooMany);
-        }
+        let by = nameable(by.clone());
+        self.sessions.room_for(&by, name.is_some())?;
         let shown = terms.shown(&world);
         let session_id = fresh_session_id();
         let data = json!({"name": name, "by": by, "terms": shown});
         recorder::session(self, &session_id, "opened", &data)?;
         let total = Mutex::new(Total { turns: 1, ..Total::default() });
-        let session = WorkerSession { id: session_id.clone(), terms, turn: Mutex::default(), total };
+        let (id, since) = (session_id.clone(), Timestamp::now());
+        let session = WorkerSession { id, name, by, since, terms, turn: Mutex::default(), total };
         self.sessions.list().insert(session_id.clone(), Arc::new(session));
         Ok(OpenedSession { session_id, terms: shown })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tool::{Arguments, Failure, FailureKind, SESSION_ARGUMENT, ToolDefinition};
+use tool::{Arguments, Caller, Failure, FailureKind, SESSION_ARGUMENT, ToolDefinition};
 
 /// A tool and arguments that fit it, with defaults filled in, and that its validators let pass. Only
 /// [`Fitting::validated`](crate::Fitting::validated) makes one, and [`check`](crate::check) of a tool that has none.
@@ -14,11 +14,13 @@ pub struct ValidCall {
     arguments: Arguments,
     /// The caller's own, where the tool wants it.
     session: Option<String>,
+    /// On whose behalf it runs, in one word; empty while nobody has said.
+    party: String,
 }
 
 impl ValidCall {
     pub(crate) fn new(definition: Arc<ToolDefinition>, arguments: Arguments) -> Self {
-        ValidCall { definition, arguments, session: None }
+        ValidCall { definition, arguments, session: None, party: String::new() }
     }
 
     /// The tool.
@@ -26,11 +28,16 @@ impl ValidCall {
         &self.definition
     }
 
-    /// The same call in the caller's worker session, which the tool is told if it wants to know. Nothing else can be
-    /// added after the check.
-    pub fn in_session(self, session: Option<&str>) -> Self {
-        let session = session.filter(|_| self.definition.wants_session()).map(str::to_owned);
-        ValidCall { session, ..self }
+    /// The same call by this caller: its worker session, which the tool is told if it wants to know, and whose it is.
+    /// Nothing else can be added after the check.
+    pub fn made_by(self, caller: &Caller) -> Self {
+        let session = caller.session.clone().filter(|_| self.definition.wants_session());
+        ValidCall { session, party: caller.party(), ..self }
+    }
+
+    /// On whose behalf it runs: what is kept for this word is for no other.
+    pub fn party(&self) -> &str {
+        &self.party
     }
 
     /// What the tool is handed: the arguments and, if it wants it, the session under `session_id`.

@@ -75,6 +75,7 @@ fn decision(n: u64) -> Decision {
         policy_hash: "p".repeat(64),
         arguments_digest: "a".repeat(64),
         idempotency_key: None,
+        request_digest: None,
         approval_id: None,
         rules: Vec::new(),
         facts: serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/work/notes.txt", "size": 120}]}),

@@ -41,6 +41,7 @@ pub(crate) fn decided(call: &Arc<Call>) -> Decision {
         policy_hash: "p".repeat(64),
         arguments_digest: "a".repeat(64),
         idempotency_key: None,
+        request_digest: None,
         approval_id: None,
         rules: Vec::new(),
         facts: json!({"paths": [{"key": "path", "canonical": "/home/anna/work/notes.txt", "size": 120}]}),

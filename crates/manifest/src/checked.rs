@@ -203,6 +203,7 @@ fn spec(file: &ToolFile, command: &Command) -> ToolSpec {
     spec.version.clone_from(&file.version);
     spec.requires_sandbox = file.kind != ToolType::Meta;
     spec.requires_approval = command.requires_approval;
+    spec.wants_session = command.wants_session;
     if let Some(modes) = &command.allowed_modes {
         spec.allowed_modes.clone_from(modes);
     }

@@ -174,6 +174,10 @@ pub struct Command {
     /// Whether a human is asked each time.
     #[serde(default)]
     pub requires_approval: bool,
+    /// Whether it is handed the worker session of its caller, as `session_id`. It states no such parameter, and whoever
+    /// supplies one is refused.
+    #[serde(default)]
+    pub wants_session: bool,
     /// How long it may run.
     #[serde(default)]
     pub timeout_seconds: Option<u64>,
@@ -238,6 +242,7 @@ impl CommandEntry {
                 risk_level: None,
                 allowed_modes: None,
                 requires_approval: false,
+                wants_session: false,
                 timeout_seconds: None,
                 rate_limit_per_hour: None,
                 process_input: None,

@@ -32,6 +32,8 @@ pub struct Confined {
     pub(crate) deadline: Instant,
     pub(crate) variables: Vec<(String, OsString)>,
     pub(crate) input: Option<Vec<u8>>,
+    /// Whose output it is.
+    pub(crate) party: String,
     /// Protected names that were there before.
     pub(crate) before: Inventory,
 }
@@ -92,6 +94,7 @@ impl Confined {
             deadline: command.deadline,
             variables: command.variables.clone(),
             input: command.input.clone(),
+            party: permit.call().party().to_owned(),
             before,
         })
     }
@@ -146,6 +149,7 @@ impl Confined {
             deadline: Instant::now() + time,
             variables: Vec::new(),
             input: None,
+            party: String::new(),
             before: Inventory::default(),
         }
     }

@@ -50,7 +50,8 @@ pub(crate) async fn run(
         .map_err(SandboxError::Launcher)?;
     drop((stdin_end, stdout_end, stderr_end));
     let longest = confined.time_left() + confined.spec.limits.grace + PATIENCE;
-    let stream = |pipe, of| Stream::new(pipe, of, confined.output_bytes, outlets.spills.clone());
+    let spills = outlets.spills.as_ref().map(|spills| spills.of(&confined.party));
+    let stream = |pipe, of| Stream::new(pipe, of, confined.output_bytes, spills.clone());
     let (mut out, mut err) = (stream(stdout, Source::Stdout), stream(stderr, Source::Stderr));
     let heard = {
         let listening = until_the_end(&mut launcher, confined);

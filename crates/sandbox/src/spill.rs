@@ -1,6 +1,6 @@
 //! Outputs that are longer than an answer, kept whole for a while in files of the daemon's own, and read on in pages.
-//! Names are random and hard to guess, so that an output is read by whom it was told to. Kept for a day and up to a
-//! bound; nothing here survives for long.
+//! An id is random, and its file is named by the id and the party it was told to, so that nobody else finds it. Kept for a
+//! day and up to a bound; nothing here survives for long.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -8,6 +8,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use crate::program::hexadecimal;
 
 /// The most that is kept of one output.
 const MOST_OF_ONE: u64 = 64 * 1024 * 1024;
@@ -18,10 +22,11 @@ const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// The bytes of a name, each two letters.
 const NAME_BYTES: usize = 16;
 
-/// Where outputs are kept.
+/// Where outputs are kept, and whose are looked for.
 #[derive(Clone, Debug)]
 pub struct Spills {
     folder: PathBuf,
+    party: String,
 }
 
 /// An output that is kept.
@@ -45,7 +50,18 @@ pub struct Page {
 impl Spills {
     /// Outputs are kept in this folder, which is made when the first of them is. Others' files do not belong there.
     pub fn at(folder: impl Into<PathBuf>) -> Spills {
-        Spills { folder: folder.into() }
+        Spills { folder: folder.into(), party: String::new() }
+    }
+
+    /// The outputs of one party.
+    pub fn of(&self, party: &str) -> Spills {
+        Spills { folder: self.folder.clone(), party: party.to_owned() }
+    }
+
+    /// The file of an output: another party's id leads to a name that is not there.
+    fn file(&self, id: &str) -> PathBuf {
+        let digest = Sha256::digest(format!("{id} {}", self.party));
+        self.folder.join(hexadecimal(&digest))
     }
 
     /// A part of an output; nothing if there is none of this name, or not any more.
@@ -53,13 +69,14 @@ impl Spills {
         if id.len() != NAME_BYTES * 2 || !id.bytes().all(|letter| letter.is_ascii_hexdigit()) {
             return Ok(None);
         }
-        let mut file = match File::open(self.folder.join(id)) {
+        let mut file = match File::open(self.file(id)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let total = file.metadata()?.len();
-        file.seek(SeekFrom::Start(offset))?;
+        // Past the end there is nothing, and a place that no file can have is no error of the disk's.
+        file.seek(SeekFrom::Start(offset.min(total)))?;
         let mut bytes = Vec::new();
         file.take(most).read_to_end(&mut bytes)?;
         Ok(Some(Page { bytes, total }))
@@ -75,7 +92,7 @@ impl Spills {
         for byte in bytes {
             let _ = write!(id, "{byte:02x}");
         }
-        let path = self.folder.join(&id);
+        let path = self.file(&id);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Spill { file, id, written: 0 })
     }
@@ -149,11 +166,26 @@ mod tests {
         assert_eq!(kept.bytes, 5);
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("output")), 0o700);
-        assert_eq!(mode(&folder.path().join("output").join(&kept.id)), 0o600);
+        assert_eq!(mode(&spills.file(&kept.id)), 0o600);
         let page = |offset, most| spills.page(&kept.id, offset, most).unwrap().unwrap();
         assert_eq!(page(0, 3), Page { bytes: vec![0, 255, b'a'], total: 5 });
         assert_eq!(page(3, 100), Page { bytes: b"bc".to_vec(), total: 5 });
-        assert_eq!(page(9, 100), Page { bytes: Vec::new(), total: 5 });
+        for past in [9, 1 << 63, u64::MAX] {
+            assert_eq!(page(past, 100), Page { bytes: Vec::new(), total: 5 });
+        }
+    }
+
+    #[test]
+    fn an_id_leads_nobody_else_anywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = Spills::at(folder.path());
+        let (one, other) = (all.of("one"), all.of("other"));
+        let id = spilled(&one, b"x").id;
+        assert_eq!(one.page(&id, 0, 10).unwrap().unwrap().bytes, b"x");
+        assert_eq!(other.page(&id, 0, 10).unwrap(), None);
+        assert_eq!(all.page(&id, 0, 10).unwrap(), None);
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert!(names.iter().all(|entry| entry.file_name() != id.as_str()), "the id is not in the folder");
     }
 
     #[test]
@@ -174,9 +206,9 @@ mod tests {
         let ids: Vec<String> = (0..3).map(|_| spilled(&spills, &[b'x'; 100]).id).collect();
         let now = SystemTime::now();
         for (id, age) in ids.iter().zip([KEPT_FOR * 2, Duration::from_secs(60), Duration::from_secs(1)]) {
-            File::open(folder.path().join(id)).unwrap().set_modified(now - age).unwrap();
+            File::open(spills.file(id)).unwrap().set_modified(now - age).unwrap();
         }
-        let left = || ids.iter().filter(|id| folder.path().join(id).exists()).collect::<Vec<_>>();
+        let left = || ids.iter().filter(|id| spills.file(id).exists()).collect::<Vec<_>>();
         spills.sweep(now, 1000);
         assert_eq!(left(), [&ids[1], &ids[2]]);
         spills.sweep(now, 150);

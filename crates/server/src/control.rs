@@ -19,6 +19,8 @@ mod mode_get;
 mod mode_set;
 mod pin_set;
 mod reload;
+mod sessions_close;
+mod sessions_list;
 mod shutdown;
 mod status;
 mod undo;
@@ -38,6 +40,7 @@ use crate::rpc::{self, RpcError};
 use crate::serve::Stop;
 use crate::service::{Answer, Method, Service};
 use crate::settings::Limits;
+use crate::worker::Workers;
 
 /// The socket's name.
 pub(crate) const SOCKET: &str = "control.sock";
@@ -49,6 +52,7 @@ pub(crate) struct Control {
     pub(crate) limits: Limits,
     pub(crate) sockets: [PathBuf; 2],
     pub(crate) connections: TaskTracker,
+    pub(crate) workers: Arc<Workers>,
     pub(crate) stop: Stop,
 }
 
@@ -65,6 +69,8 @@ const METHODS: &[Method<Control>] = &[
     execute::METHOD,
     calls_list::METHOD,
     calls_cancel::METHOD,
+    sessions_list::METHOD,
+    sessions_close::METHOD,
     reload::METHOD,
     ledger_query::METHOD,
     ledger_tail::METHOD,

@@ -98,6 +98,7 @@ pub async fn serve(
         limits,
         sockets: paths.clone(),
         connections: hall.connections.clone(),
+        workers: Arc::clone(&workers),
         stop: stop.clone(),
     });
     let agent = Listener::new(agent, hall.clone(), agents_door(limits));

@@ -78,17 +78,46 @@ pub(crate) struct Workers {
     hall: Hall,
     folder: PathBuf,
     places: Arc<Semaphore>,
+    /// All that are open, by their session.
+    doors: Arc<Doors>,
     /// Those that outlive the connection that opened them, by the name they were given.
     named: Mutex<HashMap<String, WorkerDoor>>,
 }
 
-/// One door. With it goes the session, its socket and whatever is connected to it.
+/// One door, in the hands of whoever opened it. With it goes the session, its socket and whatever is connected to it.
 pub(crate) struct WorkerDoor {
     pub(crate) opened: OpenedSession,
     pub(crate) socket: PathBuf,
+    doors: Arc<Doors>,
+}
+
+/// The doors that are open. One can be closed by whoever opened it, and over its head by the operator.
+struct Doors {
     layer: Arc<ToolExecutionLayer>,
+    open: Mutex<HashMap<String, Open>>,
+}
+
+struct Open {
+    socket: PathBuf,
     stop: CancellationToken,
     _place: OwnedSemaphorePermit,
+}
+
+impl Doors {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
+        // The map is whole after every statement, so a panic elsewhere cannot have broken it.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes a door and ends its session. Whether it was open.
+    fn close(&self, id: &str, why: &str) -> bool {
+        let Some(door) = self.open().remove(id) else { return false };
+        door.stop.cancel();
+        // The listener removes it too, when it gets to it; whoever looks now finds it gone already.
+        let _ = fs::remove_file(&door.socket);
+        let _ = self.layer.close_session(id, why);
+        true
+    }
 }
 
 /// Why there is no door.
@@ -109,7 +138,9 @@ impl Workers {
     ) -> Arc<Self> {
         let affordable = usize::try_from(descriptors / 8).unwrap_or(usize::MAX) / (CONNECTIONS + 1);
         let places = Arc::new(Semaphore::new(affordable.clamp(1, MOST_DOORS)));
-        Arc::new(Workers { layer, hall, folder: folder.to_owned(), places, named: Mutex::default() })
+        let doors = Arc::new(Doors { layer: Arc::clone(&layer), open: Mutex::default() });
+        let (folder, named) = (folder.to_owned(), Mutex::default());
+        Arc::new(Workers { layer, hall, folder, places, doors, named })
     }
 
     /// Opens a session and its door.
@@ -121,26 +152,22 @@ impl Workers {
         let path = self.fresh_path()?;
         let opened = self.layer.open_session(terms, &opener.caller(Door::Socket)).map_err(NoDoor::Session)?;
         // From here on the session ends with the door, whatever else fails.
-        let door = WorkerDoor {
-            opened,
-            socket: path,
-            layer: Arc::clone(&self.layer),
-            stop: self.hall.stop.child_token(),
-            _place: place,
-        };
+        let stop = self.hall.stop.child_token();
+        let open = Open { socket: path.clone(), stop: stop.clone(), _place: place };
+        self.doors.open().insert(opened.session_id.clone(), open);
+        let door = WorkerDoor { opened, socket: path, doors: Arc::clone(&self.doors) };
         let bound = BoundSocket::bind_new(&door.socket)
             .map_err(|error| NoDoor::Impossible(RpcError::server("resource_exhausted", error.to_string())))?;
-        self.serve(&door, bound);
+        self.serve(&door, stop, bound);
         Ok(door)
     }
 
-    fn serve(&self, door: &WorkerDoor, bound: BoundSocket) {
-        let hall = Hall { stop: door.stop.clone(), ..self.hall.clone() };
+    fn serve(&self, door: &WorkerDoor, stop: CancellationToken, bound: BoundSocket) {
+        let hall = Hall { stop: stop.clone(), ..self.hall.clone() };
         // No door opens another: this one has no way to `session.open`.
         let context = Agent { layer: Arc::clone(&self.layer), limits: hall.limits, workers: Weak::new() };
         let manners = listener::Door { max_connections: CONNECTIONS, max_followers: CONNECTIONS, idle: None };
         let listener = Listener::new(service(context, &door.opened.session_id), hall, manners);
-        let stop = door.stop.clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -186,6 +213,18 @@ impl Workers {
         drop(closed);
     }
 
+    /// Closes any session, because the operator says so. Whether it was open.
+    pub(crate) fn end(&self, id: &str) -> bool {
+        let was_open = self.doors.close(id, "closed by the operator");
+        // Its name is free again.
+        let named = {
+            let mut named = self.named();
+            named.extract_if(|_, door| door.opened.session_id == id).map(|(_, door)| door).collect::<Vec<_>>()
+        };
+        drop(named);
+        was_open
+    }
+
     /// Closes those that have a name; the others went with their connections.
     pub(crate) fn close_all(&self) {
         let all = std::mem::take(&mut *self.named());
@@ -195,11 +234,7 @@ impl Workers {
 
 impl Drop for WorkerDoor {
     fn drop(&mut self) {
-        self.stop.cancel();
-        // The listener removes it too, when it gets to it; whoever looks now finds it gone already.
-        let _ = fs::remove_file(&self.socket);
-        let _ =
-            self.layer.close_session(&self.opened.session_id, "closed by whoever opened it, or gone with it");
+        self.doors.close(&self.opened.session_id, "closed by whoever opened it, or gone with it");
     }
 }
 

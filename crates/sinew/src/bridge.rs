@@ -59,7 +59,7 @@ impl Bridge {
 
     /// Sends a line as soon as there is a way, and on no second one: what it asks for may have been done.
     fn send(&self, line: &[u8]) {
-        let (way, head) = (self.link.way(), Head::of(line));
+        let (way, head) = (self.link.way(), Head::of_client(line));
         // Before it is sent: the answer may be there at once.
         self.open.note(&head, line);
         if (&*way).write_all(line).is_err() {

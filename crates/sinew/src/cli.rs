@@ -14,7 +14,9 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use tool::{CallId, Category, Mode};
 
-pub(crate) use approvals::{ApprovalsCommand, ApproveArgs, DenyArgs, PinArgs, PinCommand, Span};
+pub(crate) use approvals::{
+    ApprovalsCommand, ApproveArgs, DenyArgs, PinArgs, PinCommand, SessionsCommand, Span,
+};
 pub(crate) use hook::{Fail, HookArgs, HookCommand, HostName, InstallArgs, Scope, UninstallArgs};
 pub(crate) use manifest::ManifestCommand;
 pub(crate) use policy::{AllowArgs, PolicyCommand};
@@ -53,6 +55,9 @@ pub(crate) enum Command {
     Ps(JsonArgs),
     /// End calls wherever they stand, with every process they started.
     Cancel(CancelArgs),
+    /// The sessions of workers that are open, and the way to end one.
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
     /// Questions that wait for you: calls that policy lets run only with a human's leave.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
@@ -253,6 +258,8 @@ pub(crate) struct UndoArgs {
     /// Change nothing, and show what would happen.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) pin: PinArgs,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }

@@ -22,6 +22,7 @@ mod reload;
 mod schema;
 mod serve;
 mod service;
+mod sessions;
 mod status;
 mod tools;
 mod trace;
@@ -46,6 +47,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Mode(command) => mode::run(command),
         Command::Ps(output) => ps::run(output),
         Command::Cancel(args) => ps::cancel(&args),
+        Command::Sessions(command) => sessions::run(command),
         Command::Reload(args) => reload::run(&args),
         Command::Lockdown(change) => mode::lockdown(change),
         Command::Service(command) => service::run(command),

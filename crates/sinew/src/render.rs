@@ -95,9 +95,9 @@ fn refusal(refusal: &Refusal) {
 /// A rule, as a person finds it.
 pub(crate) fn rule(rule: &RuleRef) -> String {
     match rule.line {
-        0 if rule.file == rule.id => rule.id.clone(),
-        0 => format!("{} ({})", rule.id, rule.file),
-        line => format!("{} ({}:{line})", rule.id, rule.file),
+        0 if rule.file == rule.id => visible_line(&rule.id),
+        0 => format!("{} ({})", visible_line(&rule.id), visible_line(&rule.file)),
+        line => format!("{} ({}:{line})", visible_line(&rule.id), visible_line(&rule.file)),
     }
 }
 

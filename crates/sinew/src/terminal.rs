@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tool::is_unseen;
 
 use crate::exit::{Exit, Problem};
 
@@ -70,7 +71,8 @@ pub(crate) fn show_foreign(text: &str) -> Result<(), Problem> {
     out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
 }
 
-/// The text with everything that could move a cursor, hide or reorder written out as an escape. Lines and tabs stay.
+/// The text with everything that could move a cursor, hide or reorder written out as an escape, by the same list as cards.
+/// Lines and tabs stay.
 pub(crate) fn visible(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         match c {
@@ -85,15 +87,6 @@ pub(crate) fn visible(text: &str) -> String {
 /// One line of [`visible`] text.
 pub(crate) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\n").replace('\t', "\\t")
-}
-
-/// Controls, and the format characters that hide, join or reorder what is next to them.
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(u32::from(c),
-            0xad | 0x34f | 0x61c | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180b..=0x180f
-            | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f
-            | 0xfeff | 0xffa0 | 0xfff0..=0xfffb | 0xe0000..=0xe0fff)
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::canonical;
 
 /// The way a call came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +43,16 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Whether two calls are the same party's. What a client calls itself is its own word: it can only narrow.
+    pub fn is_same_party(&self, other: &Caller) -> bool {
+        (self.uid, &self.client, &self.session) == (other.uid, &other.client, &other.session)
+    }
+
+    /// One word for the party: what is kept for one is found by nobody else's.
+    pub fn party(&self) -> String {
+        canonical::sha256_hex(&canonical::bytes(&json!([self.uid, self.client, self.session])))
+    }
+
     /// The name by which records are filtered: the client's own word for itself, else the user.
     pub fn display_name(&self) -> String {
         self.client.clone().unwrap_or_else(|| format!("uid {}", self.uid))

@@ -27,6 +27,7 @@ mod shorten;
 mod spec;
 mod spelling;
 mod trace;
+mod unseen;
 mod workspace_access;
 
 pub mod canonical;
@@ -56,6 +57,7 @@ pub use session::{CostCapReport, Marks, SessionReport, fresh_session_id};
 pub use shorten::{LONGEST_WORD, shorten};
 pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
 pub use trace::TraceContext;
+pub use unseen::is_unseen;
 pub use workspace_access::WorkspaceAccess;
 
 /// The arguments of a call: a JSON object in the order it was written.

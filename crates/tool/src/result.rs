@@ -145,6 +145,9 @@ pub struct Repeat {
     /// Stands for what its tool answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_digest: Option<String>,
+    /// Whether a human had changed its arguments before it ran.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
 }
 
 /// Why a call failed, for a program that must decide what to do next.

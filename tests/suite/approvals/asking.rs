@@ -60,6 +60,25 @@ fn the_definition_or_a_rule_alone_asks() {
 }
 
 #[test]
+fn b53_an_answer_that_comes_at_once_is_not_lost() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    for n in 0..20 {
+        let call = suspend(&daemon, json!({"path": format!("{n}.txt"), "content": "x"}));
+        // As soon as it can be seen, without a pause.
+        let id = loop {
+            let list = control.request("control/approvals.list", &json!({}));
+            if let Some(id) = list["result"]["approvals"][0]["id"].as_str() {
+                break id.to_owned();
+            }
+        };
+        assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
+        assert_eq!(call.join().unwrap()["success"], true);
+    }
+    assert_eq!(executions(daemon.home(), "write_file"), 20);
+}
+
+#[test]
 fn a_no_is_told_with_its_message_and_nothing_runs() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
@@ -275,6 +294,26 @@ fn too_many_questions_of_one_caller_are_refused() {
     let async_ = json!({"approval": "async"});
     let refused = agent.execute_with("write_file", &json!({"path": "x.txt", "content": "x"}), &async_);
     assert_eq!((code(&refused), detail(&refused)), ("busy", "too_many_approvals"));
+    // Other names are no other user.
+    let mut asked = 32;
+    let refused = loop {
+        let mut other = daemon.agent();
+        let client = json!({"name": format!("client {asked}"), "version": "1"});
+        other.request(
+            "initialize",
+            &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}),
+        );
+        let call = json!({"name": "write_file", "arguments": {"path": "x.txt", "content": "x"},
+            "_meta": {"sinew/approval": "async"}});
+        let refusal = other.request("tools/call", &call)["result"]["_meta"]["sinew/refusal"].clone();
+        if refusal["code"] != "approval_pending" {
+            break refusal;
+        }
+        asked += 1;
+        assert!(asked <= 64, "there is no end to it");
+    };
+    assert_eq!((asked, &refused["code"]), (64, &json!("busy")), "{refused}");
+    assert!(refused["reason"].as_str().unwrap().contains("64 questions of this user"), "{refused}");
 }
 
 #[test]

@@ -92,21 +92,68 @@ fn nothing_is_approved_or_loosened_without_it() {
 #[test]
 fn guessing_is_slowed_down() {
     let home = asking_home(300);
-    assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "2580\n").0, Some(0));
+    let (short, said) = run(&home, &["pin", "set", "--pin-stdin"], "25801\n");
+    assert!(short != Some(0) && said.contains("6 to 128 characters"), "too easily guessed: {said}");
+    assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "258013\n").0, Some(0));
+    let kept = std::fs::read_to_string(home.root().join("state/operator-pin")).unwrap();
+    assert!(kept.contains("$m=65536,t=3,"), "a guess costs something: {kept}");
     let daemon = Daemon::start_in(home);
     let mut control = daemon.control();
     let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));
     let words: Vec<String> = (0..12)
         .map(|n| {
-            let params = json!({"id": id, "answer": "approve", "pin": format!("{n:04}")});
+            let params = json!({"id": id, "answer": "approve", "pin": format!("{n:06}")});
             let tried = control.request("control/approvals.decide", &params);
             tried["error"]["data"]["code"].as_str().unwrap_or_else(|| panic!("{tried}")).to_owned()
         })
         .collect();
     assert!(words.iter().filter(|word| *word == "pin_locked").count() >= 6, "{words:?}");
-    let right = json!({"id": id, "answer": "approve", "pin": "2580"});
+    let right = json!({"id": id, "answer": "approve", "pin": "258013"});
     let locked = control.request("control/approvals.decide", &right);
     assert_eq!(locked["error"]["data"]["code"], "pin_locked", "the right one has to wait too: {locked}");
+    // As long as it is on disk, whatever happens to the daemon.
+    let tries = daemon.home().root().join("state/operator-pin-tries");
+    let counted = std::fs::read_to_string(&tries).unwrap();
+    let home = daemon.crash();
+    std::fs::write(&tries, r#"{"wrong": 9, "not_before": "2099-01-01T00:00:00Z"}"#).unwrap();
+    let daemon = Daemon::start_in(home);
+    let locked = daemon.control().request("control/approvals.decide", &right);
+    assert_eq!(locked["error"]["data"]["code"], "pin_locked", "{counted}: {locked}");
+}
+
+#[test]
+fn what_was_changed_is_taken_back_with_it_alone() {
+    let home = Home::initialised();
+    assert_eq!(run(&home, &["pin", "set", "--pin-stdin"], "correct horse\n").0, Some(0));
+    let daemon = Daemon::start_in(home);
+    let written = daemon.agent().execute("write_file", &json!({"path": "a.txt", "content": "x"}));
+    assert_eq!(written["success"], true, "{written}");
+    let (id, file) =
+        (written["metadata"]["call_id"].as_str().unwrap(), daemon.home().workspace().join("a.txt"));
+    let mut control = daemon.control();
+    let undo = |control: &mut Client, more: Value| {
+        let mut params = json!({"call_id": id});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        control.request("control/undo", &params)
+    };
+    for (more, word) in [(json!({}), "pin_needed"), (json!({"pin": "wrong horse"}), "pin_wrong")] {
+        let refused = undo(&mut control, more);
+        assert_eq!(refused["error"]["data"]["code"], word, "{refused}");
+    }
+    let looked = undo(&mut control, json!({"dry_run": true}));
+    assert_eq!(looked["result"]["dry_run"], true, "looking changes nothing: {looked}");
+    assert!(file.exists());
+    let (exit, said) = run(daemon.home(), &["undo", id, "--pin-stdin"], "correct horse\n");
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(!file.exists());
+    // The same without a daemon.
+    let again = daemon.agent().execute("write_file", &json!({"path": "a.txt", "content": "x"}));
+    let id = again["metadata"]["call_id"].as_str().unwrap();
+    let home = daemon.stop();
+    let (exit, said) = run(&home, &["undo", id, "--pin-stdin"], "wrong horse\n");
+    assert!(exit == Some(3) && said.contains("the PIN is wrong") && file.exists(), "{exit:?}: {said}");
+    let (exit, said) = run(&home, &["undo", id, "--pin-stdin"], "correct horse\n");
+    assert!(exit == Some(0) && !file.exists(), "{exit:?}: {said}");
 }
 
 #[test]

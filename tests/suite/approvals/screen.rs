@@ -63,11 +63,40 @@ fn every_field_is_escaped_on_every_way_to_the_screen() {
             assert!(bad.is_empty(), "{words:?}: {bad:?} in {text}");
         }
     }
+    looks_back(&daemon, &mut agent, &hostile);
     let shown = ask_and_show(&daemon, &content);
     assert!(
         shown.contains("\\u{1b}[2K") && shown.contains("\\{20×10000}end"),
         "seen for what it is: {shown}"
     );
+}
+
+/// The same for whatever shows what happened.
+fn looks_back(daemon: &Daemon, agent: &mut Client, hostile: &str) {
+    agent.execute(&format!("tool{hostile}"), &json!({}));
+    let name = format!("s{}", hostile.replace('/', ""));
+    let path = daemon.home().workspace().join(&name);
+    std::fs::write(&path, "").unwrap();
+    let home = daemon.home();
+    let deleted = agent.execute("delete_file", &json!({"path": path}));
+    assert_eq!(deleted["success"], true, "{deleted}");
+    let id = deleted["metadata"]["call_id"].as_str().unwrap().to_owned();
+    for words in [
+        ["ledger", "tail", "-n", "50"].as_slice(),
+        &["ledger", "query", "--kind", "refusal"],
+        &["ledger", "show", &id],
+        &["trace", &id],
+        &["undo", &id, "--dry-run"],
+        &["logs"],
+        &["sessions", "list"],
+        &["call", "read_file", &format!("path={name}")],
+    ] {
+        let run = home.run(words);
+        for text in [run.stdout(), run.stderr()] {
+            let bad: Vec<char> = text.chars().filter(|c| *c != '\n' && !is_printable(*c)).collect();
+            assert!(bad.is_empty(), "{words:?}: {bad:?} in {text}");
+        }
+    }
 }
 
 fn ask_and_show(daemon: &Daemon, content: &str) -> String {

@@ -111,3 +111,24 @@ fn without_a_daemon_and_without_leave_to_start_one_it_refuses() {
     assert!(refused.stderr().contains("agent.sock") && refused.stderr().contains("sinew serve"), "{refused}");
     assert!(refused.stdout().is_empty(), "nothing but protocol on standard output: {refused}");
 }
+
+#[test]
+fn a_request_that_was_refused_as_a_whole_is_not_still_open() {
+    let daemon = Daemon::start();
+    let mut bridge = Bridge::start(daemon.home(), &["--no-start"]);
+    bridge.shake();
+    let twice = r#"{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"read_file","name":"x"}}"#;
+    writeln!(bridge.input.as_mut().unwrap(), "{twice}").expect("the bridge reads");
+    let mut line = String::new();
+    bridge.output.read_line(&mut line).expect("the bridge writes");
+    let refused: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&refused["id"], &refused["error"]["data"]["code"]),
+        (&json!(null), &json!("duplicate_key")),
+        "{refused}"
+    );
+    let daemon = Daemon::start_in(daemon.crash());
+    daemon.home().file("a.txt", "hello");
+    // The next line is the answer to this one: nobody is told that 77 was under way.
+    assert_eq!(bridge.reads("a.txt"), "hello");
+}

@@ -36,10 +36,29 @@ fn what_is_left_out_is_kept_and_read_on() {
     assert!(pages.len() > 2, "more than one page");
     assert_eq!(pages.iter().map(|page| page["content"].as_str().expect("text")).collect::<String>(), whole);
 
-    let kept = daemon.home().root().join("state/output").join(id);
+    let mut kept = std::fs::read_dir(daemon.home().root().join("state/output")).expect("the outputs");
+    let kept = kept.next().expect("one").expect("readable").path();
+    assert!(!kept.to_str().expect("text").contains(id), "its name does not give the id away");
     assert_eq!(kept.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
     let unknown = daemon.agent().execute("read_output", &json!({"id": "0".repeat(32)}));
     assert_eq!(unknown["metadata"]["failure"]["kind"], "not_found", "{unknown}");
+    for offset in [whole.len() as u64 + 1, 1 << 63, u64::MAX] {
+        let past = daemon.agent().execute("read_output", &json!({"id": id, "offset": offset}));
+        assert_eq!(past["metadata"]["failure"]["kind"], "not_found", "{past}");
+        assert!(past["error"].as_str().expect("why").contains("past the end"), "{past}");
+    }
+    let mut stranger = daemon.agent();
+    let client = json!({"name": "stranger", "version": "1"});
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    stranger.request("initialize", &hello);
+    let stolen = stranger.execute("read_output", &json!({"id": id}));
+    assert_eq!(stolen["metadata"]["failure"]["kind"], "not_found", "another's output: {stolen}");
+    let terms = json!({"allowlist": ["read_output"]});
+    let mut orchestrator = daemon.agent();
+    let session = orchestrator.request("sinew/session.open", &terms)["result"].clone();
+    let mut worker = tests::Client::connect(session["socket"].as_str().expect("a path").as_ref());
+    let stolen = worker.execute("read_output", &json!({"id": id}));
+    assert_eq!(stolen["metadata"]["failure"]["kind"], "not_found", "nor a worker's: {stolen}");
     let outside = daemon.agent().execute("read_output", &json!({"id": "../../config/settings.yaml"}));
     assert_eq!(outside["success"], false, "{outside}");
     let again = run(&daemon, &["cat", kept.to_str().expect("text")]);

@@ -160,7 +160,7 @@ pub(super) async fn put(
     let digest = effect.digest().to_owned();
 
     let _turn = approvals.turn.lock().await;
-    let proposed = approvals.queue().request(&id, &digest, &terms).map_err(|_| too_many(call))?;
+    let proposed = approvals.queue().request(&id, &digest, &terms).map_err(|full| too_many(call, full))?;
     if let Err(error) = approvals.cards.keep(kept, &bytes) {
         let reason =
             format!("Permission denied: Approval is required, and the question cannot be kept: {error}");

@@ -19,14 +19,17 @@ use crate::pipeline::{self, Halt};
 pub(super) struct Editing<'a> {
     layer: &'a ToolExecutionLayer,
     id: &'a str,
+    /// Which of those who wait this is.
+    sender: mpsc::Sender<Edit>,
     edits: mpsc::Receiver<Edit>,
 }
 
 impl<'a> Editing<'a> {
     pub(super) fn open(layer: &'a ToolExecutionLayer, id: &'a str) -> Self {
         let (sender, edits) = mpsc::channel(1);
-        layer.approvals.editors().insert(id.to_owned(), sender);
-        Editing { layer, id, edits }
+        // Behind whoever waits already: a second one that brings the same question takes nothing from the first.
+        layer.approvals.editors().entry(id.to_owned()).or_default().push(sender.clone());
+        Editing { layer, id, sender, edits }
     }
 
     pub(super) async fn next(&mut self) -> Option<Edit> {
@@ -36,7 +39,13 @@ impl<'a> Editing<'a> {
 
 impl Drop for Editing<'_> {
     fn drop(&mut self) {
-        self.layer.approvals.editors().remove(self.id);
+        let mut editors = self.layer.approvals.editors();
+        if let Some(waiting) = editors.get_mut(self.id) {
+            waiting.retain(|sender| !sender.same_channel(&self.sender));
+            if waiting.is_empty() {
+                editors.remove(self.id);
+            }
+        }
     }
 }
 

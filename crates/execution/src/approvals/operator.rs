@@ -3,6 +3,7 @@
 //! Nothing on the road of a call leads here. Whoever calls these has the operator's channel; a yes takes the PIN too,
 //! where there is one.
 
+use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -233,7 +234,7 @@ impl ToolExecutionLayer {
     /// Hands changed arguments to the call that waits. What comes of them is asked about like any other call.
     async fn edit(&self, id: &str, arguments: Arguments) -> Result<Decided, DecideError> {
         let refused = |why: &str| DecideError::NotEdited(why.to_owned());
-        let editor = self.approvals.editors().get(id).cloned();
+        let editor = self.approvals.editors().get(id).and_then(|waiting| waiting.first().cloned());
         let Some(editor) = editor else {
             return Err(match self.approvals.queue().get(id) {
                 None => DecideError::Unknown(id.to_owned()),
@@ -254,7 +255,7 @@ impl ToolExecutionLayer {
 }
 
 impl Approvals {
-    pub(super) fn editors(&self) -> MutexGuard<'_, std::collections::HashMap<String, mpsc::Sender<Edit>>> {
+    pub(super) fn editors(&self) -> MutexGuard<'_, HashMap<String, Vec<mpsc::Sender<Edit>>>> {
         self.editors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,35 +4,33 @@
 //! not take the PIN away from a daemon that runs. It is no defence against a process that can rewrite the state and
 //! restart the daemon, nor against root.
 
+mod tries;
+
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::{Algorithm, Argon2, Params, Version};
 
-/// What is asked of a PIN: anything shorter is tried out in an afternoon, back-off or not.
-const SHORTEST: usize = 4;
+use tries::Tries;
+
+/// What is asked of a PIN. Whoever copies the file can guess without being slowed down, at some ten guesses a second and
+/// core: four digits last a quarter of an hour, six a day, six letters and digits for years.
+const SHORTEST: usize = 6;
 const LONGEST: usize = 128;
-/// After so many wrong ones each further try has to wait, twice as long every time.
-const FREE_TRIES: u32 = 3;
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// What a guess costs, ours included: memory in KiB, and passes over it.
+const MEMORY: u32 = 64 * 1024;
+const PASSES: u32 = 3;
 
 /// The PIN, if there is one.
 #[derive(Debug)]
 pub struct Pin {
     file: PathBuf,
     hash: Mutex<Result<Option<String>, String>>,
-    tries: Mutex<Tries>,
-}
-
-#[derive(Debug, Default)]
-struct Tries {
-    wrong: u32,
-    not_before: Option<Instant>,
+    tries: Arc<Tries>,
 }
 
 /// Why a PIN was not taken.
@@ -71,15 +69,12 @@ impl Pin {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("{}: {error}", file.display())),
         };
-        Pin { file, hash: Mutex::new(hash), tries: Mutex::default() }
+        let tries = Arc::new(Tries::at(state.join("operator-pin-tries")));
+        Pin { file, hash: Mutex::new(hash), tries }
     }
 
     fn hash(&self) -> MutexGuard<'_, Result<Option<String>, String>> {
         self.hash.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tries(&self) -> MutexGuard<'_, Tries> {
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a yes takes a PIN.
@@ -95,9 +90,9 @@ impl Pin {
             Err(why) => return Err(PinError::File(why.clone())),
         };
         let given = given.ok_or(PinError::Missing)?;
-        self.tries().begin()?;
-        let matches = tokio::task::spawn_blocking(move || is_match(&hash, &given)).await.unwrap_or(false);
-        self.tries().end(matches)
+        let tries = Arc::clone(&self.tries);
+        let tried = tokio::task::spawn_blocking(move || tries.make(|| is_match(&hash, &given)));
+        tried.await.unwrap_or(Err(PinError::Wrong))
     }
 
     /// Sets a PIN, or takes it away. Whoever does knows the one there is.
@@ -115,30 +110,7 @@ impl Pin {
     }
 }
 
-impl Tries {
-    /// Counts a try before it is made, so that a hundred at once are not one.
-    fn begin(&mut self) -> Result<(), PinError> {
-        let now = Instant::now();
-        if let Some(not_before) = self.not_before.filter(|not_before| now < *not_before) {
-            let seconds = (not_before - now).as_secs() + 1;
-            return Err(PinError::TooMany { seconds });
-        }
-        self.wrong += 1;
-        let beyond = self.wrong.saturating_sub(FREE_TRIES);
-        let pause = Duration::from_secs(1 << beyond.min(16)).min(LONGEST_PAUSE);
-        self.not_before = (beyond > 0).then(|| now + pause);
-        Ok(())
-    }
-
-    fn end(&mut self, matches: bool) -> Result<(), PinError> {
-        if !matches {
-            return Err(PinError::Wrong);
-        }
-        *self = Tries::default();
-        Ok(())
-    }
-}
-
+/// At the costs that the hash names.
 fn is_match(hash: &str, given: &str) -> bool {
     let hash = PasswordHash::new(hash);
     hash.is_ok_and(|hash| Argon2::default().verify_password(given.as_bytes(), &hash).is_ok())
@@ -155,7 +127,9 @@ fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
     let salt =
         SaltString::encode_b64(tool::CallId::fresh().to_string().get(19..35).unwrap_or_default().as_bytes());
     let salt = salt.map_err(|error| io::Error::other(error.to_string()))?;
-    let hash = Argon2::default().hash_password(new.as_bytes(), &salt);
+    let costs = Params::new(MEMORY, PASSES, 1, None).map_err(|error| io::Error::other(error.to_string()))?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, costs);
+    let hash = argon2.hash_password(new.as_bytes(), &salt);
     let hash = hash.map_err(|error| io::Error::other(error.to_string()))?.to_string();
     let beside = file.with_extension("new");
     let _ = std::fs::remove_file(&beside);

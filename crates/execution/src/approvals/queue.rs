@@ -14,9 +14,10 @@ use tool::Caller;
 
 use super::rule::{Rule, Wanted};
 
-/// Questions that can wait at a time, and how many of them may be one caller's. A flood of questions is how a human is
-/// made to say yes without looking.
+/// Questions that can wait at a time, how many of them may be one user's whatever its clients call themselves, and how
+/// many one caller's. A flood of questions is how a human is made to say yes without looking.
 const MOST_OPEN: usize = 128;
+const MOST_OF_USER: usize = 64;
 const MOST_OF_ONE: usize = 32;
 /// Rules that can stand at a time: more than a person remembers having made.
 const MOST_STANDING: usize = 64;
@@ -109,9 +110,14 @@ pub(crate) struct Claim<'a> {
     pub(crate) rules: &'a [String],
 }
 
-/// Why no question was asked.
+/// Why no question was asked, and no rule made: there are so many, and no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) enum Full {
+    All(usize),
+    /// Of one user, by the kernel's word.
+    OfUser(usize),
+    OfCaller(usize),
+}
 
 /// Why a question was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,9 +160,16 @@ impl Queue {
     /// A new question.
     pub(crate) fn request(&self, id: &str, digest: &str, terms: &Terms) -> Result<Approval, Full> {
         let open = || self.asked.values().filter(|asked| asked.state.is_open());
-        let of_one = open().filter(|asked| is_same(&asked.terms.call.caller, &terms.call.caller)).count();
-        if open().count() >= MOST_OPEN || of_one >= MOST_OF_ONE {
-            return Err(Full);
+        let asks = &terms.call.caller;
+        let of_user = || open().filter(|asked| asked.terms.call.caller.uid == asks.uid);
+        if open().count() >= MOST_OPEN {
+            return Err(Full::All(MOST_OPEN));
+        }
+        if of_user().count() >= MOST_OF_USER {
+            return Err(Full::OfUser(MOST_OF_USER));
+        }
+        if of_user().filter(|asked| asked.terms.call.caller.is_same_party(asks)).count() >= MOST_OF_ONE {
+            return Err(Full::OfCaller(MOST_OF_ONE));
         }
         let asked = Asked { digest: digest.to_owned(), terms: terms.clone(), state: State::Pending };
         Ok(entry(id, &asked, "requested", None, json!(terms)))
@@ -208,7 +221,7 @@ impl Queue {
 
     /// An answer that this caller may use for what it was given for.
     pub(crate) fn usable(&self, id: &str, caller: &Caller, now: Timestamp) -> Result<&Asked, Unusable> {
-        let asked = self.asked.get(id).filter(|asked| is_same(&asked.terms.call.caller, caller));
+        let asked = self.asked.get(id).filter(|asked| asked.terms.call.caller.is_same_party(caller));
         let asked = asked.ok_or(Unusable::Unknown)?;
         match &asked.state {
             State::Granted { until } if now < *until => Ok(asked),
@@ -241,7 +254,7 @@ impl Queue {
     /// A new standing rule.
     pub(crate) fn stand(&self, id: &str, standing: &Standing, by: &str) -> Result<Approval, Full> {
         if self.standing.len() >= MOST_STANDING {
-            return Err(Full);
+            return Err(Full::All(MOST_STANDING));
         }
         Ok(Approval { data: json!(standing), ..over(id, standing, "standing", Some(by)) })
     }
@@ -298,11 +311,6 @@ impl Queue {
             self.asked.remove(&oldest);
         }
     }
-}
-
-/// Whether two calls are the same party's. What a client calls itself is its own word: it can only narrow.
-fn is_same(one: &Caller, other: &Caller) -> bool {
-    (one.uid, &one.client, &one.session) == (other.uid, &other.client, &other.session)
 }
 
 fn entry(id: &str, asked: &Asked, event: &str, by: Option<&str>, data: Value) -> Approval {

@@ -2,7 +2,7 @@
 
 use tool::{Refusal, RefusalCode};
 
-use super::queue::Unusable;
+use super::queue::{Full, Unusable};
 use crate::call::Call;
 use crate::pipeline::Halt;
 
@@ -19,8 +19,15 @@ pub(super) fn pending(call: &Call, id: &str, detail: &str) -> Box<Refusal> {
     Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal.hint(hint) })
 }
 
-pub(super) fn too_many(call: &Call) -> Box<Refusal> {
-    let reason = "Permission denied: Approval is required, and too many questions wait already";
+pub(super) fn too_many(call: &Call, full: Full) -> Box<Refusal> {
+    let whose = match full {
+        Full::All(most) => format!("{most} questions wait"),
+        Full::OfUser(most) => {
+            format!("{most} questions of this user wait, whatever its clients call themselves")
+        }
+        Full::OfCaller(most) => format!("{most} questions of this caller wait"),
+    };
+    let reason = format!("Permission denied: Approval is required, and {whose} already");
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason).detail("too_many_approvals");
     Box::new(refusal.hint("wait until some are answered: `sinew approvals list` shows them to the human"))
 }

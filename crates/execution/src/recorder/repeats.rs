@@ -22,7 +22,9 @@ pub(crate) fn repeated(layer: &ToolExecutionLayer, call: &Call, earlier: Earlier
     };
     let recorded = layer.ledger.append(&Entry::Note(note)).is_ok();
     let output_digest = outcome.as_ref().and_then(|outcome| outcome.output_digest.clone());
-    let repeat = Repeat { of, outcome: status.as_str().to_owned(), at: at.to_string(), output_digest };
+    let edited = decision.arguments_digest != call.arguments_digest;
+    let repeat =
+        Repeat { of, outcome: status.as_str().to_owned(), at: at.to_string(), output_digest, edited };
     let metadata = Metadata {
         recorded,
         cached: true,

@@ -57,6 +57,9 @@ pub struct Decision {
     /// What the caller said makes a repeat of this call the same call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// The keyed digest of what was sent with that key, whatever a human made of it before it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_digest: Option<String>,
     /// The approval that was used up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,

@@ -1,6 +1,6 @@
 //! Command lines: words and whole arguments, never an argument inside a word and never a shell.
 
-use document::Node;
+use document::{Node, NodeKind};
 
 use super::commands;
 use crate::diagnostic::Code;
@@ -15,13 +15,17 @@ pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
         program(executable, findings);
     }
     for (index, (_, command)) in commands(tool).enumerate() {
-        let names: Option<Vec<&str>> = command.get("parameters").map(|parameters| {
-            parameters.items().iter().filter_map(|parameter| parameter.get("name")?.text()).collect()
-        });
+        let parameters = command.get("parameters").map(Node::items).unwrap_or_default();
+        let mut names: Vec<&str> =
+            parameters.iter().filter_map(|parameter| parameter.get("name")?.text()).collect();
+        let wants_session = command.get("wants_session").map(|wants| &wants.kind);
+        if matches!(wants_session, Some(NodeKind::Boolean(true))) {
+            names.push(tool::SESSION_ARGUMENT);
+        }
         for part in command.get("argv").map(Node::items).unwrap_or_default() {
             let words = if part.text().is_some() { std::slice::from_ref(part) } else { part.items() };
             for word in words {
-                placeholder(word, names.as_deref(), &format!("tool.commands[{index}].argv"), findings);
+                placeholder(word, &names, &format!("tool.commands[{index}].argv"), findings);
             }
         }
     }
@@ -41,7 +45,7 @@ fn program(executable: &Node, findings: &mut Findings<'_>) {
     }
 }
 
-fn placeholder(word: &Node, names: Option<&[&str]>, field: &str, findings: &mut Findings<'_>) {
+fn placeholder(word: &Node, known: &[&str], field: &str, findings: &mut Findings<'_>) {
     let Some(text) = word.text() else { return };
     let Some(name) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         if text.contains('{') && text.contains('}') {
@@ -55,7 +59,6 @@ fn placeholder(word: &Node, names: Option<&[&str]>, field: &str, findings: &mut 
         let message = format!("`{}` is not one argument", tool::shorten(text, 64));
         return findings.add(Code::InvalidValue, At::node(word, field), &message, "one `{name}`, whole");
     }
-    let known = names.unwrap_or_default();
     if !known.contains(&name) {
         let fix = match tool::nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{{{near}}}`?"),

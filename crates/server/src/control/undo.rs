@@ -16,17 +16,22 @@ pub(crate) const METHOD: Method<Control> = Method { name: "control/undo", run };
 fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
     let mut params = call.params;
     let call_id: CallId = params.need("call_id")?;
-    let dry_run: Option<bool> = params.want("dry_run")?;
+    let (dry_run, pin): (Option<bool>, Option<String>) = (params.want("dry_run")?, params.want("pin")?);
+    let dry_run = dry_run == Some(true);
     params.finish()?;
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
-        let undone = undo(&layer, call_id, dry_run == Some(true), &caller).await;
+        // It changes files: who may not approve a write may not take one back either.
+        if !dry_run && let Err(error) = layer.pin().verify(pin).await {
+            return Err(RpcError::server(super::pin_word(&error), error.to_string()));
+        }
+        let undone = undo(&layer, call_id, dry_run, &caller).await;
         undone.map_err(|error| refused(&error)).and_then(|told| rpc::answer(&told))
     }))
 }
 
 /// Takes back what a call changed, or says what that would do: the same for this socket and for a command that finds
-/// no daemon.
+/// no daemon. Whoever calls this has asked for the PIN.
 pub async fn undo(
     layer: &ToolExecutionLayer,
     call_id: CallId,

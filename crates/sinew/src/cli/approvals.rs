@@ -1,4 +1,4 @@
-//! The words by which a human sees and answers questions.
+//! The words by which a human sees and answers questions, and sees and ends what workers were given.
 
 use std::time::Duration;
 
@@ -88,6 +88,20 @@ pub(crate) enum PinCommand {
     Set(PinArgs),
     /// Take the PIN away. Then any process of yours can approve.
     Clear(PinArgs),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// One line a session: who opened it, what it may call, what is left of it.
+    List(JsonArgs),
+    /// End sessions, with their sockets and whatever of them still runs.
+    Close {
+        /// Which, by id or name.
+        #[arg(required = true)]
+        ids: Vec<String>,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
 }
 
 /// For how long nobody is asked again.

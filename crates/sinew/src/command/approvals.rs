@@ -13,7 +13,7 @@ use crate::render;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, QUIET, STRONG, paint, say, tell};
 
-pub(crate) use answer::ask_here;
+pub(crate) use answer::{ask_here, open_besides};
 
 pub(crate) fn run(command: ApprovalsCommand) -> Result<Exit, Problem> {
     match command {

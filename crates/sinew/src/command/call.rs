@@ -101,10 +101,12 @@ fn in_this_process(
     let request =
         Request { deadline, asking, approval_id, idempotency_key, ..request(setting, tool, arguments) };
     let result = runtime.block_on(async {
+        // What others asked before is theirs: here only this call's question is answered.
+        let others = approvals::open_besides(&layer, wishes.approval_id.as_deref()).await;
         tokio::select! {
             biased;
             result = layer.execute(request) => result,
-            never = approvals::ask_here(&layer), if asking == Asking::Wait => match never {},
+            never = approvals::ask_here(&layer, others), if asking == Asking::Wait => match never {},
         }
     });
     // A thread stuck in a dead mount must not keep the command from ending.

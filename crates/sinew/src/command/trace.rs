@@ -109,13 +109,13 @@ fn stages(body: &Value) -> Vec<Bar> {
 fn draw(call: &Call, all: &[Call], depth: usize) -> Result<(), Problem> {
     let indent = "  ".repeat(depth);
     let style = if call.end == "done" { GOOD } else { BAD };
-    let end = if call.end.is_empty() { "under way" } else { &call.end };
+    let end = if call.end.is_empty() { "under way".to_owned() } else { visible_line(&call.end) };
     let time = waterfall::shown(call.latency_us);
     let name = paint(STRONG, visible_line(&call.tool));
     say(format!(
         "{indent}└ {name} {} {time} {}",
         paint(style, end),
-        paint(QUIET, format!("call {}", call.id))
+        paint(QUIET, format!("call {}", visible_line(&call.id)))
     ))?;
     for line in waterfall::draw(&call.stages, call.latency_us, WIDTH) {
         say(format!("{indent}  {line}"))?;

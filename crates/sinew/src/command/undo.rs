@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tool::{Caller, Door};
 
 use crate::cli::UndoArgs;
+use crate::command::pin;
 use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::render;
@@ -15,7 +16,7 @@ pub(crate) fn run(args: &UndoArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let params = json!({"call_id": args.call_id, "dry_run": args.dry_run});
     let reply = match setting.reach_or_state()? {
-        Reach::Daemon => setting.ask_control("control/undo", params)?,
+        Reach::Daemon => pin::Source::of(args.pin).ask_control(&setting, "control/undo", params)?,
         Reach::Nobody(_state) => in_this_process(&setting, args)?,
     };
     if args.output.json {
@@ -29,6 +30,12 @@ pub(crate) fn run(args: &UndoArgs) -> Result<Exit, Problem> {
 fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem> {
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;
+    if !args.dry_run && layer.pin().is_set() {
+        let mut source = pin::Source::of(args.pin);
+        source.ask()?;
+        let verified = runtime.block_on(layer.pin().verify(source.known().map(str::to_owned)));
+        verified.map_err(|error| Problem::new(Exit::Refused, error.to_string()))?;
+    }
     let by = Caller {
         uid: nix::unistd::getuid().as_raw(),
         pid: i32::try_from(std::process::id()).ok(),

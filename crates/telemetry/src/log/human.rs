@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::json::is_unsafe;
+use tool::is_unseen;
 
 /// Whether the line may use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +76,11 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Control characters as `\u{1b}`: what a tool or caller wrote must not drive the terminal.
+/// What cannot be seen as `\u{1b}`: what a tool or caller wrote must not drive the terminal.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_unsafe(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if is_unseen(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
 }

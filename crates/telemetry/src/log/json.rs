@@ -43,7 +43,7 @@ impl Formatter for Escaping {
 }
 
 /// All of them are in the basic plane, so one `\u` escape names them.
-pub(super) fn is_unsafe(c: char) -> bool {
+fn is_unsafe(c: char) -> bool {
     matches!(
         c,
         '\0'..='\u{1f}'

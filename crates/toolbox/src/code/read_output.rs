@@ -61,17 +61,28 @@ pub(super) fn tool() -> ToolEntry {
 fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure> {
     let most = arguments.max_bytes.min(MOST).min(permit.max_output_bytes() / WORST_GROWTH);
     let spills = Sandbox::of_this_process().spills();
+    let spills = spills.map(|spills| spills.of(permit.call().party()));
     let found = spills.map(|spills| spills.page(&arguments.id, arguments.offset, most));
     let page = match found {
         Some(Ok(Some(page))) => page,
         Some(Ok(None)) | None => {
-            return Err(Failure::new(FailureKind::NotFound, format!("no output `{}` is kept", arguments.id))
-                .hint("outputs are kept for a day, the newest longest; run the command again"));
+            return Err(Failure::new(
+                FailureKind::NotFound,
+                format!("no output `{}` is kept for this caller", arguments.id),
+            )
+            .hint("outputs are kept for a day, the newest longest; run the command again"));
         }
         Some(Err(error)) => {
             return Err(Failure::new(FailureKind::Io, format!("the output cannot be read: {error}")));
         }
     };
+    if arguments.offset > page.total {
+        let message = format!("offset `{}` is past the end of the output", arguments.offset);
+        return Err(Failure::new(FailureKind::NotFound, message).hint(format!(
+            "it has {} bytes; `next_offset` of the page before says where to go on",
+            page.total
+        )));
+    }
     // A character that the page cuts in two begins the next one.
     let is_last = arguments.offset.saturating_add(page.bytes.len() as u64) >= page.total;
     let whole = if is_last { page.bytes.as_slice() } else { bytes::whole_at_end(&page.bytes) };

@@ -141,7 +141,8 @@ impl ToolExecutor for FetchUrl {
         }
         let headers = headers(way).map(|(name, value)| format!("{name}: {value}"));
         facts.push(fact("sends", format!("{}; no cookie, no body", headers.join("; "))));
-        facts.push(fact("follows", format!("up to {MOST_HOPS} redirects, each as the rules for hosts allow")));
+        facts
+            .push(fact("follows", format!("up to {MOST_HOPS} redirects, each as the rules for hosts allow")));
         Ok(Preview { facts, at_work: AtWork::Gatekeeper, ..Preview::default() })
     }
 

@@ -234,14 +234,19 @@ fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allo
 }
 
 #[test]
-fn one_caller_cannot_fill_the_queue() {
+fn neither_one_caller_nor_one_user_can_fill_the_queue() {
     let mut queue = Queue::default();
     for n in 0..MOST_OF_ONE {
         let requested = queue.request(&n.to_string(), "d", &terms(0, &[], 0, 10)).unwrap();
         queue.apply(&requested);
     }
-    assert_eq!(queue.request("more", "d", &terms(0, &[], 0, 10)).unwrap_err(), Full);
-    assert!(queue.request("another's", "d", &terms(1, &[], 0, 10)).is_ok());
+    assert_eq!(queue.request("more", "d", &terms(0, &[], 0, 10)).unwrap_err(), Full::OfCaller(MOST_OF_ONE));
+    // A name for each question is still one user.
+    for n in MOST_OF_ONE..MOST_OF_USER {
+        let requested = queue.request(&n.to_string(), "d", &terms(n, &[], 0, 10)).unwrap();
+        queue.apply(&requested);
+    }
+    assert_eq!(queue.request("more", "d", &terms(99, &[], 0, 10)).unwrap_err(), Full::OfUser(MOST_OF_USER));
 }
 
 #[test]

@@ -178,10 +178,18 @@ fn agrees(question: &str) -> Result<bool, Problem> {
     Ok(read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
 }
 
-/// Asks on the terminal about the calls of this process, until it is dropped.
-pub(crate) async fn ask_here(layer: &Arc<ToolExecutionLayer>) -> std::convert::Infallible {
+/// The questions that are open already, but for the one that a call brings along.
+pub(crate) async fn open_besides(layer: &ToolExecutionLayer, brought: Option<&str>) -> Vec<String> {
+    let open = layer.approvals().await.into_iter().map(|listed| listed.card.id);
+    open.filter(|id| Some(id.as_str()) != brought).collect()
+}
+
+/// Asks on the terminal about the calls of this process, until it is dropped; not about those in `seen`.
+pub(crate) async fn ask_here(
+    layer: &Arc<ToolExecutionLayer>,
+    mut seen: Vec<String>,
+) -> std::convert::Infallible {
     let mut changes = layer.approvals_changes();
-    let mut seen = Vec::new();
     loop {
         for listed in layer.approvals().await {
             if listed.state == "pending" && !seen.contains(&listed.card.id) {

@@ -19,6 +19,8 @@ use layout::{cut, rule_lines, why_lines, wrap};
 const MOST_LISTED: usize = 6;
 /// How long a card is on the screen before a yes counts: a key that was meant for the one before is not one for this.
 const SETTLED: Duration = Duration::from_millis(600);
+/// Lines that one key scrolls.
+const PAGE: usize = 10;
 const KEYS: [&str; 10] = [
     "a approve",
     "d deny",
@@ -52,6 +54,8 @@ pub(super) struct View {
     scroll: usize,
     /// The last line of the chosen card that was on the screen, and how many it has: set by drawing it.
     seen: Cell<(usize, usize)>,
+    /// The same of the rule that is displayed.
+    seen_of_rule: Cell<(usize, usize)>,
     said: String,
     mode: Mode,
 }
@@ -123,7 +127,8 @@ impl View {
     }
 
     pub(super) fn display(&mut self, id: &str, params: Map<String, Value>, rule: Value) {
-        self.mode = Mode::Rule(id.to_owned(), params, rule);
+        (self.mode, self.scroll) = (Mode::Rule(id.to_owned(), params, rule), 0);
+        self.seen_of_rule.set((0, usize::MAX));
     }
 
     /// What a key means now.
@@ -159,17 +164,36 @@ impl View {
                     None
                 }
             },
-            Mode::Rule(id, mut params, rule) => match key.code {
-                KeyCode::Char('y') => {
-                    params.insert("rule".to_owned(), rule);
-                    Some(Act::Decide(id, params))
-                }
-                _ => {
-                    self.say("no rule was made, and nothing was approved");
-                    None
-                }
-            },
+            Mode::Rule(id, params, rule) => self.agree(key.code, id, params, rule),
         }
+    }
+
+    /// A rule is made only once all of it was on the screen, like a yes to a card.
+    fn agree(
+        &mut self,
+        code: KeyCode,
+        id: String,
+        mut params: Map<String, Value>,
+        rule: Value,
+    ) -> Option<Act> {
+        let (seen, all) = self.seen_of_rule.get();
+        match code {
+            KeyCode::Char('y') if seen >= all => {
+                self.scroll = 0;
+                params.insert("rule".to_owned(), rule);
+                return Some(Act::Decide(id, params));
+            }
+            KeyCode::Char('y') => self.say("there is more of the rule: scroll to its end first (space)"),
+            KeyCode::Char(' ') | KeyCode::PageDown => self.scroll = self.scroll.saturating_add(PAGE),
+            KeyCode::Char('b') | KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(PAGE),
+            _ => {
+                self.scroll = 0;
+                self.say("no rule was made, and nothing was approved");
+                return None;
+            }
+        }
+        self.mode = Mode::Rule(id, params, rule);
+        None
     }
 
     fn look(&mut self, code: KeyCode) -> Option<Act> {
@@ -184,8 +208,8 @@ impl View {
             KeyCode::Char('e') => return self.chosen().map(|one| Act::Edit(one.card.id.clone())),
             KeyCode::Char('j') | KeyCode::Down => self.step(1),
             KeyCode::Char('k') | KeyCode::Up => self.step(-1),
-            KeyCode::Char(' ') | KeyCode::PageDown => self.scroll = self.scroll.saturating_add(10),
-            KeyCode::Char('b') | KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
+            KeyCode::Char(' ') | KeyCode::PageDown => self.scroll = self.scroll.saturating_add(PAGE),
+            KeyCode::Char('b') | KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(PAGE),
             KeyCode::Home => self.scroll = 0,
             _ => {}
         }
@@ -285,10 +309,15 @@ impl View {
         let room = if fits { room } else { room.saturating_sub(1).max(1) };
         let from = self.scroll.min(wrapped.len().saturating_sub(room));
         let to = (from + room).min(wrapped.len());
-        if let Mode::Looking = self.mode {
-            let (seen, _) = self.seen.get();
+        let looked_at = match self.mode {
+            Mode::Looking => Some(&self.seen),
+            Mode::Rule(..) => Some(&self.seen_of_rule),
+            Mode::Message(_) | Mode::Pin(..) | Mode::Why | Mode::Gone => None,
+        };
+        if let Some(looked_at) = looked_at {
+            let (seen, _) = looked_at.get();
             let seen = if seen >= from { seen.max(to) } else { seen };
-            self.seen.set((seen, wrapped.len()));
+            looked_at.set((seen, wrapped.len()));
         }
         let mut lines: Vec<String> = wrapped.iter().take(to).skip(from).map(painted).collect();
         if !fits {
@@ -305,7 +334,9 @@ impl View {
                 format!("what the model is told: {}▏  (enter sends, escape leaves)", shown(text))
             }
             Mode::Pin(pin, ..) => format!("operator PIN: {}▏", "•".repeat(pin.chars().count())),
-            Mode::Rule(..) => "y makes this rule and approves; any other key does neither".to_owned(),
+            Mode::Rule(..) => {
+                "y makes this rule and approves; space scrolls; any other key does neither".to_owned()
+            }
             Mode::Gone => GONE.to_owned(),
             Mode::Looking | Mode::Why if self.questions.is_empty() => "q quit".to_owned(),
             Mode::Looking | Mode::Why => return self.keys(width),

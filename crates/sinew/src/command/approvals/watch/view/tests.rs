@@ -151,6 +151,8 @@ fn a_rule_is_read_before_it_is_made_and_a_pin_is_not_shown() {
     assert!(plain(&view, 80, 24).iter().any(|line| line.contains("not asked about again")));
     assert_eq!(press(&mut view, KeyCode::Enter), None, "only y agrees");
     view.display("one", params, json!(["rule"]));
+    assert_eq!(press(&mut view, KeyCode::Char('y')), None, "it was not drawn yet");
+    view.lines(80, 24);
     let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Char('y')) else { panic!("an answer") };
     assert_eq!(params["rule"], json!(["rule"]));
     view.ask_pin("one", params.clone());
@@ -160,6 +162,27 @@ fn a_rule_is_read_before_it_is_made_and_a_pin_is_not_shown() {
     let screen = plain(&view, 80, 24).join("\n");
     assert!(screen.contains("••••") && !screen.contains("2580"), "{screen}");
     assert_eq!(press(&mut view, KeyCode::Enter), Some(Act::Pin("2580".into(), "one".into(), params)));
+}
+
+#[test]
+fn a_rule_that_is_longer_than_the_screen_is_scrolled_to_its_end_first() {
+    let mut view = view(vec![question("one", "x", 1)]);
+    view.lines(80, 24);
+    let rule: Vec<String> = (0..60).map(|n| format!("line {n}")).collect();
+    view.display("one", Map::new(), json!(rule));
+    view.lines(80, 24);
+    assert_eq!(press(&mut view, KeyCode::Char('y')), None, "there is more below");
+    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("more of the rule")));
+    for _ in 0..8 {
+        assert_eq!(press(&mut view, KeyCode::Char(' ')), None);
+        view.lines(80, 24);
+    }
+    let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Char('y')) else { panic!("all seen") };
+    assert_eq!(params["rule"], json!(rule));
+    // Another rule is another text.
+    view.display("one", Map::new(), json!(rule));
+    view.lines(80, 24);
+    assert_eq!(press(&mut view, KeyCode::Char('y')), None);
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! Wrong PINs, and how long the next try has to wait. A try is on disk before it is made: neither a hundred at once nor a
+//! restart of the daemon makes it fewer.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::PinError;
+use crate::approvals::clock::later;
+
+/// After so many wrong ones each further try has to wait, twice as long every time.
+const FREE_TRIES: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// The tries that are known of.
+#[derive(Debug)]
+pub(super) struct Tries {
+    file: PathBuf,
+    made: Mutex<Made>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Made {
+    wrong: u32,
+    not_before: Option<Timestamp>,
+}
+
+impl Tries {
+    /// Goes on where the file left off. One that cannot be read is no reason to begin anew.
+    pub(super) fn at(file: PathBuf) -> Tries {
+        let made = match std::fs::read(&file) {
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).unwrap_or(Made { wrong: FREE_TRIES, not_before: None })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Made::default(),
+            Err(_) => Made { wrong: FREE_TRIES, not_before: None },
+        };
+        Tries { file, made: Mutex::new(made) }
+    }
+
+    /// Makes a try, and forgets all of them if it was right. Blocking.
+    pub(super) fn make(&self, is_right: impl FnOnce() -> bool) -> Result<(), PinError> {
+        // One at a time: each costs much memory, and the next has to wait for what comes of this one.
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = made.next(Timestamp::now())?;
+        let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", self.file.display()));
+        write(&self.file, next).map_err(unwritten)?;
+        *made = next;
+        if !is_right() {
+            return Err(PinError::Wrong);
+        }
+        *made = Made::default();
+        // Where it stays, the next start takes one right try for wrong ones.
+        let _ = std::fs::remove_file(&self.file);
+        Ok(())
+    }
+}
+
+impl Made {
+    /// The same with one more, if it is time for it.
+    fn next(self, now: Timestamp) -> Result<Made, PinError> {
+        let left =
+            self.not_before.map(|then| Duration::try_from(then.duration_since(now)).unwrap_or_default());
+        // A clock that was set back makes nobody wait for longer than the longest pause.
+        if let Some(left) = left.map(|left| left.min(LONGEST_PAUSE)).filter(|left| !left.is_zero()) {
+            return Err(PinError::TooMany { seconds: left.as_secs() + 1 });
+        }
+        let wrong = self.wrong.saturating_add(1);
+        let beyond = wrong.saturating_sub(FREE_TRIES);
+        let pause = Duration::from_secs(1 << beyond.min(16)).min(LONGEST_PAUSE);
+        Ok(Made { wrong, not_before: (beyond > 0).then(|| later(now, pause)) })
+    }
+}
+
+/// Old or new, never half.
+fn write(file: &Path, made: Made) -> io::Result<()> {
+    let beside = file.with_extension("new");
+    let _ = std::fs::remove_file(&beside);
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    out.write_all(&serde_json::to_vec(&made)?)?;
+    out.sync_all()?;
+    std::fs::rename(&beside, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wrong_one_makes_the_next_wait_twice_as_long_and_a_restart_forgets_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tries");
+        for _ in 0..4 {
+            // A daemon of its own each time.
+            assert!(matches!(Tries::at(file.clone()).make(|| false), Err(PinError::Wrong)));
+        }
+        let locked = Tries::at(file.clone()).make(|| panic!("it is not even looked at"));
+        assert!(matches!(locked, Err(PinError::TooMany { .. })), "{locked:?}");
+        std::fs::write(&file, "nonsense").unwrap();
+        assert!(matches!(Tries::at(file.clone()).make(|| false), Err(PinError::Wrong)));
+        assert!(matches!(Tries::at(file.clone()).make(|| false), Err(PinError::TooMany { .. })));
+        std::fs::write(&file, r#"{"wrong": 2, "not_before": null}"#).unwrap();
+        assert!(Tries::at(file.clone()).make(|| true).is_ok());
+        assert!(!file.exists(), "a right one forgets them");
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        let unwritten = Tries::at(file).make(|| panic!("what cannot be counted is not tried"));
+        assert!(matches!(unwritten, Err(PinError::File(_))), "{unwritten:?}");
+    }
+
+    #[test]
+    fn pauses_double_up_to_five_minutes_whatever_the_clock_says() {
+        let start = Timestamp::from_second(1_000_000).unwrap();
+        let (mut made, mut now, mut pauses) = (Made::default(), start, Vec::new());
+        for _ in 0..14 {
+            made = made.next(now).unwrap();
+            let until = made.not_before.unwrap_or(now);
+            pauses.push(until.duration_since(now).as_secs());
+            now = until;
+        }
+        assert_eq!(pauses, [0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        let Err(PinError::TooMany { seconds }) = made.next(start) else { panic!("no pause") };
+        assert_eq!(seconds, 301, "the clock was set back");
+    }
+}

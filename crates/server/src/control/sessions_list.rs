@@ -1,0 +1,15 @@
+//! `control/sessions.list`: the workers' sessions that are open, who opened each, and what is left of it.
+
+use serde_json::json;
+
+use super::Control;
+use crate::rpc::{self, RpcError};
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Control> = Method { name: "control/sessions.list", run };
+
+fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    call.params.finish()?;
+    Ok(Answer::Now(rpc::answer(&json!({"sessions": control.layer.worker_sessions()}))))
+}

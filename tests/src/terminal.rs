@@ -1,0 +1,98 @@
+//! A terminal with `sinew` at it: what a person would see, byte by byte, and the keys they would press.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use nix::pty::{Winsize, openpty};
+
+use crate::{Home, sinew};
+
+/// Long enough for a loaded machine; only a failure ever waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A terminal of 100 columns and 40 rows. What runs at it ends with the test.
+pub struct Terminal {
+    keys: File,
+    pieces: Receiver<Vec<u8>>,
+    seen: Vec<u8>,
+    child: Child,
+}
+
+impl Terminal {
+    /// Runs `sinew` with these words in the workspace of this home.
+    pub fn run(home: &Home, words: &[&str]) -> Terminal {
+        let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let ends = openpty(Some(&size), None).expect("a terminal");
+        let inner = File::from(ends.slave);
+        let end = || Stdio::from(inner.try_clone().expect("a handle"));
+        let mut command = sinew();
+        command.args(words).current_dir(home.workspace()).env("TERM", "xterm-256color");
+        command.env("SINEW_HOME", home.root()).env("HOME", home.user());
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("run sinew");
+        let keys = File::from(ends.master);
+        let mut screen = keys.try_clone().expect("a handle");
+        let (sender, pieces) = channel();
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            // The end of the terminal is an error on some systems and an end on others.
+            while let Ok(read @ 1..) = screen.read(&mut piece) {
+                if sender.send(piece[..read].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        drop(inner);
+        Terminal { keys, pieces, seen: Vec::new(), child }
+    }
+
+    /// Presses these keys.
+    pub fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    /// Waits until this was on the screen since the last call, and takes what was.
+    pub fn until(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = String::from_utf8_lossy(&self.seen).into_owned();
+            if seen.contains(text) {
+                self.seen.clear();
+                return seen;
+            }
+            match self.pieces.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(piece) => self.seen.extend(piece),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    panic!("`{text}` does not come: {seen}")
+                }
+            }
+        }
+    }
+
+    /// Waits for its end: the exit code, and what was on the screen since the last call.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + PATIENCE;
+        let code = loop {
+            if let Some(status) = self.child.try_wait().expect("ask for the child") {
+                break status.code();
+            }
+            assert!(Instant::now() < deadline, "it does not end: {}", String::from_utf8_lossy(&self.seen));
+            while let Ok(piece) = self.pieces.recv_timeout(Duration::from_millis(10)) {
+                self.seen.extend(piece);
+            }
+        };
+        while let Ok(piece) = self.pieces.recv_timeout(Duration::from_millis(200)) {
+            self.seen.extend(piece);
+        }
+        (code, String::from_utf8_lossy(&self.seen).into_owned())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

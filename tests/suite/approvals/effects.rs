@@ -1,0 +1,257 @@
+//! What a card says of calls whose arguments do not say it: what a folder holds, what a manifest's tool runs, what goes
+//! out to the network. And that a yes is for that.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use super::*;
+
+/// Asks about a call, and returns the question and what its card says of the effect, a line each.
+fn asked(daemon: &Daemon, tool: &str, arguments: &Value) -> (String, Vec<String>) {
+    let pending = daemon.agent().execute_with(tool, arguments, &json!({"approval": "async"}));
+    let id = pending["metadata"]["refusal"]["approval_id"].as_str();
+    let id = id.unwrap_or_else(|| panic!("{pending}")).to_owned();
+    let card = daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
+    let facts = card["effect"].as_array().unwrap_or_else(|| panic!("{card}")).iter();
+    let text = |fact: &Value, key: &str| fact[key].as_str().unwrap().to_owned();
+    (id, facts.map(|fact| format!("{} {}", text(fact, "label"), text(fact, "text"))).collect())
+}
+
+fn bring(daemon: &Daemon, tool: &str, arguments: &Value, id: &str) -> Value {
+    daemon.agent().execute_with(tool, arguments, &json!({"approval": "async", "approval_id": id}))
+}
+
+fn daemon_asking_about(tools: &str) -> Daemon {
+    let home = asking_home(300);
+    home.configure("governance/tools.yaml", tools);
+    Daemon::start_in(home)
+}
+
+#[test]
+fn a_folder_that_goes_is_bound_to_every_name_in_it() {
+    let daemon = daemon_asking_about("tools:\n  delete_file: {requires_approval: true}\n");
+    let folder = daemon.home().workspace().join("old");
+    std::fs::create_dir_all(folder.join("sub")).unwrap();
+    for (name, text) in [("a.txt", "1234"), ("sub/b.txt", "5678"), ("line\nbreak", "")] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
+    let arguments = json!({"path": "old", "recursive": true});
+    let (id, facts) = asked(&daemon, "delete_file", &arguments);
+    for line in [
+        "deletes a directory with 6 names and 8 bytes",
+        "with a.txt (4 bytes)",
+        "with \"line\\nbreak\" (0 bytes)",
+        "with link -> /etc/passwd",
+        "with sub/",
+        "with sub/b.txt (4 bytes)",
+    ] {
+        assert!(facts.iter().any(|fact| fact == line), "{line}: {facts:?}");
+    }
+    decide(&mut daemon.control(), &id, "approve");
+    // As many names, and as many bytes: but other ones.
+    let time = std::fs::metadata(folder.join("sub/b.txt")).unwrap().modified().unwrap();
+    let put_back = |name: &str| {
+        std::fs::File::options().write(true).open(folder.join(name)).unwrap().set_modified(time).unwrap();
+    };
+    std::fs::write(folder.join("sub/b.txt"), "WORK").unwrap();
+    let refused = bring(&daemon, "delete_file", &arguments, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "another content: {refused}");
+    put_back("sub/b.txt");
+    std::fs::rename(folder.join("a.txt"), folder.join("c.txt")).unwrap();
+    let refused = bring(&daemon, "delete_file", &arguments, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "another name: {refused}");
+    assert!(folder.join("c.txt").exists());
+    // And what is in it by then is asked about, and goes.
+    let (id, _) = asked(&daemon, "delete_file", &arguments);
+    decide(&mut daemon.control(), &id, "approve");
+    assert_eq!(bring(&daemon, "delete_file", &arguments, &id)["success"], true);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn names_that_are_not_shown_are_counted_and_bind_all_the_same() {
+    let daemon = daemon_asking_about("tools:\n  delete_file: {requires_approval: true}\n");
+    let folder = daemon.home().workspace().join("many");
+    std::fs::create_dir(&folder).unwrap();
+    (0..250).for_each(|n| std::fs::write(folder.join(format!("{n:03}")), "").unwrap());
+    let arguments = json!({"path": "many", "recursive": true});
+    let (id, facts) = asked(&daemon, "delete_file", &arguments);
+    assert!(facts.iter().any(|fact| fact == "with 50 more names that are not shown here"), "{facts:?}");
+    decide(&mut daemon.control(), &id, "approve");
+    std::fs::rename(folder.join("249"), folder.join("precious")).unwrap();
+    let refused = bring(&daemon, "delete_file", &arguments, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
+}
+
+const COUNTER: &str = r#"
+tool:
+  id: counter
+  type: cli
+  name: Counter
+  version: 1.0.0
+  description: Count lines
+  cli_specific: {executable: wc, install_guide: Install wc.}
+  commands:
+    - name: count_lines
+      category: system_write
+      risk_level: high
+      argv: [-l, --, "{files}"]
+      parameters:
+        - {name: files, type: array, schema: {items: {type: string, format: path, x-sinew-access: read}}}
+"#;
+
+const TEACHER: &str = r#"
+tool:
+  id: teacher
+  type: local
+  name: Teacher
+  version: 1.0.0
+  description: Say what it was told
+  local_specific: {entry_point: say.py, runtime: python}
+  commands:
+    - name: say_again
+      category: system_write
+      risk_level: high
+      parameters:
+        - {name: files, type: array, schema: {items: {type: string, format: path, x-sinew-access: read}}}
+"#;
+
+const SAY: &str = "import json, sys\njson.dump(json.load(sys.stdin), sys.stdout)\n";
+
+#[test]
+#[cfg(target_os = "linux")]
+fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
+    let home = asking_home(300);
+    home.configure(
+        "governance/tools.yaml",
+        "tools:\n  counter.count_lines: {requires_approval: true, allowed_in_modes: [NORMAL]}\n  \
+         teacher.say_again: {requires_approval: true, allowed_in_modes: [NORMAL]}\n",
+    );
+    let tools = home.root().join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
+    for (name, text) in [("counter.yaml", COUNTER), ("teacher.yaml", TEACHER), ("say.py", SAY)] {
+        std::fs::write(tools.join(name), text).unwrap();
+        std::fs::set_permissions(tools.join(name), Permissions::from_mode(0o600)).unwrap();
+    }
+    let daemon = Daemon::start_in(home);
+    let files = ["a b.txt", "c.txt"].map(|name| daemon.home().file(name, "1\n2\n").display().to_string());
+    let arguments = json!({"files": ["./a b.txt", "c.txt"]});
+    let pending =
+        daemon.agent().execute_with("counter.count_lines", &arguments, &json!({"approval": "async"}));
+    if code(&pending) == "sandbox_unavailable" {
+        eprintln!("skipped: no sandbox on this machine");
+        return;
+    }
+    let (id, facts) = asked(&daemon, "counter.count_lines", &arguments);
+    let has =
+        |facts: &[String], line: &str| assert!(facts.iter().any(|fact| fact == line), "{line}: {facts:?}");
+    has(&facts, &format!("argv {}", json!(["wc", "-l", "--", files[0], files[1]])));
+    has(&facts, &format!("runs in {}", daemon.home().workspace().display()));
+    has(&facts, "stdin nothing");
+    assert!(
+        facts.iter().any(|fact| fact.starts_with("program /") && fact.contains("/wc (sha256 ")),
+        "{facts:?}"
+    );
+    assert!(facts.iter().any(|fact| fact.starts_with("sees the variables PATH, HOME")), "{facts:?}");
+    decide(&mut daemon.control(), &id, "approve");
+    let done = bring(&daemon, "counter.count_lines", &arguments, &id);
+    let said = done["output"]["stdout"].as_str().unwrap_or_else(|| panic!("{done}"));
+    assert!(
+        said.contains("4 total") && said.contains("a b.txt") && said.contains("c.txt"),
+        "every file: {said}"
+    );
+
+    let (id, facts) = asked(&daemon, "teacher.say_again", &arguments);
+    let input = json!({"command": "say_again", "arguments": {"files": files}});
+    has(&facts, &format!("stdin {input}"));
+    assert!(
+        facts.iter().any(|fact| fact.starts_with("argv [\"python3\",\"-c\",\"(the script: ")),
+        "{facts:?}"
+    );
+    decide(&mut daemon.control(), &id, "approve");
+    let done = bring(&daemon, "teacher.say_again", &arguments, &id);
+    assert_eq!(done["output"], input, "what was shown is what it was told: {done}");
+
+    // A manifest that is another by now is another tool, also once it was accepted.
+    let (id, _) = asked(&daemon, "counter.count_lines", &arguments);
+    decide(&mut daemon.control(), &id, "approve");
+    let changed = COUNTER.replace("Count lines", "Count all lines");
+    std::fs::write(daemon.home().root().join("tools/counter.yaml"), changed).unwrap();
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let refused = bring(&daemon, "counter.count_lines", &arguments, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn t155_another_folder_another_limit_or_another_definition_is_another_call() {
+    let rules =
+        "tools:\n  run_command: {requires_approval: true, allowed_commands: [ls], timeout_seconds: 60}\n";
+    let daemon = daemon_asking_about(rules);
+    std::fs::create_dir(daemon.home().workspace().join("sub")).unwrap();
+    let command = json!({"command": ["ls"]});
+    let (id, _) = asked(&daemon, "run_command", &command);
+    decide(&mut daemon.control(), &id, "approve");
+    let elsewhere = [json!({"command": ["ls"], "cwd": "sub"}), json!({"command": ["ls", "-l"]})];
+    for other in &elsewhere {
+        let refused = bring(&daemon, "run_command", other, &id);
+        assert_eq!(detail(&refused), "approval_mismatch", "{other}: {refused}");
+    }
+    // The time it may take, and the walls it runs in, are a part of what was shown.
+    for (before, after) in [("timeout_seconds: 60", "timeout_seconds: 50"), ("50}", "50, memory_mb: 64}")] {
+        let file = daemon.home().root().join("config/governance/tools.yaml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        daemon.home().configure("governance/tools.yaml", &text.replace(before, after));
+        daemon.home().run(&["reload", "--accept"]).must_exit(0);
+        let refused = bring(&daemon, "run_command", &command, &id);
+        assert_eq!(detail(&refused), "approval_mismatch", "{after}: {refused}");
+    }
+    daemon.home().configure("governance/tools.yaml", rules);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert_eq!(bring(&daemon, "run_command", &command, &id)["success"], true, "the very same is agreed to");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn t159_a_script_that_an_interpreter_is_given_is_bound() {
+    let daemon = daemon_asking_about(
+        "tools:\n  run_command: {requires_approval: true, allowed_commands: [sh, python3]}\n",
+    );
+    for (program, name) in [("sh", "x.sh"), ("python3", "x.py")] {
+        daemon.home().file(name, "exit(0)\n");
+        let command = json!({"command": [program, name]});
+        let (id, facts) = asked(&daemon, "run_command", &command);
+        assert!(facts.iter().any(|fact| fact.starts_with("reads ") && fact.contains(name)), "{facts:?}");
+        decide(&mut daemon.control(), &id, "approve");
+        daemon.home().file(name, "exit(1)\n");
+        let refused = bring(&daemon, "run_command", &command, &id);
+        assert_eq!(detail(&refused), "approval_mismatch", "{program}: {refused}");
+    }
+}
+
+#[test]
+fn a_card_of_a_web_tool_shows_who_is_asked_and_what_is_sent() {
+    let daemon = daemon_asking_about(
+        "tools:\n  fetch_url: {requires_approval: true}\n  web_search: {requires_approval: true}\n",
+    );
+    let url = "https://example.org/page?token=1";
+    let (_, facts) = asked(&daemon, "fetch_url", &json!({"url": url}));
+    let text = facts.join("\n");
+    for part in [
+        "host example.org",
+        &format!("asks GET {url}"),
+        "sends user-agent: Mozilla",
+        "no cookie, no body",
+        "the daemon goes out to the network",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("network off") && !text.contains("runs programs"), "{text}");
+    let (_, facts) = asked(&daemon, "web_search", &json!({"query": "herons"}));
+    let text = facts.join("\n");
+    assert!(text.contains("asks duckduckgo_html at https://html.duckduckgo.com/"), "{text}");
+}

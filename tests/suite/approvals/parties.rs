@@ -1,0 +1,113 @@
+//! Whose an answer is: the party that asked, and nobody who came later or calls itself something else.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::*;
+
+/// A worker at the door of a session of its own, and the connection that keeps it open.
+fn worker(daemon: &Daemon) -> (Client, Client) {
+    let mut orchestrator = daemon.agent();
+    let terms = json!({"allowlist": ["write_file"], "hop_budget": 900});
+    let session = orchestrator.request("sinew/session.open", &terms)["result"].clone();
+    let socket = session["socket"].as_str().unwrap_or_else(|| panic!("{session}")).to_owned();
+    (Client::connect(socket.as_ref()), orchestrator)
+}
+
+fn named(daemon: &Daemon, name: &str) -> Client {
+    let mut agent = daemon.agent();
+    let client = json!({"name": name, "version": "1"});
+    agent.request(
+        "initialize",
+        &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}),
+    );
+    agent
+}
+
+#[test]
+fn t156_an_answer_for_one_worker_is_for_no_other_and_runs_once() {
+    let daemon = asking_daemon();
+    let ((mut one, _first), (mut other, _second)) = (worker(&daemon), worker(&daemon));
+    let arguments = json!({"path": "a.txt", "content": "x", "mode": "append"});
+    let id = ask(&mut one, &arguments);
+    // Before it is answered, after, and by the orchestrator's own connection.
+    let pending = with_approval(&mut other, &arguments, &id);
+    assert_eq!((code(&pending), detail(&pending)), ("conflict", "approval_unknown"), "{pending}");
+    decide(&mut daemon.control(), &id, "approve");
+    for thief in [&mut other, &mut daemon.agent(), &mut named(&daemon, "thief")] {
+        let stolen = with_approval(thief, &arguments, &id);
+        assert_eq!((code(&stolen), detail(&stolen)), ("conflict", "approval_unknown"), "{stolen}");
+    }
+    // A hundred at once, half of them another worker's: none waits for the answer to the one before.
+    for n in 0..50 {
+        let params = json!({"tool_name": "write_file", "arguments": arguments, "approval": "async", "approval_id": id});
+        let line = json!({"jsonrpc": "2.0", "id": 1000 + n, "method": "sinew/execute", "params": params});
+        for door in [&mut one, &mut other] {
+            door.send(format!("{line}\n").as_bytes());
+        }
+    }
+    let ends: Vec<Value> = [&mut one, &mut other]
+        .into_iter()
+        .flat_map(|door| {
+            (0..50).map(|_| door.receive().expect("an answer")["result"].clone()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(ends.iter().filter(|end| end["success"] == true).count(), 1, "{ends:?}");
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "x");
+    assert_eq!(executions(daemon.home(), "write_file"), 1);
+}
+
+#[test]
+fn a_client_whose_name_is_masked_or_cut_gets_its_own_answer() {
+    let daemon = asking_daemon();
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
+    for name in [format!("token {secret}"), "long ".repeat(60)] {
+        let arguments = json!({"path": "a.txt", "content": name.len().to_string()});
+        let id = ask(&mut named(&daemon, &name), &arguments);
+        let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
+        assert!(!card.to_string().contains(&secret), "{card}");
+        decide(&mut daemon.control(), &id, "approve");
+        let done = with_approval(&mut named(&daemon, &name), &arguments, &id);
+        assert_eq!(done["success"], true, "{name}: {done}");
+    }
+}
+
+#[test]
+fn whoever_waited_first_gets_what_a_human_changed() {
+    let daemon = asking_daemon();
+    let mut control = daemon.control();
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let first = suspend(&daemon, arguments.clone());
+    let id = question(&mut control);
+    // A second one of the same party brings the same question, waits as well, and goes again.
+    let second = {
+        let (mut agent, arguments, id) = (daemon.agent(), arguments, id.clone());
+        std::thread::spawn(move || {
+            agent.execute_with("write_file", &arguments, &json!({"approval_id": id, "deadline_ms": 1500}))
+        })
+    };
+    let deadline = Instant::now() + Duration::from_secs(15);
+    let suspended = |control: &mut Client| {
+        let calls = control.request("control/calls.list", &json!({}));
+        calls["result"]["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|call| call["state"] == "suspended")
+            .count()
+    };
+    while suspended(&mut control) != 2 {
+        assert!(Instant::now() < deadline, "the second does not wait");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    second.join().unwrap();
+    assert_eq!(questions(&mut control, 1)[0]["waiting"], true, "the first still does");
+    let edit = json!({"id": id, "answer": "edit", "arguments": {"path": "b.txt", "content": "y"}});
+    let asks = control.request("control/approvals.decide", &edit)["result"]["asks_as"].clone();
+    assert!(asks.is_string(), "{asks}");
+    decide(&mut control, asks.as_str().unwrap(), "approve");
+    let done = first.join().unwrap();
+    assert_eq!(done["metadata"]["edited_arguments"]["path"], "b.txt", "{done}");
+    assert_eq!(executions(daemon.home(), "write_file"), 1);
+}

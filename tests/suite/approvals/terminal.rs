@@ -1,0 +1,62 @@
+//! At a terminal: what a person is asked there, and that nothing but what can be seen gets onto it.
+
+use serde_json::json;
+use tests::Terminal;
+
+use super::*;
+
+#[test]
+fn a_call_without_a_daemon_asks_about_itself_and_nobody_elses() {
+    let daemon = asking_daemon();
+    let theirs = ask(&mut daemon.agent(), &json!({"path": "theirs.txt", "content": "x"}));
+    let home = daemon.stop();
+    let mut terminal = Terminal::run(&home, &["call", "write_file", "path=mine.txt", "content=x"]);
+    let screen = terminal.until("let it run?");
+    assert!(screen.contains("mine.txt") && !screen.contains("theirs.txt"), "{screen}");
+    terminal.press("y\n");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(!screen.contains("theirs.txt") && home.workspace().join("mine.txt").exists(), "{screen}");
+    // The other one is as it was; and a call that brings it is asked about it.
+    let daemon = Daemon::start_in(home);
+    assert_eq!(question(&mut daemon.control()), theirs);
+}
+
+#[test]
+fn the_watch_shows_a_hostile_call_with_visible_characters_only() {
+    let daemon = asking_daemon();
+    let hostile = "\u{1b}[1A\u{1b}]0;title\u{7}\r\u{8}\u{9b}31m\u{202e}\u{200b}\u{e0041}\u{a0}\u{3000}";
+    let content = format!("start{hostile}end\n");
+    ask(&mut daemon.agent(), &json!({"path": format!("n{hostile}.txt"), "content": content}));
+    let mut terminal = Terminal::run(daemon.home(), &["approvals", "watch"]);
+    let mut screen = terminal.until("q quit");
+    terminal.press("x");
+    screen.push_str(&terminal.until("why you are asked"));
+    terminal.press("q");
+    let (code, rest) = terminal.end();
+    assert_eq!(code, Some(0), "{rest}");
+    screen.push_str(&rest);
+    assert!(screen.contains("start\\u{1b}[1A\\u{1b}]0;title\\u{7}"), "seen for what it is: {screen:?}");
+    let left = without_our_own(&screen);
+    let bad: Vec<char> = left.chars().filter(|c| tool::is_unseen(*c)).collect();
+    assert!(bad.is_empty(), "{bad:?} in {left:?}");
+}
+
+/// The screen without what the view itself writes to move, clear and colour.
+fn without_our_own(screen: &str) -> String {
+    let mut out = String::new();
+    let mut rest = screen;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        out.push_str(before);
+        let end = after.find(|c: char| !(c.is_ascii_digit() || ";?".contains(c)));
+        match end.and_then(|end| after.split_at_checked(end + 1)) {
+            Some((sequence, after)) if sequence.ends_with(['H', 'J', 'K', 'm', 'h', 'l']) => rest = after,
+            _ => {
+                out.push_str("\u{1b}[");
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}

@@ -1,0 +1,85 @@
+//! What a tool is handed of its caller's session: the caller's own, after the arguments were checked, and nothing forged.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+use super::{open, worker};
+
+const ECHO: &str = r#"
+tool:
+  id: echo
+  type: local
+  name: Echo
+  version: 1.0.0
+  description: Say what it was handed
+  local_specific: {entry_point: echo.py, runtime: python}
+  commands:
+    - name: tell
+      category: read_only
+      wants_session: true
+      parameters: [{name: text, type: string}]
+    - name: plain
+      category: read_only
+      parameters: [{name: session_id, type: string, required: false}]
+    - name: anything
+      category: read_only
+"#;
+
+/// Each run leaves its mark in the answer alone: what is not answered was not run.
+const SAY: &str = "import json, sys\njson.dump(json.load(sys.stdin)['arguments'], sys.stdout)\n";
+
+fn daemon() -> Daemon {
+    let home = Home::initialised();
+    let tools = home.root().join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
+    for (name, text) in [("echo.yaml", ECHO), ("echo.py", SAY)] {
+        std::fs::write(tools.join(name), text).unwrap();
+        std::fs::set_permissions(tools.join(name), Permissions::from_mode(0o600)).unwrap();
+    }
+    Daemon::start_in(home)
+}
+
+fn code(result: &Value) -> &str {
+    result["metadata"]["refusal"]["code"].as_str().unwrap_or("none")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() {
+    let daemon = daemon();
+    let mut orchestrator = daemon.agent();
+    let allowlist = json!({"allowlist": ["echo.tell", "echo.plain", "echo.anything"], "hop_budget": 9});
+    let (one, two) = (open(&mut orchestrator, &allowlist), open(&mut orchestrator, &allowlist));
+    for session in [&one, &two] {
+        let mut worker = worker(session);
+        let told = worker.execute("echo.tell", &json!({"text": "hello"}));
+        if code(&told) == "sandbox_unavailable" {
+            eprintln!("skipped: no sandbox on this machine");
+            return;
+        }
+        let handed = json!({"text": "hello", "session_id": session["session_id"]});
+        assert_eq!(told["output"], handed, "its own, and nothing was missing: {told}");
+        // Its own, another's or none: whoever supplies one is refused, and the tool is not reached.
+        for forged in [&one["session_id"], &two["session_id"], &json!("made up"), &json!(null)] {
+            let refused = worker.execute("echo.tell", &json!({"text": "hello", "session_id": forged}));
+            assert_eq!(code(&refused), "invalid_arguments", "{forged}: {refused}");
+            let error = refused["metadata"]["refusal"]["schema_error"].as_str().expect("a schema error");
+            assert!(error.contains("session_id"), "{error}");
+        }
+        // A tool that does not want it may have an argument of that name; its value is the caller's word.
+        let plain = worker.execute("echo.plain", &json!({"session_id": "mine"}));
+        assert_eq!(plain["output"], json!({"session_id": "mine"}), "{plain}");
+        // One that states nothing of its arguments takes what it is given.
+        let anything = worker.execute("echo.anything", &json!({"a": [1, {"b": null}]}));
+        assert_eq!(anything["output"], json!({"a": [1, {"b": null}]}), "b164: {anything}");
+    }
+    let outside = daemon.agent().execute("echo.tell", &json!({"text": "hello"}));
+    assert_eq!(outside["output"], json!({"text": "hello"}), "outside of sessions there is none: {outside}");
+    let records = daemon.home().records();
+    let ran = records.iter().filter(|r| r["kind"] == "decision" && r["tool"] == "echo.tell").count();
+    assert_eq!(ran, 3, "refused calls never reach the tool");
+}
