@@ -22,6 +22,7 @@ NUMBERS = {
     "process_vm_readv": (310, 270),
     "pidfd_open": (434, 434),
     "pidfd_getfd": (438, 438),
+    "renameat2": (316, 276),
     "unshare": (272, 97),
     "io_uring_setup": (425, 425),
     "userfaultfd": (323, 282),
@@ -217,6 +218,29 @@ def read_forbidden_file(at):
 @attempt
 def list_forbidden_folder(at):
     os.listdir(at["workspace"] + "/.env.d")
+
+
+@attempt
+def rename_forbidden_file(at):
+    os.rename(at["workspace"] + "/.env", at["workspace"] + "/allowed")
+
+
+@attempt
+def rename_folder_of_forbidden_file(at):
+    os.rename(at["workspace"] + "/vault", at["workspace"] + "/allowed")
+
+
+@attempt
+def swap_folder_of_forbidden_file(at):
+    # Each takes the other's name in one step.
+    os.mkdir(at["workspace"] + "/other")
+    old, new = (os.fsencode(at["workspace"] + name) for name in ("/vault/inner", "/other"))
+    call("renameat2", -100, old, -100, new, 2)
+
+
+@attempt
+def move_git_away(at):
+    os.rename(at["workspace"] + "/.git", at["workspace"] + "/old")
 
 
 @attempt

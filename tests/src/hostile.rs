@@ -95,10 +95,12 @@ pub fn furnish(workspace: &Path, read_only: &Path) {
             if name.is_dir() { std::fs::remove_dir_all(&name) } else { std::fs::remove_file(&name) };
         removed.expect("an empty workspace");
     }
-    for folder in [".git/hooks", ".env.d"] {
+    for folder in [".git/hooks", ".env.d", "vault/inner"] {
         std::fs::create_dir_all(workspace.join(folder)).expect("a folder");
     }
-    for file in [".env", ".env.d/key", ".git/config", ".git/hooks/sample", ".bashrc", ".mcp.json"] {
+    for file in
+        [".env", ".env.d/key", "vault/inner/.env", ".git/config", ".git/hooks/sample", ".bashrc", ".mcp.json"]
+    {
         std::fs::write(workspace.join(file), "original").expect("a file");
     }
     std::fs::write(workspace.join("attempts.py"), include_str!("../hostile/attempts.py")).expect("attempts");

@@ -83,7 +83,7 @@ impl Program {
                     self.guide.as_deref().unwrap_or("install it where programs are looked for").trim();
                 Failure::new(FailureKind::NotFound, error.to_string()).hint(guide)
             }
-            SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
+            SandboxError::NotBuilt { .. } | SandboxError::NeedsFull(_) | SandboxError::Launcher(_) => {
                 Failure::new(FailureKind::Io, error.to_string())
                     .hint("nothing was run; `sinew doctor` says what this machine lacks")
             }

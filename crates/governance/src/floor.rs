@@ -4,7 +4,7 @@
 //! The list is data. Letters are compared without case on every system, because a volume that ignores case can
 //! be mounted anywhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -14,118 +14,9 @@ use crate::name::{Name, fold};
 use crate::pattern::Pattern;
 use crate::surroundings::Protected;
 
-/// Names that are never written to, and why. Reading them is for the policy to judge.
-const NEVER_WRITTEN: &[(&str, &str, &[&str])] = &[
-    (
-        "git",
-        "git runs what stands there",
-        &[
-            // Nothing but git writes there: hooks, config, attributes and the files that point git at another
-            // repository all end in a program that git runs, and more of them come with its versions.
-            "/**/.git",
-            "/**/.git/**",
-            "/**/*.git/{config,config.worktree,commondir}", // a repository without a working tree
-            "/**/*.git/{hooks,info,modules,worktrees}/**",
-            "/**/.husky/**",
-            "/**/.hgrc",
-            "/**/.gitconfig",
-            "/**/.config/git/**",
-        ],
-    ),
-    (
-        "shell_startup",
-        "every new shell runs it",
-        &[
-            "/**/.profile",
-            "/**/.{bashrc,bash_profile,bash_login,bash_logout,bash_aliases}",
-            "/**/.{zshrc,zshenv,zprofile,zlogin,zlogout}",
-            "/**/.{kshrc,cshrc,tcshrc,login,logout,inputrc,pam_environment}",
-            "/**/.{xprofile,xsession,xsessionrc,xinitrc,bash_completion,envrc,direnvrc,tmux.conf,screenrc}",
-            "/**/.config/fish/**",
-            "/**/.config/environment.d/**",
-            "/etc/{profile,bashrc,bash.bashrc,zshrc,zprofile,zshenv,environment}",
-            "/etc/{profile.d,zsh,fish}/**",
-        ],
-    ),
-    ("ssh", "it decides who may log in, and with what", &["/**/.ssh/**"]),
-    (
-        "keychain",
-        "passwords are kept there",
-        &[
-            "/**/Library/Keychains/**",
-            "/**/.local/share/keyrings/**",
-            "/**/.local/share/kwalletd/**",
-            "/**/.gnupg/**",
-            "/**/.password-store/**",
-        ],
-    ),
-    (
-        "autostart",
-        "the system starts what stands there",
-        &[
-            "/**/Library/{LaunchAgents,LaunchDaemons,StartupItems}/**",
-            "/**/.config/systemd/**",
-            "/**/.local/share/systemd/**",
-            "/etc/systemd/**",
-            "/etc/{init,init.d,rc.d,rc.local}/**",
-            "/etc/{init,init.d,rc.d,rc.local}",
-            "/{usr/,}lib/systemd/**",
-            "/**/.config/autostart/**",
-            "/**/.config/autostart-scripts/**",
-            "/etc/xdg/autostart/**",
-        ],
-    ),
-    (
-        "crontab",
-        "the system runs it by the clock",
-        &[
-            "/var/spool/{cron,at}/**",
-            "/var/at/**",
-            "/usr/lib/cron/**",
-            "/etc/{crontab,anacrontab}",
-            "/etc/cron.*/**",
-            "/etc/periodic/**",
-        ],
-    ),
-    (
-        "agent_settings",
-        "agents and editors run what stands there",
-        &[
-            "/**/.mcp.json",
-            "/**/.vscode/**",
-            "/**/.idea/**",
-            "/**/.claude/settings*.json",
-            "/**/.claude/{hooks,agents,skills,plugins,commands,workflows}/**",
-            "/**/.claude/*.{sh,py,js,mjs,cjs,ts}",
-            "/**/.claude.json",
-            "/**/.codex/**",
-            "/**/.cursor/**",
-            "/**/.gemini/settings.json",
-            "/**/.zed/**",
-            "/**/.{vimrc,exrc,gvimrc,nvimrc,emacs,gdbinit,lldbinit}",
-            "/**/.emacs.d/**",
-            "/**/.config/nvim/**",
-        ],
-    ),
-];
+mod names;
 
-/// Names that are never touched at all, and why.
-const NEVER_TOUCHED: &[(&str, &str, &[&str])] = &[(
-    "processes",
-    "it holds the memory, secrets or open files of a running program, or leads out of every rule",
-    &[
-        "/proc/*/{environ,mem,maps,smaps,smaps_rollup,numa_maps,pagemap,auxv,stack,syscall,personality}",
-        "/proc/*/{fd,fdinfo,map_files,root,cwd}/**",
-        "/proc/*/{fd,fdinfo,map_files,root,cwd,exe}",
-        "/proc/*/task/*/{environ,mem,maps,smaps,smaps_rollup,numa_maps,pagemap,auxv,stack,syscall}",
-        "/proc/*/task/*/{fd,fdinfo,root,cwd}/**",
-        "/proc/*/task/*/{fd,fdinfo,root,cwd,exe}",
-        "/proc/{kcore,kmem,keys,key-users}",
-        "/dev/{mem,kmem,port}",
-        "/dev/fd/**",
-        "/dev/{fd,stdin,stdout,stderr}",
-    ],
-)];
+use names::{GITS_OWN, Group, NEVER_TOUCHED, NEVER_WRITTEN, ONLY_FOLDERS};
 
 /// The fixed part, compiled once: it is the same for every policy.
 static FIXED: LazyLock<Result<Fixed, globset::Error>> = LazyLock::new(Fixed::compile);
@@ -143,6 +34,27 @@ pub(crate) struct Floor {
 struct Fixed {
     touched: Guarded,
     written: Guarded,
+    gits_own: Guarded,
+    only_folders: Guarded,
+}
+
+/// What stands under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// A folder.
+    Folder,
+    /// Anything else: a file, a link.
+    Other,
+}
+
+/// Whether something on a machine runs what stands under this name by itself, so that a confined program may neither
+/// change nor leave it.
+pub fn runs_by_itself(path: &Path, stands: Stands) -> bool {
+    // A list that could not be read frees nothing.
+    let (Ok(fixed), Some(name)) = (FIXED.as_ref(), Name::canonical(path)) else { return true };
+    let name = name.folded();
+    let candidate = Candidate::new(name.as_path());
+    fixed.written.has(&candidate) || (stands == Stands::Other && fixed.only_folders.has(&candidate))
 }
 
 /// What the floor says of a name it protects.
@@ -191,7 +103,9 @@ impl Floor {
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }
         let written = || match access {
-            PathAccess::Write | PathAccess::Remove => self.fixed.written.find(&candidate),
+            PathAccess::Write | PathAccess::Remove => {
+                self.fixed.written.find(&candidate).or_else(|| self.fixed.gits_own.find(&candidate))
+            }
             PathAccess::Read => None,
         };
         let (group, why) = self.fixed.touched.find(&candidate).or_else(written)?;
@@ -204,8 +118,7 @@ impl Floor {
             PathAccess::Write | PathAccess::Remove => NEVER_WRITTEN,
             PathAccess::Read => &[],
         };
-        let groups =
-            NEVER_TOUCHED.iter().chain(written).map(|(group, why, _)| (rule(group), (*why).to_owned()));
+        let groups = NEVER_TOUCHED.iter().chain(written).map(|group| (rule(group.id), group.why.to_owned()));
         let own = std::iter::once((rule("sinew"), "it is Sinew's own".to_owned()));
         own.chain(groups).take_while(|(rule, _)| Some(rule) != found).collect()
     }
@@ -213,25 +126,34 @@ impl Floor {
 
 impl Fixed {
     fn compile() -> Result<Self, globset::Error> {
-        Ok(Fixed { touched: Guarded::compile(NEVER_TOUCHED)?, written: Guarded::compile(NEVER_WRITTEN)? })
+        Ok(Fixed {
+            touched: Guarded::compile(NEVER_TOUCHED)?,
+            written: Guarded::compile(NEVER_WRITTEN)?,
+            gits_own: Guarded::compile(GITS_OWN)?,
+            only_folders: Guarded::compile(ONLY_FOLDERS)?,
+        })
     }
 }
 
 impl Guarded {
-    fn compile(list: &[(&'static str, &'static str, &[&str])]) -> Result<Self, globset::Error> {
+    fn compile(list: &[Group]) -> Result<Self, globset::Error> {
         let mut set = GlobSetBuilder::new();
         let mut groups = Vec::new();
-        for (group, why, patterns) in list {
-            for text in patterns.iter().flat_map(|pattern| spellings(pattern)) {
+        for group in list {
+            for text in group.names.iter().flat_map(|pattern| spellings(pattern)) {
                 set.add(glob(&text)?);
-                groups.push((*group, *why));
+                groups.push((group.id, group.why));
             }
         }
         Ok(Guarded { set: set.build()?, groups })
     }
 
+    fn has(&self, candidate: &Candidate<'_>) -> bool {
+        self.set.is_match_candidate(candidate)
+    }
+
     fn find(&self, candidate: &Candidate<'_>) -> Option<(&'static str, &'static str)> {
-        if !self.set.is_match_candidate(candidate) {
+        if !self.has(candidate) {
             return None;
         }
         let first = self.set.matches_candidate(candidate).into_iter().min()?;
@@ -292,6 +214,8 @@ mod tests {
                 "/r/bare.git/config",
                 "/r/bare.git/hooks/post-update",
                 "/r/.husky/pre-commit",
+                "/r/.gitmodules",
+                "/r/mirror/info/attributes",
                 "/r/.git",
                 "/r/.git/hooks",
                 "/r/.git/hooks/pre-commit",
@@ -394,6 +318,52 @@ mod tests {
             paths.iter().for_each(|path| check(path, None, Some(group)));
         }
         FREE.iter().for_each(|path| check(path, None, None));
+    }
+
+    #[test]
+    fn names_that_no_program_may_leave() {
+        for (path, expect) in [
+            ("/w/.bashrc", true),
+            ("/w/sub/.BashRC", true),
+            ("/w/.ba\u{17f}hrc", true),
+            ("/w/.mcp.json", true),
+            ("/w/.vscode", true),
+            ("/w/.git/hooks", true),
+            ("/w/.git/config", true),
+            ("/w/.GIT/Config", true),
+            ("/w/.git/index", false),
+            ("/w/.git/objects/ab", false),
+            ("/w/.git", false),
+            ("/w/mirror.git/config", true),
+            ("/w/mirror.git/objects", false),
+            ("/w/b.git/info", true),
+            ("/w/hooks", false),
+            ("/w/config", false),
+            ("/w/.config/fish", true),
+            ("/w/.config/app", false),
+            ("/w/.claude/settings.json", true),
+            ("/w/.git/modules", true),
+            ("/w/.git/objects/info/alternates", true),
+            ("/w/.local/share/keyrings", true),
+            ("/w/Library/LaunchAgents", true),
+            ("/w/bashrc", false),
+            ("/", false),
+        ] {
+            assert_eq!(runs_by_itself(path.as_ref(), Stands::Folder), expect, "{path}");
+        }
+        assert!(runs_by_itself("/w/.git".as_ref(), Stands::Other), "it leads git elsewhere");
+        assert!(runs_by_itself("w/x".as_ref(), Stands::Folder), "what has no canonical name is not free");
+    }
+
+    #[test]
+    fn what_no_tool_writes_no_program_leaves_but_for_what_is_gits_own() {
+        for (_, paths) in WRITTEN {
+            for path in *paths {
+                let closed = runs_by_itself(path.as_ref(), Stands::Other);
+                let gits = path.to_ascii_lowercase().contains("/.git/") || path.ends_with("/.git");
+                assert!(closed || gits, "{path}");
+            }
+        }
     }
 
     #[test]

@@ -54,8 +54,9 @@ impl Confined {
         let folder = working_folder(command, permit)?;
         let mut before = Inventory::default();
         for granted in writable.iter().chain(&readable) {
-            before.extend(inventory::take(granted, |path| permit.shows(path))?);
+            before.extend(inventory::take(granted, inventory::MOST_BEFORE, |path| permit.shows(path)));
         }
+        let before = before.whole()?;
         let asked = permit.confinement();
         let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
         let spec = Spec {
@@ -67,6 +68,7 @@ impl Confined {
             words,
             variables: Vec::new(),
             folder,
+            pinned: before.pinned(&writable).into_iter().collect(),
             writable,
             readable,
             // What cannot be listed cannot be looked through, and is hidden whole.
@@ -82,6 +84,7 @@ impl Confined {
                 open_files: OPEN_FILES,
             },
         };
+        inventory::refuse_too_many(spec.hidden.iter().chain(&spec.kept).chain(&spec.pinned))?;
         let least = match asked.least {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
@@ -139,6 +142,7 @@ impl Confined {
             readable: Vec::new(),
             hidden: Vec::new(),
             kept: Vec::new(),
+            pinned: Vec::new(),
             limits,
         };
         Confined {
@@ -151,6 +155,19 @@ impl Confined {
             input: None,
             party: String::new(),
             before: Inventory::default(),
+        }
+    }
+
+    /// Without mounts every name in a granted folder is as open as the folder is.
+    pub(crate) fn refuse_what_needs_more_than(&self, tier: SandboxTier) -> Result<(), SandboxError> {
+        let held = self
+            .spec
+            .writable
+            .iter()
+            .flat_map(|folder| self.spec.kept.iter().filter(move |path| path.starts_with(folder)));
+        match self.spec.hidden.iter().chain(held).next() {
+            Some(name) if tier != SandboxTier::Full => Err(SandboxError::NeedsFull(name.clone())),
+            _ => Ok(()),
         }
     }
 

@@ -57,6 +57,22 @@ pub enum SandboxError {
         /// How many are looked at.
         limit: usize,
     },
+    /// There are more names to hide or to hold than walls are built for.
+    #[error(
+        "{count} names must be hidden or held in the granted folders, such as `{example}`, too many to build walls for"
+    )]
+    TooManyNames {
+        /// How many there are.
+        count: usize,
+        /// One of them.
+        example: PathBuf,
+    },
+    /// The walls of this tier cannot hide or hold single names in a folder.
+    #[error("`{0}` must be hidden or held, which needs the full tier of the sandbox")]
+    NeedsFull(PathBuf),
+    /// It ran, and what it left behind was not all found. What was found is set aside.
+    #[error("what the program left behind could not all be looked through: {0}")]
+    LeftUnseen(Box<SandboxError>),
     /// The launcher could not be started or did not answer as one.
     #[error("the launcher could not be used: {0}")]
     Launcher(io::Error),

@@ -44,6 +44,8 @@ pub(crate) enum Guard {
     Kept,
     /// Forbidden names are covered.
     Hidden,
+    /// Folders that rules reach something by keep their names.
+    Pinned,
     /// No power is left.
     Capabilities,
     /// None can be gained.

@@ -6,7 +6,7 @@ use tool::SandboxTier;
 
 use crate::capture::Captured;
 use crate::program::Executable;
-use crate::protected::Quarantined;
+use crate::quarantine::Quarantined;
 
 /// The end of a confined program and what it left behind. Everything it started is gone.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::error::SandboxError;
 use crate::inventory;
 use crate::outlets::{Hear, Outlets};
 use crate::pool::Pool;
-use crate::protected::{self, Quarantined};
+use crate::quarantine::{Quarantined, quarantine};
 use crate::report::Report;
 use crate::run;
 use crate::spill::Spills;
@@ -103,6 +103,7 @@ impl Sandbox {
 
     async fn run_into(&self, confined: Confined, outlets: Outlets) -> Result<Report, SandboxError> {
         let (tier, pool) = self.best(confined.least)?;
+        confined.refuse_what_needs_more_than(tier)?;
         let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
         let left = LeftAlone(Some(confined));
         let finished = match &left.0 {
@@ -186,17 +187,18 @@ async fn set_new_names_aside(confined: Confined) -> Result<Vec<Quarantined>, San
         return Ok(Vec::new());
     }
     let looked = tokio::task::spawn_blocking(move || {
-        let mut aside = Vec::new();
+        let (mut aside, mut problem) = (Vec::new(), None);
         let hidden: HashSet<&Path> = confined.spec.hidden.iter().map(PathBuf::as_path).collect();
         for folder in &confined.spec.writable {
             // What was hidden was not looked into before, so what is in it is not new.
-            let found = inventory::take(folder, |path| !hidden.contains(path))?;
+            let found = inventory::take(folder, inventory::MOST_AFTER, |path| !hidden.contains(path));
             let new = found.kept.iter().filter(|(path, now)| !confined.before.knew(path, now));
-            aside.extend(new.map(|(path, _)| protected::quarantine(path)));
+            aside.extend(new.map(|(path, _)| quarantine(path)));
             // What was unlisted before was hidden, and is not come to again.
-            aside.extend(found.unlisted.iter().map(|path| protected::quarantine(path)));
+            aside.extend(found.unlisted.iter().map(|path| quarantine(path)));
+            problem = problem.or(found.problem);
         }
-        Ok(aside)
+        problem.map_or(Ok(aside), |problem| Err(SandboxError::LeftUnseen(Box::new(problem))))
     });
     looked.await.unwrap_or(Err(SandboxError::Lost))
 }

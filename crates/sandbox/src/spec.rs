@@ -29,6 +29,8 @@ pub(crate) struct Spec {
     /// What is in them that it must not see, and what it must not change.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) kept: Vec<PathBuf>,
+    /// Folders that stay where they are, though what is in them may be changed.
+    pub(crate) pinned: Vec<PathBuf>,
     pub(crate) limits: Limits,
 }
 
@@ -62,6 +64,7 @@ impl Spec {
         self.readable.iter().for_each(|path| writer.put("readable", path));
         self.hidden.iter().for_each(|path| writer.put("hidden", path));
         self.kept.iter().for_each(|path| writer.put("kept", path));
+        self.pinned.iter().for_each(|path| writer.put("pinned", path));
         let limits = &self.limits;
         writer.number("time", u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX));
         writer.number("grace", u64::try_from(limits.grace.as_millis()).unwrap_or(u64::MAX));
@@ -92,6 +95,7 @@ impl Spec {
                 "readable" => spec.readable.push(value.into()),
                 "hidden" => spec.hidden.push(value.into()),
                 "kept" => spec.kept.push(value.into()),
+                "pinned" => spec.pinned.push(value.into()),
                 "time" => limits.time = Duration::from_millis(line::number(&value)?),
                 "grace" => limits.grace = Duration::from_millis(line::number(&value)?),
                 "memory" => limits.memory_bytes = line::number(&value)?,
@@ -132,6 +136,7 @@ impl Spec {
             readable: Vec::new(),
             hidden: Vec::new(),
             kept: Vec::new(),
+            pinned: Vec::new(),
             limits,
         }
     }
@@ -181,6 +186,7 @@ mod tests {
             readable: vec!["/r".into(), "/r2".into()],
             hidden: vec!["/w/.env".into()],
             kept: vec!["/w/.git/hooks".into()],
+            pinned: vec!["/w/.git".into()],
             limits: Limits {
                 time: Duration::from_millis(1500),
                 grace: Duration::from_millis(40),

@@ -66,6 +66,32 @@ fn threads_are_processes_to_the_limit() {
     assert_eq!(output(&run(&daemon, &["python3", "-c", code])), "refused True\n");
 }
 
+/// A rule that names a folder reaches what is in it by that name. Were the folder renamed, the next call could read it.
+#[test]
+fn no_folder_is_renamed_out_from_under_a_rule() {
+    let home = tests::Home::initialised();
+    let key = home.workspace().join("vault/inner/key");
+    home.configure(
+        "governance/tools.yaml",
+        &super::rules("").replace("\"**/.env\"", &format!("{:?}", key.display().to_string())),
+    );
+    std::fs::create_dir_all(home.workspace().join("vault/inner")).expect("a folder");
+    std::fs::create_dir_all(home.workspace().join("plain")).expect("a folder");
+    std::fs::write(&key, "CANARY").expect("a key");
+    let daemon = Daemon::start_in(home);
+    let code = "import os\ndef attempt(work, *words):\n try: work(*words)\n except OSError as error: print(error.strerror)\n\
+                attempt(os.rename, 'vault', 'freed')\nattempt(os.rename, 'vault/inner', 'freed')\n\
+                attempt(os.rename, 'vault/inner/key', 'freed')\nattempt(os.link, 'vault/inner/key', 'freed')\n\
+                open('vault/new', 'w').close()\nos.rename('vault/new', 'moved')\nos.rename('plain', 'vault/plain')";
+    let said = output(&run(&daemon, &["python3", "-c", code]));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..3], ["Device or resource busy"; 3], "{said}");
+    assert_eq!(lines.len(), 4, "what is pinned is worked in as ever: {said}");
+    let freed = run(&daemon, &["cat", "freed/inner/key", "freed/key", "freed", "vault/inner/key"]);
+    assert!(!freed.to_string().contains("CANARY"), "{freed}");
+    assert!(key.exists());
+}
+
 #[test]
 fn there_is_no_terminal() {
     let daemon = Daemon::start_in(home(""));

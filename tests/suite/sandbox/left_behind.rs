@@ -22,6 +22,31 @@ fn a_folder_that_cannot_be_listed_hides_nothing_and_is_hidden() {
     assert!(!read.to_string().contains("CANARY"), "what cannot be looked through is not shown: {read}");
 }
 
+/// Folders nested until no path can name them any more, with something in the last.
+const DEPTH_BOMB: &str = "import os\nfor _ in range(60):\n os.mkdir('d' * 200)\n os.chdir('d' * 200)\n\
+                          os.makedirs('.git/hooks')\nopen('.git/config', 'w').write('evil')";
+
+#[test]
+fn folders_too_deep_to_be_named_stop_nothing() {
+    let daemon = Daemon::start_in(home(""));
+    let work = daemon.home().workspace();
+    let code = format!("open('.envrc', 'w').write('evil')\n{DEPTH_BOMB}");
+    let bomb = run(&daemon, &["python3", "-c", &code]);
+    assert_eq!(bomb["output"]["exit_code"], 0, "{bomb}");
+    assert_eq!(bomb["output"]["sandbox"]["quarantined"].as_array().map(Vec::len), Some(2), "{bomb}");
+    assert!(!work.join(".envrc").exists(), "what else it left is set aside: {bomb}");
+
+    // In the next run all that is too deep is out of reach, and everything else is as it was.
+    daemon.home().file("plain", "plain");
+    let code = "import os\ndepth = 0\ntry:\n while True:\n  os.chdir(next(name for name in os.listdir('.') if name[0] == 'd'))\n  depth += 1\n\
+                except OSError as error: print(depth, error.strerror)";
+    let next = run(&daemon, &["python3", "-c", code]);
+    assert_eq!(next["output"]["sandbox"]["quarantined"], json!([]), "{next}");
+    let said = next["output"]["stdout"].as_str().unwrap_or_default().to_owned();
+    assert!(said.trim_end().ends_with("Permission denied"), "{next}");
+    assert_eq!(run(&daemon, &["cat", "plain"])["output"]["stdout"], "plain");
+}
+
 #[test]
 fn a_file_that_leads_git_elsewhere_is_set_aside() {
     let daemon = Daemon::start_in(home(""));

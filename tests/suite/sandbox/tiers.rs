@@ -37,6 +37,15 @@ fn where_namespaces_are_off_nothing_runs_unless_policy_accepts_less() {
     let outside = format!(r#"{{"command": ["cat", "{}"]}}"#, home.user().join("note").display());
     let denied = call_without_namespaces(&home, &outside);
     assert_eq!(denied["output"]["exit_code"], 1, "{denied}");
+    // Without mounts a name in a granted folder cannot be hidden or held, so nothing runs where one must be.
+    for name in [".env", ".bashrc"] {
+        std::fs::write(home.workspace().join(name), "CANARY").expect("a file");
+        let refused = call_without_namespaces(&home, r#"{"command": ["cat", ".env"]}"#);
+        assert_eq!(refused["success"], false, "{refused}");
+        assert!(refused["error"].as_str().unwrap_or_default().contains("full tier"), "{refused}");
+        assert!(!refused.to_string().contains("CANARY"), "{refused}");
+        std::fs::remove_file(home.workspace().join(name)).expect("a file");
+    }
     let leave = r#"{"command": ["sh", "-c", "setsid sleep 61 & echo done"]}"#;
     let left = call_without_namespaces(&home, leave);
     assert_eq!(left["output"]["stdout"], "done\n", "{left}");

@@ -42,13 +42,7 @@ const ROWS: &[Row] = &[
     Row(Full, Off, &[Strays, Descriptors], &["inherit_descriptors"], Seen::Escape),
     Row(Full, Off, &[MessageNamespace], &["attach_memory"], Seen::Escape),
     Row(Full, Off, &[ProcessNamespace], &["see_process"], Seen::NoRun),
-    Row(
-        Full,
-        Off,
-        &[ProcessNamespace, ProcessList, LandlockScopes, MemoryWatch],
-        &["kill_process"],
-        Seen::Escape,
-    ),
+    Row(Full, Off, &[ProcessNamespace, ProcessList, LandlockScopes], &["kill_process"], Seen::Escape),
     Row(Full, Off, &[Undumpable], &["list_descriptors_of_parent"], Seen::Escape),
     Row(Full, Loopback, &[NetworkNamespace], &["connect_tcp"], Seen::Escape),
     Row(Full, Off, &[ReadOnlyRoot], &["chmod_in_home", "set_times_in_home"], Seen::Escape),
@@ -65,8 +59,8 @@ const ROWS: &[Row] = &[
     Row(Full, Off, &[ReadOnlyGrant, Landlock], &["write_to_read_only_folder"], Seen::Escape),
     Row(Full, Off, &[Scratch], &["read_shared_memory", "read_other_scratch"], Seen::Escape),
     Row(Full, Off, &[ScratchSize, MemoryWatch], &["fill_scratch"], Seen::Escape),
-    // With the machine's list, the watcher counts the machine's memory, and ends the run for it.
-    Row(Full, Off, &[ProcessList, MemoryWatch], &["see_process"], Seen::Escape),
+    // The watcher still counts the run's own processes alone, and has no reason to end it.
+    Row(Full, Off, &[ProcessList], &["see_process"], Seen::Escape),
     Row(
         Full,
         Off,
@@ -83,7 +77,20 @@ const ROWS: &[Row] = &[
         ],
         Seen::Escape,
     ),
-    Row(Full, Off, &[Hidden], &["read_forbidden_file", "list_forbidden_folder"], Seen::Escape),
+    Row(
+        Full,
+        Off,
+        &[Hidden],
+        &["read_forbidden_file", "list_forbidden_folder", "rename_forbidden_file"],
+        Seen::Escape,
+    ),
+    Row(
+        Full,
+        Off,
+        &[Pinned],
+        &["rename_folder_of_forbidden_file", "swap_folder_of_forbidden_file", "move_git_away"],
+        Seen::Escape,
+    ),
     Row(Full, Off, &[Capabilities], &["keep_capabilities"], Seen::Escape),
     Row(Full, Off, &[NoNewPrivileges], &["gain_privileges"], Seen::NoRun),
     Row(Full, Off, &[Landlock], &["read_home", "open_terminal_maker"], Seen::Escape),
@@ -160,14 +167,7 @@ fn check(row: &'static Row) -> Result<(), Failed> {
                 .map(|one| without.iter().copied().filter(|other| other != one).collect())
                 .collect(),
         };
-        // Where the list of processes is the machine's, the watch may end a run for their memory or not: that shows nothing.
-        let counts_strangers = |left_out: &Vec<Guard>| {
-            left_out.contains(&Guard::ProcessList) && !left_out.contains(&Guard::MemoryWatch)
-        };
-        let tells = |left_out: &Vec<Guard>| {
-            without.len() < 2 || !without.contains(&Guard::MemoryWatch) || !counts_strangers(left_out)
-        };
-        for left_out in kept.into_iter().filter(tells) {
+        for left_out in kept {
             let said = attempt(*tier, *network, &left_out, name);
             if is_escape(&said) {
                 wrong.push(format!("{name} works without {left_out:?} alone: {said:?}"));
@@ -251,7 +251,7 @@ impl World {
     pub(crate) fn confined(&self, network: Network, words: &[&str]) -> Confined {
         let found = program::find(words[0].as_ref(), &[]).expect("a program");
         let shows = |path: &std::path::Path| !path.ends_with(".env") && !path.ends_with(".env.d");
-        let before = inventory::take(&self.workspace, shows).expect("an inventory");
+        let before = inventory::take(&self.workspace, inventory::MOST_BEFORE, shows);
         let words = words.iter().map(Into::into).collect();
         let nothing = Confined::granted_nothing(found, words, 128 << 20, 8, Duration::from_secs(15));
         let spec = Spec {
@@ -261,6 +261,7 @@ impl World {
             readable: vec![self.read_only.clone()],
             hidden: before.hidden.clone(),
             kept: before.mountable().cloned().collect(),
+            pinned: before.pinned(std::slice::from_ref(&self.workspace)).into_iter().collect(),
             limits: Limits {
                 cpu_seconds: 1,
                 file_bytes: 16 << 20,

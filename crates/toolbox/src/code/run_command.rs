@@ -173,8 +173,15 @@ pub(crate) fn not_run(error: &SandboxError) -> Failure {
         SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
             (FailureKind::Io, "nothing was run; `sinew doctor` says what this machine lacks")
         }
-        SandboxError::Unlisted { .. } | SandboxError::TooLarge { .. } => {
+        SandboxError::NeedsFull(_) => (
+            FailureKind::Io,
+            "nothing was run; turn user namespaces on, or keep such names out of the workspace",
+        ),
+        SandboxError::Unlisted { .. } | SandboxError::TooLarge { .. } | SandboxError::TooManyNames { .. } => {
             (FailureKind::TooLarge, "nothing was run; narrow the workspace")
+        }
+        SandboxError::LeftUnseen(_) => {
+            (FailureKind::TooLarge, "it ran; look through what it made before anything acts on it")
         }
         SandboxError::Lost => (FailureKind::Crashed, "what it did so far may have had an effect"),
     };

@@ -1,7 +1,13 @@
 //! How much memory a run uses, all of its processes together.
 
-/// The processes that `/proc` shows, which in a run's own namespaces is every process of the run.
+use super::reduced;
+
+/// The processes of a run in namespaces of its own: all that its list has. Where the list is the machine's, which this
+/// process is on too, they are those below it.
 pub(crate) fn processes_here() -> Vec<i32> {
+    if std::fs::read_link("/proc/self").is_ok() {
+        return reduced::descendants();
+    }
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect()
 }

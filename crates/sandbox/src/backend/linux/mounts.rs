@@ -31,6 +31,9 @@ const OTHER_SCRATCH: &str = "/var/tmp";
 pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     at("/", mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))?;
     let granted = take_granted(spec)?;
+    for path in guard::held(Guard::Pinned, spec.pinned.as_slice()) {
+        pin(path)?;
+    }
     let root = open("/")?;
     let flags = guard::held(Guard::ReadOnlyRoot, READ_ONLY) | guard::held(Guard::NoSetuid, NO_SETUID);
     at("/", raw::set_mount_flags(&root, Reach::AllBelow, flags))?;
@@ -116,6 +119,19 @@ fn keep(path: &Path) -> Result<(), Problem> {
     let tree = copy_of(&found, path)?;
     at(path, raw::set_mount_flags(&tree, Reach::AllBelow, READ_ONLY | NO_SETUID | NO_DEVICES))?;
     attach(&tree, path)
+}
+
+/// Has a folder keep its name: what is a mount point somewhere in this namespace cannot be renamed anywhere in it. The
+/// mount is made where the granted folder covers it next, so that inside it nothing is: a mount that was seen there would
+/// stop files from being moved in and out of the folder as well.
+fn pin(path: &Path) -> Result<(), Problem> {
+    let found = match open(path) {
+        Err(problem) if problem.code == libc::ENOENT => return Ok(()),
+        found => found?,
+    };
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    attach(at(path, open_tree(&found, "", flags))?, path)
 }
 
 /// Space of its own for files that nobody keeps, as large as the memory it may use, because it is memory.

@@ -205,6 +205,7 @@ mod tests {
             readable: vec!["/Users/me/r".into()],
             hidden: vec![Path::new(ODD).join(".env")],
             kept: vec![Path::new(ODD).join("a/.git/hooks")],
+            pinned: Vec::new(),
             limits: Limits {
                 time: Duration::ZERO,
                 grace: Duration::ZERO,
