@@ -24,6 +24,16 @@ pub struct Annotations {
     pub open_world_hint: bool,
 }
 
+impl Annotations {
+    /// Of a tool that only looks.
+    pub const LOOKING: Annotations = Annotations {
+        read_only_hint: true,
+        destructive_hint: false,
+        idempotent_hint: true,
+        open_world_hint: false,
+    };
+}
+
 /// What a tool is, checked and immutable.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolDefinition {

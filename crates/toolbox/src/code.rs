@@ -55,10 +55,3 @@ fn folder_of(permit: &Permit) -> Result<PathBuf, Failure> {
 fn outcome(failure: Failure, word: &str) -> Failure {
     Failure { output: Some(json!({"outcome": word})), ..failure }
 }
-
-/// What an answer's content may take: the policy's bound less room for the facts around it.
-fn answer_budget(permit: &Permit) -> u64 {
-    permit.max_output_bytes().saturating_sub(ROOM_FOR_FACTS).max(ROOM_FOR_FACTS)
-}
-
-const ROOM_FOR_FACTS: u64 = 32 * 1024;

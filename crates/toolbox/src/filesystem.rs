@@ -48,14 +48,6 @@ fn shown(path: &OpenedPath) -> String {
     path.canonical().to_string_lossy().into_owned()
 }
 
-/// What an answer's content may take: the policy's bound less room for the facts around it.
-fn answer_budget(permit: &Permit) -> u64 {
-    permit.max_output_bytes().saturating_sub(ROOM_FOR_FACTS).max(ROOM_FOR_FACTS)
-}
-
-/// A path of the longest kind, escaped, and everything else beside the content.
-const ROOM_FOR_FACTS: u64 = 32 * 1024;
-
 /// RFC 3339, in UTC, to the second.
 fn timestamp(time: SystemTime) -> Option<String> {
     let time = jiff::Timestamp::try_from(time).ok()?;

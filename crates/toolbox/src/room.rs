@@ -1,6 +1,15 @@
 //! How much fits into an answer: texts and lists cut where it makes sense, by what they take once they are JSON.
 
+use governance::Permit;
 use serde::Serialize;
+
+/// A path of the longest kind, escaped, and everything else beside the content.
+const FOR_FACTS: u64 = 32 * 1024;
+
+/// What the content of an answer may take: the policy's bound less room for the facts around it.
+pub(crate) fn for_content(permit: &Permit) -> u64 {
+    permit.max_output_bytes().saturating_sub(FOR_FACTS).max(FOR_FACTS)
+}
 
 /// The longest beginning of a text that takes at most `budget` bytes as a JSON string.
 pub(crate) fn beginning(text: &str, budget: u64) -> &str {
@@ -37,7 +46,9 @@ mod tests {
     fn what_is_cut_is_cut_by_its_size_as_json() {
         let check =
             |text: &str, budget, expect: &str| assert_eq!(beginning(text, budget), expect, "{text:?}");
+        check("abc", 3, "abc");
         check("abc", 2, "ab");
+        check("", 0, "");
         check("aéb", 2, "a");
         check("a\nb", 3, "a\n");
         check("\u{1}\u{1}", 11, "\u{1}");

@@ -62,6 +62,11 @@ impl ToolEntry {
     }
 }
 
+/// The folder that is meant where a call names none.
+pub(crate) fn this_folder() -> String {
+    ".".to_owned()
+}
+
 /// What a body answers: its typed output, and the facts around it.
 pub(crate) struct Answer<O> {
     pub(crate) value: O,

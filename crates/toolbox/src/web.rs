@@ -13,6 +13,7 @@ use std::sync::Arc;
 use governance::Permit;
 use outbound::{Gatekeeper, OutboundError, Roots};
 use sandbox::Sandbox;
+use tool::{Annotations, Category, Mode, RiskLevel, ToolSpec};
 
 use crate::tool_entry::ToolEntry;
 use crate::web::fetch_url::Fetched;
@@ -63,6 +64,15 @@ impl Web {
 /// The tools of this area.
 pub(crate) fn tools(web: &Web, sandbox: &Sandbox) -> Vec<ToolEntry> {
     vec![fetch_url::tool(web, sandbox), web_search::tool(web, sandbox)]
+}
+
+/// What the tools of this area have in common.
+fn spec(name: &str, about: &str) -> ToolSpec {
+    let mut spec = ToolSpec::new(name, about, Category::NETWORK, RiskLevel::Medium);
+    spec.allowed_modes = vec![Mode::Normal];
+    spec.requires_sandbox = true;
+    spec.annotations = Annotations { open_world_hint: true, ..Annotations::LOOKING };
+    spec
 }
 
 /// How many bytes of an answer may come.

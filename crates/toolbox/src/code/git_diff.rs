@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation};
 
-use super::answer_budget;
 use super::git::{Program, RepoPath, Repository, Revision, all_but};
 use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry};
+use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
 const MOST_NAMES: usize = 8 * 1024 * 1024;
 
@@ -20,7 +19,7 @@ const MOST_NAMES: usize = 8 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The repository, or a folder in it, absolute or relative to the workspace.
-    #[serde(default = "here", rename = "path")]
+    #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
     /// Compare what is staged, instead of the files as they are.
@@ -40,10 +39,6 @@ struct Arguments {
     #[serde(default = "usual_context")]
     #[schemars(range(min = 0, max = 50))]
     context_lines: u32,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn usual_context() -> u32 {
@@ -76,7 +71,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     let about = "Show what changed in a git repository: unstaged, staged, or between two commits.";
     let mut spec = ToolSpec::new("git_diff", about, Category::READ_ONLY, RiskLevel::Low);
     spec.requires_sandbox = true;
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "staged": true}));
     let executor = std::sync::Arc::new(InWalls::new(sandbox, diff));
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Difference>(), executor)
@@ -102,7 +97,7 @@ fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Differen
         // What an object database holds of a file that may not be read is no more to be read.
         let (names, hidden): (Vec<&str>, Vec<&str>) = text.split_terminator('\0').partition(is_shown);
         let hidden: Vec<OsString> = hidden.into_iter().map(all_but).collect();
-        let budget = answer_budget(permit) / 2;
+        let budget = room::for_content(permit) / 2;
         // Half of what is captured is kept from the beginning, and only that is shown.
         let capture = usize::try_from(budget.saturating_mul(4)).unwrap_or(usize::MAX);
         let context = format!("-U{}", arguments.context_lines);

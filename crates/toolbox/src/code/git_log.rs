@@ -8,17 +8,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Output, RiskLevel, ToolSpec, Truncation};
 
-use super::answer_budget;
 use super::git::{Program, RepoPath, Repository, Revision};
 use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry};
+use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The repository, or a folder in it, absolute or relative to the workspace.
-    #[serde(default = "here", rename = "path")]
+    #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
     /// Where to start; absent means what is checked out.
@@ -36,10 +35,6 @@ struct Arguments {
     #[serde(default)]
     #[schemars(range(max = 10_000_000))]
     skip: u64,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn usual_count() -> u64 {
@@ -87,7 +82,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     let about = "Show the commits of a git repository, newest first.";
     let mut spec = ToolSpec::new("git_log", about, Category::READ_ONLY, RiskLevel::Low);
     spec.requires_sandbox = true;
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "max_count": 5}));
     let executor = std::sync::Arc::new(InWalls::new(sandbox, log));
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Log>(), executor)
@@ -96,7 +91,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
 fn log<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
     Box::pin(async move {
         let repository = Repository::open(walls).await?;
-        let budget = answer_budget(walls.permit());
+        let budget = room::for_content(walls.permit());
         let mut words: Vec<OsString> =
             ["log", FORMAT, "--no-color", "--encoding=UTF-8", "--no-show-signature"]
                 .into_iter()

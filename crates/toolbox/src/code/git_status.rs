@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{Annotations, Category, Output, RiskLevel, ToolSpec, Truncation};
 
-use super::answer_budget;
 use super::git::{Program, Repository};
 use crate::in_walls::{InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry};
+use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
 /// What git may say before the rest is counted as cut: some hundred thousand names.
 const MOST_OUTPUT: usize = 32 * 1024 * 1024;
@@ -22,17 +21,13 @@ const MOST_OUTPUT: usize = 32 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The repository, or a folder in it, absolute or relative to the workspace.
-    #[serde(default = "here", rename = "path")]
+    #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
     /// At most this many entries.
     #[serde(default = "usual_count")]
     #[schemars(range(min = 1, max = 10_000))]
     max_entries: usize,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn usual_count() -> usize {
@@ -90,7 +85,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     let about = "Show the branch of a git repository and which files differ from its last commit.";
     let mut spec = ToolSpec::new("git_status", about, Category::READ_ONLY, RiskLevel::Low);
     spec.requires_sandbox = true;
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": "."}));
     let executor = std::sync::Arc::new(InWalls::new(sandbox, status));
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Status>(), executor)
@@ -113,7 +108,7 @@ fn status<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status
         let entries = shown(walls.permit(), repository.top(), entries);
         let total = entries.len() as u64;
         let first = entries.into_iter().take(arguments.max_entries).collect();
-        let entries = room::first(first, answer_budget(walls.permit()));
+        let entries = room::first(first, room::for_content(walls.permit()));
         let returned = entries.len() as u64;
         let is_cut = returned < total || report.stdout.omitted > 0;
         let truncated = is_cut.then(|| Truncation {

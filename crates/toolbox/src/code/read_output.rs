@@ -53,7 +53,7 @@ struct Part {
 pub(super) fn tool() -> ToolEntry {
     let about = "Read on in an output that was too long for its result. Outputs are kept for a day.";
     let mut spec = ToolSpec::new("read_output", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"id": "0123456789abcdef0123456789abcdef", "offset": 32768}));
     ToolEntry::new(spec, read)
 }

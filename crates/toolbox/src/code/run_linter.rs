@@ -13,10 +13,10 @@ use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel,
 use super::complaints::{self, Complaint};
 use super::git::RepoPath;
 use super::toolchain::{self, Tooling};
-use super::{answer_budget, folder_of, outcome, project};
+use super::{folder_of, outcome, project};
 use crate::in_walls::{Errand, InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry};
+use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
 /// Complaints before the rest is cut: some ten thousand.
 const MOST_OUTPUT: usize = 32 * 1024 * 1024;
@@ -25,7 +25,7 @@ const MOST_OUTPUT: usize = 32 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The project, absolute or relative to the workspace.
-    #[serde(default = "here", rename = "path")]
+    #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
     /// Which linter; `auto` takes clippy where there is a Cargo.toml, and ruff elsewhere.
@@ -49,10 +49,6 @@ enum Linter {
     Ruff,
     Mypy,
     Clippy,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn usual_count() -> usize {
@@ -80,7 +76,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.allowed_modes = vec![Mode::Normal, Mode::Alert, Mode::Degraded, Mode::Recovery];
     spec.requires_sandbox = true;
     spec.timeout_seconds = 120;
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "linter": "ruff"}));
     let executor = std::sync::Arc::new(InWalls::new(sandbox, lint));
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Linted>(), executor)
@@ -117,7 +113,7 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
             found.into_iter().filter(|one| permit.shows(&folder.join(&one.file))).collect();
         let total = found.len() as u64;
         let first = found.into_iter().take(arguments.max_entries).collect();
-        let complaints = room::first(first, answer_budget(permit));
+        let complaints = room::first(first, room::for_content(permit));
         let returned = complaints.len() as u64;
         let truncated = (returned < total || report.stdout.omitted > 0).then(|| Truncation {
             total,

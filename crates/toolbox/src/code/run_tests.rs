@@ -15,10 +15,10 @@ use super::git::RepoPath;
 use super::junit;
 use super::results::{self, Case, Counts, Failed, Outcome};
 use super::toolchain::{self, Tooling};
-use super::{answer_budget, folder_of, outcome, project};
+use super::{folder_of, outcome, project};
 use crate::in_walls::{Errand, InWalls, Walls, Work};
 use crate::room;
-use crate::tool_entry::{Answer, ToolEntry};
+use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
 /// What is kept of a report, and of what was said.
 const MOST_REPORT: usize = 32 * 1024 * 1024;
@@ -35,7 +35,7 @@ exit $code"#;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The project, absolute or relative to the workspace.
-    #[serde(default = "here", rename = "path")]
+    #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
     /// Which runner; `auto` takes cargo where there is a Cargo.toml, npm where there is a package.json, else pytest.
@@ -59,10 +59,6 @@ enum Runner {
     Pytest,
     Cargo,
     Npm,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -208,7 +204,7 @@ fn read(
         return Err(outcome(failure, "tests_not_run"));
     }
     let failed: Vec<Failed> = cases.into_iter().filter_map(failed).collect();
-    let (all, failures) = (failed.len() as u64, room::first(failed, answer_budget(permit) / 2));
+    let (all, failures) = (failed.len() as u64, room::first(failed, room::for_content(permit) / 2));
     let cut = all - failures.len() as u64;
     let value =
         Tested { program, outcome: word, exit_code, counts, failures, said: ending(&said, MOST_SAID) };

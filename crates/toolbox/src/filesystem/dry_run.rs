@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tool::{Failure, FailureKind};
 
-use super::{answer_budget, shown};
+use super::shown;
+use crate::room;
 
 /// Files up to this size are changed in memory where policy sets no limit.
 const USUAL_LIMIT: u64 = 64 * 1024 * 1024;
@@ -32,7 +33,7 @@ pub(super) struct DryRun {
 impl DryRun {
     pub(super) fn of(permit: &Permit, file: &OpenedPath, before: Option<&[u8]>, after: &[u8]) -> Self {
         // As a string in JSON a text can become longer by its escapes; half of the room is enough for any diff.
-        let most = usize::try_from(answer_budget(permit) / 2).unwrap_or(usize::MAX);
+        let most = usize::try_from(room::for_content(permit) / 2).unwrap_or(usize::MAX);
         let found = resources::difference(&shown(file), before, Some(after), most);
         DryRun { diff: found.text, added: found.added, removed: found.removed, cut: found.cut }
     }

@@ -12,8 +12,9 @@ use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec, Truncati
 
 use super::cursor::Cursor;
 use super::pattern::NamePattern;
-use super::{answer_budget, shown, target, timestamp};
-use crate::tool_entry::{Answer, ToolEntry};
+use super::{shown, target, timestamp};
+use crate::room;
+use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
 /// Entries that are looked at in one call. A tree can have no end.
 const MOST_SEEN: usize = 100_000;
@@ -22,7 +23,7 @@ const MOST_SEEN: usize = 100_000;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The directory to list, absolute or relative to the workspace.
-    #[serde(default = "here")]
+    #[serde(default = "this_folder")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
@@ -54,10 +55,6 @@ enum Sort {
     Name,
     Size,
     Modified,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn one() -> usize {
@@ -107,7 +104,7 @@ pub(super) fn tool() -> ToolEntry {
     let about =
         "List the entries of a directory, and of those below it. Symbolic links are shown, not followed.";
     let mut spec = ToolSpec::new("list_directory", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": "."}));
     ToolEntry::new(spec, list)
 }
@@ -137,7 +134,7 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failu
     let total = found.len() as u64;
     let rest: Vec<_> =
         found.into_iter().filter(|(place, _)| after.as_ref().is_none_or(|after| place > after)).collect();
-    let (waiting, entries) = (rest.len(), fitting(rest, arguments.max_entries, answer_budget(permit)));
+    let (waiting, entries) = (rest.len(), fitting(rest, arguments.max_entries, room::for_content(permit)));
     let next_cursor = entries.last().filter(|_| entries.len() < waiting).map(|(place, _)| place.to_string());
     let entries: Vec<Listed> = entries.into_iter().map(|(_, entry)| entry).collect();
     let truncated = next_cursor.as_ref().map(|_| Truncation {

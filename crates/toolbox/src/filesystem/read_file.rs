@@ -11,7 +11,8 @@ use tool::{
 
 use super::part::{Part, Piece};
 use super::text::{self, Encoding};
-use super::{answer_budget, shown, target, timestamp};
+use super::{shown, target, timestamp};
+use crate::room;
 use crate::tool_entry::{Answer, ToolEntry};
 
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
@@ -85,7 +86,7 @@ struct Content {
 pub(super) fn tool() -> ToolEntry {
     let about = "Read the content of a file: whole, by bytes, by lines, or its first or last lines.";
     let mut spec = ToolSpec::new("read_file", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": "README.md"}));
     ToolEntry::new(spec, read)
 }
@@ -118,7 +119,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Content>, Failu
     // The schema bounds the number, so the conversion keeps its meaning.
     let asked = (arguments.max_size_mb * MEBIBYTE) as u64;
     let limit = permit.max_file_bytes().map_or(asked, |policy| policy.min(asked));
-    let budget = answer_budget(permit);
+    let budget = room::for_content(permit);
     let size = file.metadata().map_or(0, |facts| facts.size);
     if part == Part::Whole && size > limit {
         return Err(too_large(file, size, limit));

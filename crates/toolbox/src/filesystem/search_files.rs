@@ -13,8 +13,9 @@ use super::cursor::Cursor;
 use super::ignored::Ignored;
 use super::lines::{Lines, Match, Query};
 use super::pattern::NamePattern;
-use super::{answer_budget, shown, target, timestamp};
-use crate::tool_entry::{Answer, ToolEntry};
+use super::{shown, target, timestamp};
+use crate::room;
+use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
 /// Entries that are looked at in one call.
 const MOST_SEEN: u64 = 500_000;
@@ -27,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(15);
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The directory to search, absolute or relative to the workspace.
-    #[serde(default = "here", rename = "path")]
+    #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
     /// Lines that contain this. Without it, files are found by name alone.
@@ -66,10 +67,6 @@ struct Arguments {
     #[serde(default)]
     #[schemars(extend("maxLength" = 8192))]
     cursor: Option<String>,
-}
-
-fn here() -> String {
-    ".".to_owned()
 }
 
 fn yes() -> bool {
@@ -131,7 +128,7 @@ pub(super) fn tool() -> ToolEntry {
     let about = "Search a directory and everything below it for files by name, or for lines by content. Symbolic links are \
                  not followed; what .gitignore leaves out is left out.";
     let mut spec = ToolSpec::new("search_files", about, Category::READ_ONLY, RiskLevel::Low);
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "query": "TODO", "glob": "*.rs"}));
     ToolEntry::new(spec, search)
 }
@@ -184,7 +181,7 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Fai
         ignored: Ignored::starting_in(directory, arguments.include_ignored),
         after: arguments.cursor.as_deref().map(Cursor::parse).transpose()?,
         until: Instant::now() + LONGEST.min(permit.timeout().mul_f64(0.75)),
-        room: answer_budget(permit),
+        room: room::for_content(permit),
         results,
         last: None,
         seen: 0,

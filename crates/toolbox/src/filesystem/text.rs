@@ -5,6 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::room;
+
 /// How content is to be given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -30,7 +32,7 @@ pub(super) fn encode(bytes: &[u8], budget: u64, more: bool, wanted: Encoding) ->
     };
     match text {
         Some(text) if wanted == Encoding::Auto => {
-            let head = fitting(text, budget);
+            let head = room::beginning(text, budget);
             (head.to_owned(), "utf-8", head.len() as u64)
         }
         _ => {
@@ -41,38 +43,9 @@ pub(super) fn encode(bytes: &[u8], budget: u64, more: bool, wanted: Encoding) ->
     }
 }
 
-/// The longest beginning of a text that takes at most `budget` bytes as a JSON string.
-pub(super) fn fitting(text: &str, budget: u64) -> &str {
-    let mut left = budget;
-    for (at, c) in text.char_indices() {
-        let cost = match c {
-            '"' | '\\' | '\n' | '\r' | '\t' => 2,
-            c if c.is_ascii_control() => 6,
-            c => c.len_utf8() as u64,
-        };
-        if cost > left {
-            return text.get(..at).unwrap_or_default();
-        }
-        left -= cost;
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_cut_between_characters_and_by_its_escaped_size() {
-        let check =
-            |text: &str, budget, expect: &str| assert_eq!(fitting(text, budget), expect, "{text:?} {budget}");
-        check("abc", 3, "abc");
-        check("abc", 2, "ab");
-        check("aéb", 2, "a");
-        check("a\nb", 3, "a\n");
-        check("\u{1}\u{1}", 11, "\u{1}");
-        check("", 0, "");
-    }
 
     #[test]
     fn what_is_not_text_is_base64_and_loses_nothing() {

@@ -25,7 +25,7 @@ struct Checked {
 pub(super) fn tool(internals: &Internals) -> ToolEntry {
     let about = "Have Sinew look itself over: its sandbox, tried from inside, its record, its disk.";
     let mut spec = ToolSpec::new("self_check", about, Category::SELF_CHECK, RiskLevel::Low);
-    spec.annotations = Annotations { read_only_hint: true, idempotent_hint: true, ..Annotations::default() };
+    spec.annotations = Annotations::LOOKING;
     spec.timeout_seconds = 60;
     spec.example = Some(json!({}));
     let executor = Arc::new(Asking::new(internals, check));

@@ -14,8 +14,6 @@ use super::{log_files, platform};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry};
 
-const ROOM_FOR_FACTS: u64 = 16 * 1024;
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -102,7 +100,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Answered>, Fail
     let Logs { mut records, found, cut, note } = logs;
     // The newest are the ones that stay.
     records.reverse();
-    let budget = permit.max_output_bytes().saturating_sub(ROOM_FOR_FACTS).max(ROOM_FOR_FACTS);
+    let budget = room::for_content(permit);
     let mut entries = room::first(records, budget);
     entries.reverse();
     let returned = entries.len() as u64;

@@ -10,10 +10,7 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tool::{
-    Annotations, Category, Failure, FailureKind, Mode, Output, Refusal, RiskLevel, SandboxTier, ToolSpec,
-    Usage,
-};
+use tool::{Failure, FailureKind, Output, Refusal, SandboxTier, Usage};
 
 use super::search::{Answered, Attempt, Link, Outcome, Range, Search, ask, word};
 use super::{NOTICE, Way, Web};
@@ -92,15 +89,7 @@ struct WebSearch {
 pub(super) fn tool(web: &Web, sandbox: &Sandbox) -> ToolEntry {
     let about = "Search the web. Says which provider answered and what each that was tried gave; `empty` is the only outcome \
                  that means there is nothing to be found. Without a key the search is a best effort.";
-    let mut spec = ToolSpec::new("web_search", about, Category::NETWORK, RiskLevel::Medium);
-    spec.allowed_modes = vec![Mode::Normal];
-    spec.requires_sandbox = true;
-    spec.annotations = Annotations {
-        read_only_hint: true,
-        idempotent_hint: true,
-        open_world_hint: true,
-        ..Annotations::default()
-    };
+    let mut spec = super::spec("web_search", about);
     spec.example = Some(json!({"query": "opening hours of the town library"}));
     let executor = Arc::new(WebSearch { web: web.clone(), sandbox: sandbox.clone() });
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Results>(), executor)
