@@ -157,13 +157,14 @@ pub(crate) fn about(record: &Value) -> String {
         "mode" => format!("{} → {}", text(record, "from"), text(record, "to")),
         "start" => format!("version {}", text(record, "version")),
         "stop" => text(record, "reason").to_owned(),
+        "note" => text(record, "about").to_owned(),
         _ => text(record, "tool").to_owned(),
     })
 }
 
-/// How it ended, where it did.
+/// How it ended or what became of it, in the word its kind has for that.
 pub(crate) fn end(record: &Value) -> String {
-    visible_line(&[text(record, "outcome"), text(record, "code")].concat())
+    visible_line(&["outcome", "code", "event", "result"].map(|key| text(record, key)).concat())
 }
 
 fn check(setting: &Setting, output: JsonArgs) -> Result<Exit, Problem> {
