@@ -85,8 +85,8 @@ fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
     let program = program::itself().map_err(|error| error.to_string())?;
     let confined = Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE);
     let ran = apart(async move {
-        let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
-        run::run(&confined, tier, launcher, Outlets::default()).await
+        let mut launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+        run::run(&confined, tier, &mut launcher, Outlets::default()).await
     })?;
     let finished = ran.map_err(|error| error.to_string())?;
     match finished.end {
@@ -147,8 +147,8 @@ fn remedy(error: &SandboxError) -> Option<&'static str> {
 
 async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
     let confined = command(&["true"])?;
-    let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
-    Ok(run::run(&confined, tier, launcher, Outlets::default()).await?.end)
+    let mut launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+    Ok(run::run(&confined, tier, &mut launcher, Outlets::default()).await?.end)
 }
 
 /// A program that is granted nothing.

@@ -9,6 +9,7 @@ use governance::{Isolation, Network, Permit, WorkspaceAccess};
 use sha2::{Digest, Sha256};
 use tool::SandboxTier;
 
+use crate::aftermath::Before;
 use crate::check;
 use crate::command::{Command, Grant};
 use crate::environment;
@@ -34,8 +35,8 @@ pub struct Confined {
     pub(crate) input: Option<Vec<u8>>,
     /// Whose output it is.
     pub(crate) party: String,
-    /// Protected names that were there before.
-    pub(crate) before: Inventory,
+    /// What was there before.
+    pub(crate) before: Before,
 }
 
 impl Confined {
@@ -52,11 +53,11 @@ impl Confined {
             readable.append(&mut writable);
         }
         let folder = working_folder(command, permit)?;
-        let mut before = Inventory::default();
+        let mut found = Inventory::default();
         for granted in writable.iter().chain(&readable) {
-            before.extend(inventory::take(granted, inventory::MOST_BEFORE, |path| permit.shows(path)));
+            found.extend(inventory::take(granted, inventory::MOST_BEFORE, |path| permit.shows(path)));
         }
-        let before = before.whole()?;
+        let found = found.whole()?;
         let asked = permit.confinement();
         let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
         let spec = Spec {
@@ -68,12 +69,12 @@ impl Confined {
             words,
             variables: Vec::new(),
             folder,
-            pinned: before.pinned(&writable).into_iter().collect(),
+            pinned: found.pinned(&writable).into_iter().collect(),
             writable,
             readable,
             // What cannot be listed cannot be looked through, and is hidden whole.
-            hidden: before.hidden.iter().chain(&before.unlisted).cloned().collect(),
-            kept: before.mountable().cloned().collect(),
+            hidden: found.hidden.iter().chain(&found.unlisted).cloned().collect(),
+            kept: found.mountable().cloned().collect(),
             limits: Limits {
                 time: Duration::ZERO,
                 grace: GRACE,
@@ -89,6 +90,7 @@ impl Confined {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
         };
+        let (writable, hidden) = (spec.writable.clone(), spec.hidden.clone());
         Ok(Confined {
             spec,
             executable: program.executable,
@@ -98,7 +100,7 @@ impl Confined {
             variables: command.variables.clone(),
             input: command.input.clone(),
             party: permit.call().party().to_owned(),
-            before,
+            before: Before { writable, hidden, kept: found.kept },
         })
     }
 
@@ -154,7 +156,7 @@ impl Confined {
             variables: Vec::new(),
             input: None,
             party: String::new(),
-            before: Inventory::default(),
+            before: Before::default(),
         }
     }
 

@@ -70,6 +70,9 @@ pub enum SandboxError {
     /// The walls of this tier cannot hide or hold single names in a folder.
     #[error("`{0}` must be hidden or held, which needs the full tier of the sandbox")]
     NeedsFull(PathBuf),
+    /// What must be known to clean up after a run could not be written down first.
+    #[error("the run could not be noted, so it was not begun: {0}")]
+    NotNoted(io::Error),
     /// It ran, and what it left behind was not all found. What was found is set aside.
     #[error("what the program left behind could not all be looked through: {0}")]
     LeftUnseen(Box<SandboxError>),

@@ -46,6 +46,8 @@ pub(crate) struct Inventory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) file: (u64, u64),
+    /// When it was last given or changed: numbers of files are given out again.
+    pub(crate) changed: (u64, u64),
     pub(crate) folder: (u64, u64),
     pub(crate) is_link: bool,
 }
@@ -92,15 +94,6 @@ impl Inventory {
             pinned.extend(above.take_while(|above| is_part_of_name(path, above)).map(Path::to_owned));
         }
         pinned
-    }
-
-    /// Whether a protected name found later is the one that was here. Another file in the same folder is: a mount held
-    /// the name, so only somebody outside can have replaced it. In another folder of that name it is not: the folder
-    /// was put there to bring it.
-    pub(crate) fn knew(&self, path: &Path, now: &Kept) -> bool {
-        self.kept
-            .get(path)
-            .is_some_and(|before| before.file == now.file || (!before.is_link && before.folder == now.folder))
     }
 }
 
@@ -200,8 +193,9 @@ impl Look<'_> {
         if kind != FileType::Symlink && !shows(&path) {
             self.found.hidden.push(path);
         } else if runs_by_itself(&path, stands) {
-            let (file, folder) = (identity(&facts()?), identity(&folder.stat()?));
-            self.found.kept.insert(path, Kept { file, folder, is_link: kind == FileType::Symlink });
+            let (facts, folder) = (facts()?, identity(&folder.stat()?));
+            let (file, changed) = (identity(&facts), changed(&facts));
+            self.found.kept.insert(path, Kept { file, changed, folder, is_link: kind == FileType::Symlink });
         } else if stands == Stands::Folder {
             self.open.push(path);
         }
@@ -212,6 +206,11 @@ impl Look<'_> {
 #[allow(clippy::unnecessary_cast, reason = "the numbers are of other sizes on other systems")]
 fn identity(facts: &Stat) -> (u64, u64) {
     (facts.st_dev as u64, facts.st_ino as u64)
+}
+
+#[allow(clippy::unnecessary_cast, reason = "as above")]
+fn changed(facts: &Stat) -> (u64, u64) {
+    (facts.st_ctime as u64, facts.st_ctime_nsec as u64)
 }
 
 /// Whether a name has gone since it was listed, or stands for something else by now, which was never granted.
@@ -265,22 +264,6 @@ mod tests {
 
         std::fs::write(root.join("src/.git"), "gitdir: ../elsewhere").unwrap();
         assert!(world.taken().kept.contains_key(&root.join("src/.git")), "it leads git elsewhere");
-    }
-
-    #[test]
-    fn a_protected_name_is_known_again_unless_its_folder_is_another() {
-        let world = World::with(&[".git"], &[".git/config"]);
-        let (root, config) = (&world.root, world.root.join(".git/config"));
-        let found = world.taken();
-        let known = |now: &Inventory| found.knew(&config, &now.kept[&config]);
-        assert!(known(&world.taken()));
-        std::fs::write(root.join("other"), "by the owner").unwrap();
-        std::fs::rename(root.join("other"), &config).unwrap();
-        assert!(known(&world.taken()), "replaced in its folder: from outside");
-        std::fs::rename(root.join(".git"), root.join("moved")).unwrap();
-        std::fs::create_dir(root.join(".git")).unwrap();
-        std::fs::write(&config, "by another").unwrap();
-        assert!(!known(&world.taken()), "the folder is another");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!
 //! What cannot be built is an error: nothing ever runs with fewer walls than its policy asks for.
 
+mod aftermath;
 mod backend;
 mod capture;
 mod check;
@@ -27,6 +28,7 @@ mod program;
 mod quarantine;
 mod report;
 mod run;
+mod runs;
 mod sandbox;
 mod spec;
 mod spill;

@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tool::SandboxTier;
 
+use crate::backend::Below;
 use crate::launcher::{self, NAME};
 use crate::line;
 use crate::status::Status;
@@ -23,6 +24,8 @@ const MOST: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one may take to say that it is there.
 const START: Duration = Duration::from_secs(5);
+/// How long one may take to end with everything below it. More than it gives itself.
+const TIME_TO_END: Duration = Duration::from_secs(8);
 
 /// A launcher that has said it is one.
 #[derive(Debug)]
@@ -53,6 +56,20 @@ impl Launcher {
             Ok(Ok(_)) => Err(io::Error::other("the launcher spoke out of turn")),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Ends it, and waits until nothing is left of what it started.
+    pub(crate) async fn end(self) {
+        let below = self.process.id().map(Below::of);
+        let Launcher { socket, mut process } = self;
+        // It ends with its socket. One that hangs is not left there either.
+        drop(socket);
+        if tokio::time::timeout(TIME_TO_END, process.wait()).await.is_err() {
+            let _ = process.kill().await;
+        }
+        if let Some(below) = below {
+            let _ = tokio::task::spawn_blocking(move || below.await_end(TIME_TO_END)).await;
         }
     }
 

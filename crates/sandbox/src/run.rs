@@ -34,18 +34,18 @@ pub(crate) struct Finished {
     pub(crate) stderr: Captured,
 }
 
-/// Runs a program through a launcher. Dropping this ends the launcher, and everything with it.
+/// Runs a program through a launcher, which is then of no further use: dropping it ends everything with it.
 pub(crate) async fn run(
     confined: &Confined,
     tier: SandboxTier,
-    mut launcher: Launcher,
+    launcher: &mut Launcher,
     mut outlets: Outlets,
 ) -> Result<Finished, SandboxError> {
     let (stdout, stdout_end) = output().map_err(SandboxError::Launcher)?;
     let (stderr, stderr_end) = output().map_err(SandboxError::Launcher)?;
     let (mut feed, stdin_end) = Feed::new(confined.input.as_deref()).map_err(SandboxError::Launcher)?;
     let message = confined.message(tier);
-    give_order(&mut launcher, &message, [stdin_end.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()])
+    give_order(launcher, &message, [stdin_end.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()])
         .await
         .map_err(SandboxError::Launcher)?;
     drop((stdin_end, stdout_end, stderr_end));
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     let stream = |pipe, of| Stream::new(pipe, of, confined.output_bytes, spills.clone());
     let (mut out, mut err) = (stream(stdout, Source::Stdout), stream(stderr, Source::Stderr));
     let heard = {
-        let listening = until_the_end(&mut launcher, confined);
+        let listening = until_the_end(launcher, confined);
         tokio::pin!(listening);
         let deadline = tokio::time::sleep(longest);
         tokio::pin!(deadline);
@@ -68,10 +68,6 @@ pub(crate) async fn run(
             }
         }
     };
-    if heard.is_err() {
-        // It ends with its socket; one that hangs must not outlive the call either.
-        let _ = launcher.process.start_kill();
-    }
     let (end, spent) = heard?;
     Ok(Finished { end, spent, stdout: out.finish(&mut outlets), stderr: err.finish(&mut outlets) })
 }

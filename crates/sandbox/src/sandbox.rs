@@ -1,22 +1,26 @@
 //! The sandbox of a program: what it can build on this machine, and the launchers that build it.
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use tool::SandboxTier;
 
+use crate::aftermath::{self, Underway};
+use crate::backend;
 use crate::check::{self, Finding};
 use crate::confined::Confined;
 use crate::error::SandboxError;
-use crate::inventory;
 use crate::outlets::{Hear, Outlets};
-use crate::pool::Pool;
-use crate::quarantine::{Quarantined, quarantine};
+use crate::pool::{Launcher, Pool};
 use crate::report::Report;
 use crate::run;
+use crate::runs::{Noted, Runs, Unfinished};
 use crate::spill::Spills;
 use crate::worker::{Task, Worker};
+
+/// What a run may take to be gone after its time.
+const TIME_TO_END: Duration = Duration::from_secs(10);
 
 /// Runs confined programs. Cheap to clone; clones share their launchers.
 #[derive(Clone, Debug)]
@@ -27,6 +31,7 @@ pub struct Sandbox {
     full: Arc<Pool>,
     reduced: Arc<Pool>,
     spills: Arc<OnceLock<Spills>>,
+    runs: Arc<OnceLock<Runs>>,
 }
 
 /// How far this machine can confine a program.
@@ -57,6 +62,7 @@ impl Sandbox {
             full: Arc::new(Pool::new(SandboxTier::Full)),
             reduced: Arc::new(Pool::new(SandboxTier::Reduced)),
             spills: Arc::default(),
+            runs: Arc::default(),
         }
     }
 
@@ -64,6 +70,11 @@ impl Sandbox {
     /// kept.
     pub fn keep_outputs_in(&self, folder: &Path) {
         let _ = self.spills.set(Spills::at(folder));
+    }
+
+    /// Notes runs that are not over in this folder. Said once.
+    pub fn note_runs_in(&self, folder: &Path) {
+        let _ = self.runs.set(Runs::at(folder));
     }
 
     /// The outputs that are kept, if any are.
@@ -105,16 +116,14 @@ impl Sandbox {
         let (tier, pool) = self.best(confined.least)?;
         confined.refuse_what_needs_more_than(tier)?;
         let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
-        let left = LeftAlone(Some(confined));
-        let finished = match &left.0 {
-            Some(confined) => run::run(confined, tier, launcher, outlets).await,
-            None => return Err(SandboxError::Lost),
-        };
+        let noted = self.note(&confined, &launcher).map_err(SandboxError::NotNoted)?;
+        let (executable, walls_sha256) = (confined.executable.clone(), confined.walls_digest(tier));
+        let mut underway = Underway::new(confined, launcher, noted);
+        let (confined, launcher) = underway.parts().ok_or(SandboxError::Lost)?;
+        let finished = run::run(confined, tier, launcher, outlets).await;
         pool.refill();
         let finished = finished?;
-        let confined = left.taken().ok_or(SandboxError::Lost)?;
-        let walls_sha256 = confined.walls_digest(tier);
-        let (executable, quarantined) = (confined.executable.clone(), set_new_names_aside(confined).await?);
+        let quarantined = underway.over().await?;
         Ok(Report {
             end: finished.end,
             stdout: finished.stdout,
@@ -125,6 +134,33 @@ impl Sandbox {
             walls_sha256,
             quarantined,
         })
+    }
+
+    /// Notes a run that could leave something behind.
+    fn note(&self, confined: &Confined, launcher: &Launcher) -> std::io::Result<Option<Noted>> {
+        let (Some(runs), false) = (self.runs.get(), confined.before.writable.is_empty()) else {
+            return Ok(None);
+        };
+        let longest = confined.time_left() + confined.spec.limits.grace + TIME_TO_END;
+        let latest = SystemTime::now() + longest;
+        let launcher = launcher.process.id().unwrap_or(0);
+        runs.note(&Unfinished { before: confined.before.clone(), launcher, latest }).map(Some)
+    }
+
+    /// Sees to the runs that a daemon before this one left behind when it was killed, and says so in the log. Before any
+    /// other run; blocks on the disk.
+    pub fn finish_runs(&self) -> std::io::Result<()> {
+        for (noted, run) in self.runs.get().map_or(Ok(Vec::new()), Runs::unfinished)? {
+            if let Some(run) = run {
+                backend::await_launcher(run.launcher, TIME_TO_END);
+                match run.before.set_new_names_aside(Some(run.latest)) {
+                    Ok(aside) => aside.iter().for_each(aftermath::told),
+                    Err(error) => tracing::warn!(%error, "after a crash"),
+                }
+            }
+            noted.over();
+        }
+        Ok(())
     }
 
     /// Starts this program again as a worker, granted nothing: no file but the system's, no network.
@@ -153,52 +189,4 @@ impl Sandbox {
             }),
         }
     }
-}
-
-/// A run that nobody waits for any more, or that failed: its caller had no patience left, or took it back. What it made
-/// is set aside all the same, once its processes are gone.
-struct LeftAlone(Option<Confined>);
-
-impl LeftAlone {
-    fn taken(mut self) -> Option<Confined> {
-        self.0.take()
-    }
-}
-
-impl Drop for LeftAlone {
-    fn drop(&mut self) {
-        let Some(confined) = self.0.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
-            tokio::time::sleep(TIME_TO_END).await;
-            if let Err(error) = set_new_names_aside(confined).await {
-                tracing::warn!(%error, "what a run left behind could not be looked through");
-            }
-        });
-    }
-}
-
-/// Twice what a launcher takes to end everything it started.
-const TIME_TO_END: std::time::Duration = std::time::Duration::from_millis(500);
-
-/// Nothing of the run is left, so what is found now is what it left behind.
-async fn set_new_names_aside(confined: Confined) -> Result<Vec<Quarantined>, SandboxError> {
-    if confined.spec.writable.is_empty() {
-        return Ok(Vec::new());
-    }
-    let looked = tokio::task::spawn_blocking(move || {
-        let (mut aside, mut problem) = (Vec::new(), None);
-        let hidden: HashSet<&Path> = confined.spec.hidden.iter().map(PathBuf::as_path).collect();
-        for folder in &confined.spec.writable {
-            // What was hidden was not looked into before, so what is in it is not new.
-            let found = inventory::take(folder, inventory::MOST_AFTER, |path| !hidden.contains(path));
-            let new = found.kept.iter().filter(|(path, now)| !confined.before.knew(path, now));
-            aside.extend(new.map(|(path, _)| quarantine(path)));
-            // What was unlisted before was hidden, and is not come to again.
-            aside.extend(found.unlisted.iter().map(|path| quarantine(path)));
-            problem = problem.or(found.problem);
-        }
-        problem.map_or(Ok(aside), |problem| Err(SandboxError::LeftUnseen(Box::new(problem))))
-    });
-    looked.await.unwrap_or(Err(SandboxError::Lost))
 }

@@ -12,6 +12,7 @@
 )]
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+mod aftermath;
 mod backend;
 mod capture;
 mod check;
@@ -31,6 +32,7 @@ mod program;
 mod quarantine;
 mod report;
 mod run;
+mod runs;
 mod sandbox;
 mod spec;
 mod spill;

@@ -50,6 +50,7 @@ fn configured(
     machine: Option<Isolation>,
 ) -> Result<World, Problem> {
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
+    Sandbox::of_this_process().note_runs_in(&setting.home().state().join("runs"));
     let mut registry = ToolRegistry::new();
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
     toolbox::register(&mut registry, sandbox, internals, web(settings)?, &undo(setting, settings))
@@ -201,8 +202,12 @@ pub(crate) fn undo(setting: &Setting, settings: &Settings) -> Arc<UndoStore> {
     UndoStore::at(&setting.home().state().join("undo"), UndoLimits { keep_bytes, keep_for })
 }
 
-/// Ends the changes that a crash interrupted. Whoever has the ledger is the only one who makes any.
+/// Ends the changes and sees to the runs that a crash interrupted. Whoever has the ledger is the only one who makes any.
 pub(crate) fn settle(setting: &Setting, settings: &Settings) -> Result<(), Problem> {
+    Sandbox::of_this_process().finish_runs().map_err(|error| {
+        let folder = setting.home().state().join("runs");
+        Problem::configuration(format!("{} cannot be used: {error}", folder.display()))
+    })?;
     let settled = undo(setting, settings).settle().map_err(|error| {
         let folder = setting.home().state().join("undo");
         Problem::configuration(format!("{} cannot be used: {error}", folder.display()))

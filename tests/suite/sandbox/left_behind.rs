@@ -58,6 +58,54 @@ fn a_file_that_leads_git_elsewhere_is_set_aside() {
     }
 }
 
+/// A mount holds files and not links; a file in a link's place may have been given the link's own number.
+#[test]
+fn a_file_in_the_place_of_a_protected_link_is_set_aside() {
+    let daemon = Daemon::start_in(home(""));
+    let profile = daemon.home().workspace().join(".profile");
+    std::os::unix::fs::symlink("/etc/profile", &profile).unwrap();
+    assert_eq!(run(&daemon, &["true"])["output"]["sandbox"]["quarantined"], json!([]), "it was there before");
+    assert!(profile.is_symlink());
+    let made = run(&daemon, &["sh", "-c", "rm .profile; echo evil > .profile"]);
+    assert_eq!(made["output"]["sandbox"]["quarantined"].as_array().map(Vec::len), Some(1), "{made}");
+    assert!(profile.symlink_metadata().is_err());
+}
+
+#[test]
+fn what_a_killed_daemon_could_not_set_aside_the_next_one_does() {
+    let daemon = Daemon::start_in(home("    timeout_seconds: 120\n"));
+    let work = daemon.home().workspace();
+    std::fs::create_dir(work.join(".vscode")).unwrap();
+    let mut agent = daemon.agent();
+    let caller = std::thread::spawn(move || {
+        let line = "mkdir -p q/.git && echo x > q/.git/config && touch made && exec sleep 60";
+        let words = json!({"command": ["sh", "-c", line]});
+        let call = std::panic::AssertUnwindSafe(|| agent.execute("run_command", &words));
+        std::panic::catch_unwind(call).is_ok()
+    });
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !work.join("made").exists() {
+        assert!(Instant::now() < deadline, "the command does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let daemon = Daemon::start_in(daemon.crash());
+    let _ = caller.join();
+    assert!(!work.join("q/.git/config").exists(), "before the first call");
+    assert!(work.join("q/.git/config.quarantined-0").exists());
+    assert!(work.join(".vscode").exists(), "what was there before stays");
+    assert_eq!(
+        std::fs::read_dir(daemon.home().root().join("state/runs")).unwrap().count(),
+        0,
+        "nothing is left to do"
+    );
+    assert_eq!(run(&daemon, &["true"])["output"]["exit_code"], 0);
+    assert_eq!(
+        std::fs::read_dir(daemon.home().root().join("state/runs")).unwrap().count(),
+        0,
+        "of no run that is over"
+    );
+}
+
 #[test]
 fn a_caller_without_patience_leaves_nothing_behind() {
     let daemon = Daemon::start_in(home(""));

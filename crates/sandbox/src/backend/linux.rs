@@ -2,6 +2,7 @@
 //! which builds the walls and reaps; and the program. The kernel ends everything in a process namespace with its first
 //! process, so nothing survives it, whatever sessions and orphans the program made.
 
+mod below;
 mod filter;
 mod first;
 mod landlocked;
@@ -15,6 +16,8 @@ mod start;
 mod syscalls;
 mod traffic;
 mod watch;
+
+pub(crate) use below::{Below, await_launcher};
 
 use std::io;
 use std::os::fd::OwnedFd;

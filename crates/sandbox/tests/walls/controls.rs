@@ -223,8 +223,8 @@ pub(crate) fn run_without(
 ) -> Result<Finished, SandboxError> {
     leave_out(without);
     let finished = wait_for(async {
-        let launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
-        run::run(confined, tier, launcher, Outlets::default()).await
+        let mut launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+        run::run(confined, tier, &mut launcher, Outlets::default()).await
     });
     leave_out(&[]);
     finished
@@ -270,6 +270,6 @@ impl World {
             },
             ..nothing.spec
         };
-        Confined { spec, output_bytes: 64 * 1024, before, ..nothing }
+        Confined { spec, output_bytes: 64 * 1024, ..nothing }
     }
 }

@@ -95,8 +95,8 @@ fn failing_steps() -> Result<(), Failed> {
             let confined = world.confined(Network::Loopback, &["touch", "made"]);
             fail_at(step);
             let ran = wait_for(async {
-                let launcher = Launcher::start(*tier).await.map_err(SandboxError::Launcher)?;
-                run::run(&confined, *tier, launcher, Outlets::default()).await
+                let mut launcher = Launcher::start(*tier).await.map_err(SandboxError::Launcher)?;
+                run::run(&confined, *tier, &mut launcher, Outlets::default()).await
             });
             leave_out(&[]);
             let said = ran.err().map(|error| error.to_string()).unwrap_or_default();
@@ -156,9 +156,9 @@ fn links() -> Result<(), Failed> {
 fn abandon(without: &[Guard], confined: &Confined, tier: SandboxTier, word: &str, kill_launcher: bool) {
     leave_out(without);
     wait_for(async {
-        let launcher = Launcher::start(tier).await.expect("a launcher");
+        let mut launcher = Launcher::start(tier).await.expect("a launcher");
         let process = launcher.process.id().expect("a launcher");
-        let running = run::run(confined, tier, launcher, Outlets::default());
+        let running = run::run(confined, tier, &mut launcher, Outlets::default());
         tokio::select! {
             ended = running => assert!(kill_launcher && ended.is_err(), "it ended by itself"),
             () = async {

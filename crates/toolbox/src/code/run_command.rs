@@ -173,6 +173,9 @@ pub(crate) fn not_run(error: &SandboxError) -> Failure {
         SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
             (FailureKind::Io, "nothing was run; `sinew doctor` says what this machine lacks")
         }
+        SandboxError::NotNoted(_) => {
+            (FailureKind::Io, "nothing was run; Sinew's own folder must be writable")
+        }
         SandboxError::NeedsFull(_) => (
             FailureKind::Io,
             "nothing was run; turn user namespaces on, or keep such names out of the workspace",

@@ -243,3 +243,18 @@ fn spent() -> io::Result<Spent> {
         processes: 1,
     })
 }
+
+/// The processes below a launcher. There are no handles to hold them by here; the launcher ends after it has ended them.
+#[derive(Debug)]
+pub(crate) struct Below;
+
+impl Below {
+    pub(crate) fn of(_: u32) -> Below {
+        Below
+    }
+
+    pub(crate) fn await_end(&self, _: Duration) {}
+}
+
+/// Waits until a launcher of another daemon is gone: its daemon is, so it ends, long before another has started.
+pub(crate) fn await_launcher(_: u32, _: Duration) {}
