@@ -5,7 +5,7 @@ mod mode;
 mod pipes;
 
 use serde_json::json;
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, sinew};
 
 #[test]
 fn a_first_call_needs_no_set_up() {
@@ -29,6 +29,36 @@ fn status_says_how_to_start_it() {
     let status = daemon.home().run(&["status", "--json"]).must_exit(0).json();
     assert_eq!((&status["schema_version"], &status["mode"]), (&json!(1), &json!("NORMAL")), "{status}");
     assert!(daemon.home().run(&["status"]).must_exit(0).stdout().contains("NORMAL"));
+}
+
+#[test]
+fn a_script_waits_until_the_daemon_answers() {
+    let home = Home::initialised();
+    let absent = home.run(&["wait", "--ready", "--timeout", "0"]).must_exit(6);
+    assert!(absent.stderr().contains("control.sock") && absent.stderr().contains("sinew serve"), "{absent}");
+    let mut waiting = sinew();
+    waiting.args(["wait", "--ready"]).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    let waiting = waiting.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let daemon = Daemon::start_in(home);
+    let waited = waiting.wait_with_output().unwrap();
+    assert_eq!((waited.status.code(), waited.stdout), (Some(0), Vec::new()), "it has nothing to say");
+    drop(daemon);
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let home = Home::new();
+    let pages = home.workspace().join("man1");
+    home.run(&["manual", &pages.display().to_string()]).must_exit(0);
+    for (page, word) in
+        [("sinew.1", "Exit codes"), ("sinew-call.1", "idempotency"), ("sinew-ledger-verify.1", "NAME")]
+    {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap_or_default();
+        assert!(text.contains(word), "{page} lacks {word}: {text}");
+    }
+    let file = home.file("in the way", "");
+    let refused = home.run(&["manual", &file.display().to_string()]).must_exit(1);
+    assert!(refused.stderr().contains("in the way"), "{refused}");
 }
 
 #[test]

@@ -28,7 +28,10 @@ Exit codes: 0 done, 1 the tool failed, 2 wrong usage, 3 refused, 4 approval pend
 5 timed out, 6 daemon unreachable, 7 bad configuration.
 
 Environment: SINEW_HOME moves configuration, state and sockets below one folder; SINEW_LOG sets the log filter;
-NO_COLOR turns colours off.";
+NO_COLOR turns colours off.
+
+Files, below SINEW_HOME if it is set: config/ (sinew.yaml, governance/), tools/ (manifests), state/ (ledger, undo),
+log/ and run/ (agent.sock for agents, control.sock for you). `sinew doctor` shows where they are.";
 
 /// The tool runtime of a local AI agent.
 #[derive(Parser)]
@@ -51,6 +54,8 @@ pub(crate) enum Command {
     Tools(ToolsCommand),
     /// Show whether the daemon runs and how it is. Never starts it.
     Status(JsonArgs),
+    /// Wait until the daemon answers, for scripts that start it. Never starts it.
+    Wait(WaitArgs),
     /// Show the calls that have not ended: deciding, waiting for a human or a place, running.
     Ps(JsonArgs),
     /// End calls wherever they stand, with every process they started.
@@ -111,6 +116,8 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
+    /// Write the manual pages, one for each command, into a folder.
+    Manual(ManualArgs),
     /// Try what this machine can do: how far it can confine a program, and whether the walls hold.
     Doctor(JsonArgs),
     /// See Sinew at work, in a temporary home that is removed afterwards.
@@ -122,6 +129,16 @@ pub(crate) struct ServeArgs {
     /// Run although this is root. Tools then have root's powers: meant for tests and containers.
     #[arg(long)]
     pub(crate) allow_root: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct WaitArgs {
+    /// Until it takes calls, which is what is waited for anyway; for those who like to say so.
+    #[arg(long)]
+    pub(crate) ready: bool,
+    /// Give up after this many seconds, with exit code 6.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = value_parser!(u64).range(0..=86_400))]
+    pub(crate) timeout: u64,
 }
 
 #[derive(Args)]
@@ -313,6 +330,12 @@ pub(crate) enum WorkspaceCommand {
 pub(crate) struct SchemaArgs {
     /// Which schema.
     pub(crate) name: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct ManualArgs {
+    /// The folder, such as `~/.local/share/man/man1`. It is made if it is not there.
+    pub(crate) dir: PathBuf,
 }
 
 #[derive(Args)]

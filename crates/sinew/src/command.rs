@@ -13,6 +13,7 @@ mod init;
 mod ledger;
 mod logs;
 mod manifest;
+mod manual;
 mod mcp;
 mod mode;
 mod pin;
@@ -27,6 +28,7 @@ mod status;
 mod tools;
 mod trace;
 mod undo;
+mod wait;
 mod workspace;
 
 use crate::cli::Command;
@@ -40,6 +42,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Explain(args) => explain::run(args),
         Command::Tools(command) => tools::run(command),
         Command::Status(output) => status::run(output),
+        Command::Wait(args) => wait::run(&args),
         Command::Approvals(command) => approvals::run(command),
         Command::Approve(args) => approvals::approve(&args),
         Command::Deny(args) => approvals::deny(&args),
@@ -65,6 +68,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Logs(args) => logs::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Manual(args) => manual::run(&args),
         Command::Doctor(output) => doctor::run(output),
         Command::Demo => demo::run(),
     }

@@ -1,0 +1,25 @@
+//! `sinew wait`: until the daemon answers. Never starts one.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::cli::WaitArgs;
+use crate::exit::{Exit, Problem};
+use crate::setting::Setting;
+
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+pub(crate) fn run(args: &WaitArgs) -> Result<Exit, Problem> {
+    let setting = Setting::find()?;
+    let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    while !setting.daemon_answers() {
+        if Instant::now() >= deadline {
+            // Asked once more for what stands in the way: nobody, a stranger, or one that is still starting.
+            setting.ask_control("control/status", json!({}))?;
+            break;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    Ok(Exit::Done)
+}
