@@ -1,6 +1,7 @@
 //! What a person types and sees.
 
 mod configuration;
+mod doctor;
 mod mode;
 mod pipes;
 

@@ -130,6 +130,11 @@ impl Home {
     }
 }
 
+/// A folder that is there, looked at by the same rules; nothing is made or changed.
+pub fn check_private(folder: &Path) -> Result<(), ServeError> {
+    private_folder::check(folder)
+}
+
 fn absolute(environment: &Environment, variable: &'static str) -> Result<Option<PathBuf>, ServeError> {
     let value = environment.get(OsStr::new(variable)).filter(|value| !value.is_empty());
     match value.map(PathBuf::from) {

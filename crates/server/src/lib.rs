@@ -40,7 +40,7 @@ mod worker;
 pub use client::{Client, ClientError, Socket};
 pub use control::undo;
 pub use error::ServeError;
-pub use home::{Environment, Home};
+pub use home::{Environment, Home, check_private};
 pub use lock::{Holder, StateLock, StateView};
 pub use reload::{Fresh, Source};
 pub use serve::{Exit, Stop, serve};

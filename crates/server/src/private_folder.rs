@@ -21,7 +21,7 @@ pub(crate) fn ensure(path: &Path) -> Result<(), ServeError> {
         }
         made => made.map_err(|cause| ServeError::io("make the folder", path, cause))?,
     }
-    check_private(path)
+    check(path)
 }
 
 /// Makes the one folder. One that is there is left as it is.
@@ -34,7 +34,8 @@ fn make(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn check_private(path: &Path) -> Result<(), ServeError> {
+/// Checks that the folder is ours, private, and no symbolic link.
+pub(crate) fn check(path: &Path) -> Result<(), ServeError> {
     let facts = fs::symlink_metadata(path).map_err(|cause| ServeError::io("look at", path, cause))?;
     if facts.is_symlink() {
         let remedy = format!("rm '{}'", path.display());

@@ -39,6 +39,12 @@ fn load(files: &[PathBuf], registry: &ToolRegistry) -> Result<Loaded, Problem> {
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))
 }
 
+/// How many of these files the daemon would leave out.
+pub(crate) fn broken(files: &[PathBuf]) -> Result<usize, Problem> {
+    let loaded = load(files, &ToolRegistry::new())?;
+    Ok(files.len().saturating_sub(loaded.manifests.len()))
+}
+
 /// The file itself, or the manifests in a folder, by name.
 pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     if !path.is_dir() {

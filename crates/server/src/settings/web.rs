@@ -84,6 +84,24 @@ pub enum SearchProvider {
     Tavily,
 }
 
+impl SearchProvider {
+    /// As the settings name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SearchProvider::DuckduckgoHtml => "duckduckgo_html",
+            SearchProvider::DuckduckgoLite => "duckduckgo_lite",
+            SearchProvider::Searxng => "searxng",
+            SearchProvider::Brave => "brave",
+            SearchProvider::Tavily => "tavily",
+        }
+    }
+
+    /// Whether it answers only those who have a key.
+    pub fn wants_key(self) -> bool {
+        matches!(self, SearchProvider::Brave | SearchProvider::Tavily)
+    }
+}
+
 /// How the web tools go out.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

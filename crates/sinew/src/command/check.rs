@@ -20,27 +20,31 @@ use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
 
 /// What was found. A configuration with errors is not taken by the daemon; warnings are taken.
 #[derive(Default)]
-struct Report {
-    errors: Vec<DocumentError>,
-    warnings: Vec<DocumentError>,
+pub(crate) struct Report {
+    pub(crate) errors: Vec<DocumentError>,
+    pub(crate) warnings: Vec<DocumentError>,
 }
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
-    let setting = Setting::find()?;
+    look(&Setting::find()?)?.show(output)
+}
+
+/// Reads all of it.
+pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
     let mut registry = ToolRegistry::new();
     let mut report = Report::default();
-    let settings = report.settings(&setting).unwrap_or_default();
+    let settings = report.settings(setting).unwrap_or_default();
     let web = match report.take("config/sinew.yaml", compose::web(&settings)) {
         Some(web) => web,
         None => compose::web(&Settings::default())?,
     };
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
-    toolbox::register(&mut registry, sandbox, internals, web, &compose::undo(&setting, &settings))
+    toolbox::register(&mut registry, sandbox, internals, web, &compose::undo(setting, &settings))
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     let hosts = host_table::load(&setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = report.take("config/hosts", hosts).unwrap_or_default();
-    let folder = compose::written_out(&setting)?;
-    let around = compose::surroundings(&setting);
+    let folder = compose::written_out(setting)?;
+    let around = compose::surroundings(setting);
     let loaded = match &folder {
         Some(folder) => Policy::load(folder, &around),
         None => Policy::embedded(&around),
@@ -50,7 +54,7 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }
     report.curated(folder.as_deref(), &registry);
-    report.show(output)
+    Ok(report)
 }
 
 impl Report {

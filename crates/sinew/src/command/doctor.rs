@@ -1,10 +1,17 @@
-//! `sinew doctor`: what this machine can do for Sinew, found out by doing it.
+//! `sinew doctor`: what this machine can do for Sinew and what stands in its way, found out by looking and trying.
+//! It changes nothing, starts nothing that stays, and reaches nobody but a collector that the settings name.
 
-use sandbox::{Finding, Sandbox};
-use serde_json::json;
-use tool::SandboxTier;
+mod configuration;
+mod outside;
+mod places;
+mod programs;
+mod row;
+mod walls;
+
+use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
+use crate::command::doctor::row::{Row, Standing};
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
@@ -12,44 +19,51 @@ use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible_line};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let sandbox = Sandbox::of_this_process();
-    let unusable = |error| Problem::new(Exit::Failed, format!("the sandbox cannot be tried: {error}"));
-    let own = tempfile::tempdir().map_err(unusable)?;
-    // Where nobody has started Sinew yet it has no folder of its own.
-    let state = setting.home().state();
-    let found = sandbox.check(if state.is_dir() { state } else { own.path() }).map_err(unusable)?;
-    let availability = sandbox.availability();
-    let is_sound = availability.tier != SandboxTier::None && found.iter().all(|finding| finding.held);
-    if output.json {
-        let wall = |finding: &Finding| json!({"cannot": finding.what, "held": finding.held, "cause": finding.cause, "remedy": finding.remedy});
-        let walls: Vec<_> = found.iter().map(wall).collect();
-        let tier = availability.tier.as_str();
-        let sandbox = json!({"tier": tier, "missing": availability.missing, "walls": walls});
-        let pin = execution::Pin::at(setting.home().state()).is_set();
-        say(render::versioned(json!({"sandbox": sandbox, "operator_pin": pin})))?;
-    } else {
-        let colour = if is_sound { GOOD } else { BAD };
-        say(format!("sandbox   {}", paint(colour, availability.tier.as_str())))?;
-        for missing in &availability.missing {
-            say(format!("          {}", paint(NOTE, visible_line(missing))))?;
-        }
-        for finding in &found {
-            let word = if finding.held { paint(GOOD, "cannot") } else { paint(BAD, "CAN") };
-            let cause = paint(NOTE, format!("({})", visible_line(&finding.cause)));
-            say(format!("          a confined program {word} {} {cause}", finding.what))?;
-            if let Some(remedy) = finding.remedy {
-                say(format!("          {} {remedy}", paint(GOOD, "try:")))?;
-            }
-        }
-    }
-    if !output.json {
-        let set = execution::Pin::at(setting.home().state()).is_set();
-        let told = if set {
-            paint(GOOD, "set: nothing is approved without it")
-        } else {
-            paint(NOTE, "none: any process that runs as you can approve (`sinew pin set`)")
-        };
-        say(format!("PIN       {told}"))?;
+    let settings = setting.settings().unwrap_or_default();
+    let mut rows = walls::rows(&setting)?;
+    rows.extend(places::rows(&setting));
+    rows.extend(configuration::rows(&setting));
+    rows.extend(programs::rows());
+    rows.extend(outside::rows(&settings));
+    let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
+    match output.json {
+        true => say(render::versioned(json!({"ok": is_sound, "checks": told(&rows)})))?,
+        false => show(&rows)?,
     }
     Ok(if is_sound { Exit::Done } else { Exit::Failed })
+}
+
+/// For somebody else's eyes: what looks like a secret is masked.
+fn told(rows: &[Row]) -> Vec<Value> {
+    let redactor = telemetry::redact::shared();
+    let clean = |text: &str| redactor.redact_text(text).into_owned();
+    let row = |row: &Row| {
+        json!({"area": row.area, "check": row.what, "standing": row.standing.as_str(), "found": clean(&row.found),
+            "remedy": row.remedy.as_deref().map(clean)})
+    };
+    rows.iter().map(row).collect()
+}
+
+fn show(rows: &[Row]) -> Result<(), Problem> {
+    let mut area = "";
+    for row in rows {
+        let title = if row.area == area { "" } else { row.area };
+        area = row.area;
+        let (colour, mark) = match row.standing {
+            Standing::Good => (GOOD, "✓"),
+            Standing::Note => (NOTE, "–"),
+            Standing::Bad => (BAD, "✗"),
+        };
+        let found = visible_line(&row.found);
+        say(format!("{title:<14}{} {:<46} {found}", paint(colour, mark), row.what))?;
+        if let Some(remedy) = &row.remedy {
+            say(format!("{:<16}{} {}", "", paint(GOOD, "try:"), visible_line(remedy)))?;
+        }
+    }
+    let bad = rows.iter().filter(|row| row.standing == Standing::Bad).count();
+    say(match bad {
+        0 => paint(GOOD, "Sinew can do its work here"),
+        1 => paint(BAD, "1 thing stands in the way"),
+        more => paint(BAD, format!("{more} things stand in the way")),
+    })
 }

@@ -1,0 +1,108 @@
+//! The folders, the sockets, the daemon, the disk, the clock, and other copies of this program.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::row::Row;
+use crate::compose;
+use crate::setting::Setting;
+
+/// How full the disk of the record may be.
+const FULL_PERCENT: f64 = 97.0;
+/// File systems round, and clocks are corrected by seconds.
+const SMALL_LEAP: Duration = Duration::from_secs(60);
+
+pub(super) fn rows(setting: &Setting) -> Vec<Row> {
+    let home = setting.home();
+    let mut rows: Vec<Row> = [("config", home.config()), ("tools", home.tools())]
+        .map(|(name, path)| folder(name, path, |_| Ok(())))
+        .into();
+    let private = [("state", home.state()), ("log", home.log()), ("run", home.run())];
+    rows.extend(private.map(|(name, path)| folder(name, path, server::check_private)));
+    rows.push(daemon(setting));
+    rows.push(disk(home.state()));
+    rows.push(clock(&compose::ledger_folder(setting)));
+    rows.push(copies());
+    rows
+}
+
+fn folder(name: &str, path: &Path, check: impl Fn(&Path) -> Result<(), server::ServeError>) -> Row {
+    let shown = path.display().to_string();
+    if !path.exists() {
+        return Row::note("folders", name, format!("{shown} (not there yet)"));
+    }
+    match check(path) {
+        Ok(()) => Row::good("folders", name, shown),
+        Err(error) => {
+            let row = Row::bad("folders", name, error.to_string());
+            match error.hint() {
+                Some(hint) => row.remedy(hint),
+                None => row,
+            }
+        }
+    }
+}
+
+fn daemon(setting: &Setting) -> Row {
+    let socket = setting.home().control_socket().display().to_string();
+    if !setting.daemon_answers() {
+        let held =
+            if setting.is_held() { "a process holds the state and does not answer" } else { "none runs" };
+        return Row::note("daemon", "answers", format!("{held} ({socket})"))
+            .remedy("sinew serve, or sinew service start; sinew logs says why it ended");
+    }
+    let status = setting.ask_control("control/status", json!({})).unwrap_or(Value::Null);
+    let (version, ours) =
+        (status.get("version").and_then(Value::as_str).unwrap_or_default(), env!("CARGO_PKG_VERSION"));
+    if version != ours {
+        return Row::bad("daemon", "has this version", format!("it is {version}, this is {ours}"))
+            .remedy("sinew service restart");
+    }
+    match status.pointer("/ledger/state").and_then(Value::as_str) {
+        Some("ready") => Row::good("daemon", "answers and records", format!("version {version} ({socket})")),
+        other => Row::bad("daemon", "records", format!("its ledger is {}", other.unwrap_or("not known")))
+            .remedy("sinew status says why; sinew ledger verify looks it over"),
+    }
+}
+
+fn disk(state: &Path) -> Row {
+    let there = state.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    match machine::used_percent(there) {
+        Some(used) if used < FULL_PERCENT => {
+            Row::good("machine", "disk of the record", format!("{used:.0} % used"))
+        }
+        Some(used) => Row::bad("machine", "disk of the record", format!("{used:.0} % used"))
+            .remedy("free some of it: without a record nothing runs"),
+        None => Row::note("machine", "disk of the record", "how full it is cannot be read here"),
+    }
+}
+
+/// What was recorded is not from tomorrow.
+fn clock(ledger: &Path) -> Row {
+    let newest = std::fs::read_dir(ledger).into_iter().flatten().flatten();
+    let newest = newest.filter_map(|entry| entry.metadata().ok()?.modified().ok()).max();
+    match newest.and_then(|newest| newest.duration_since(SystemTime::now()).ok()) {
+        Some(ahead) if ahead > SMALL_LEAP => {
+            Row::bad("machine", "clock", format!("the last record is {} s in the future", ahead.as_secs()))
+                .remedy("set the clock: limits and expiries count by it")
+        }
+        _ => Row::good("machine", "clock", "not before the last record"),
+    }
+}
+
+/// Another version on the search path is what a script may start instead.
+fn copies() -> Row {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found: Vec<PathBuf> =
+        std::env::split_paths(&path).filter_map(|folder| folder.join("sinew").canonicalize().ok()).collect();
+    found.extend(std::env::current_exe().and_then(|this| this.canonicalize()));
+    found.sort();
+    found.dedup();
+    let listed = found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    match found.len() {
+        0 | 1 => Row::good("machine", "one copy of sinew", listed),
+        _ => Row::note("machine", "copies of sinew", listed).remedy("keep one, or name the one you mean"),
+    }
+}

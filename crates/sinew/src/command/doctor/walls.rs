@@ -1,0 +1,53 @@
+//! The walls, leant against from inside, and who may open a gate in them.
+
+use sandbox::{Finding, Sandbox};
+use tool::SandboxTier;
+
+use super::row::Row;
+use crate::exit::{Exit, Problem};
+use crate::setting::Setting;
+
+const AREA: &str = "sandbox";
+
+pub(super) fn rows(setting: &Setting) -> Result<Vec<Row>, Problem> {
+    let sandbox = Sandbox::of_this_process();
+    let unusable = |error| Problem::new(Exit::Failed, format!("the sandbox cannot be tried: {error}"));
+    // A folder of its own: where nobody has started Sinew yet there is none, and two that look must not meet.
+    let own = tempfile::tempdir().map_err(unusable)?;
+    let found = sandbox.check(own.path()).map_err(unusable)?;
+    let mut rows = vec![tier(sandbox)];
+    rows.extend(found.iter().map(wall));
+    rows.push(pin(setting));
+    Ok(rows)
+}
+
+fn tier(sandbox: &Sandbox) -> Row {
+    let availability = sandbox.availability();
+    let (what, missing) = ("isolation of programs", availability.missing.join("; "));
+    match availability.tier {
+        SandboxTier::Full => Row::good(AREA, what, "full"),
+        SandboxTier::Reduced => Row::note(AREA, what, format!("reduced: {missing}"))
+            .remedy("allow what is missing, or accept `min_isolation: reduced` in tools.yaml"),
+        SandboxTier::None => Row::bad(AREA, what, format!("none: {missing}"))
+            .remedy("tools that must be confined are refused until this is mended"),
+    }
+}
+
+fn wall(finding: &Finding) -> Row {
+    if finding.held {
+        return Row::good(AREA, format!("cannot {}", finding.what), finding.cause.as_str());
+    }
+    let row = Row::bad(AREA, format!("CAN {}", finding.what), finding.cause.as_str());
+    match finding.remedy {
+        Some(remedy) => row.remedy(remedy),
+        None => row,
+    }
+}
+
+fn pin(setting: &Setting) -> Row {
+    match execution::Pin::at(setting.home().state()).is_set() {
+        true => Row::good("approvals", "operator PIN", "set: nothing is approved without it"),
+        false => Row::note("approvals", "operator PIN", "none: any process that runs as you can approve")
+            .remedy("sinew pin set"),
+    }
+}

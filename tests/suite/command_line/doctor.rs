@@ -1,0 +1,71 @@
+//! `sinew doctor`: one row a check, with its cause and the way out; it changes nothing.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use tests::{Daemon, Home};
+
+fn rows(told: &Value) -> Vec<(String, String, String)> {
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let checks = told["checks"].as_array().expect("a list of checks");
+    checks.iter().map(|row| (text(row, "area"), text(row, "check"), text(row, "standing"))).collect()
+}
+
+fn standing(told: &Value, check: &str) -> String {
+    let found = rows(told).into_iter().find(|(_, what, _)| what == check);
+    found.unwrap_or_else(|| panic!("no row for {check}: {told}")).2
+}
+
+#[test]
+fn every_area_has_its_rows_and_a_machine_that_is_well_is_told_so() {
+    let daemon = Daemon::start();
+    let told = daemon.home().run(&["doctor", "--json"]).must_exit(0).json();
+    let areas: Vec<String> = rows(&told).into_iter().map(|(area, ..)| area).collect();
+    for area in [
+        "sandbox",
+        "approvals",
+        "folders",
+        "daemon",
+        "machine",
+        "configuration",
+        "programs",
+        "web search",
+        "telemetry",
+    ] {
+        assert!(areas.iter().any(|one| one == area), "{area} is missing: {told}");
+    }
+    assert_eq!(standing(&told, "answers and records"), "good", "{told}");
+    assert_eq!((&told["schema_version"], &told["ok"]), (&Value::from(1), &Value::from(true)));
+    let page = daemon.home().run(&["doctor"]).must_exit(0).stdout();
+    assert!(page.contains("Sinew can do its work here") && page.contains("sinew pin set"), "{page}");
+}
+
+#[test]
+fn what_stands_in_the_way_is_named_with_the_way_out_and_left_as_it_is() {
+    let home = Home::initialised();
+    let state = home.root().join("state");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o755)).unwrap();
+    home.configure("governance/modes.yaml", "modes: [not, a, table]\n");
+    let told = home.run(&["doctor", "--json"]).must_exit(1).json();
+    assert_eq!(standing(&told, "state"), "bad", "{told}");
+    assert_eq!(standing(&told, "policy and settings"), "bad", "{told}");
+    assert_eq!(standing(&told, "answers"), "note", "no daemon is nothing broken: {told}");
+    let page = home.run(&["doctor"]).must_exit(1).stdout();
+    assert!(page.contains("chmod 700") && page.contains("sinew check"), "{page}");
+    assert_eq!(std::fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o755, "it only looks");
+}
+
+#[test]
+fn a_collector_is_tried_and_its_password_is_not_shown() {
+    let home = Home::initialised();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://user:hunter2hunter2@{}", listener.local_addr().unwrap());
+    let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
+    home.configure("sinew.yaml", &text.replace("\notlp:\n", &format!("\notlp:\n  endpoint: {endpoint}\n")));
+    let run = home.run(&["doctor", "--json"]).must_exit(0);
+    assert_eq!(standing(&run.json(), "collector"), "good", "{run}");
+    assert!(!run.stdout().contains("hunter2"), "{run}");
+    drop(listener);
+    assert_eq!(standing(&home.run(&["doctor", "--json"]).must_exit(0).json(), "collector"), "note");
+}
