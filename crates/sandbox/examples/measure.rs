@@ -12,9 +12,25 @@ use tool::SandboxTier;
 const ROUNDS: usize = 200;
 /// Rounds that only warm up.
 const WARM_UP: usize = 10;
-/// What a caller does between two calls; the next launcher stands ready by then.
+/// Before each start, so that what is left of the one before is gone: namespaces are taken apart after the answer, and
+/// the next launcher stands ready by then, as it does between two calls.
 const PAUSE: Duration = Duration::from_millis(20);
 const BUBBLEWRAP: [&str; 5] = ["--ro-bind", "/", "/", "--unshare-all", "true"];
+
+/// What is measured, in the order of its rows.
+#[derive(Clone, Copy)]
+enum Start {
+    Plain,
+    Confined(SandboxTier),
+    Bubblewrap,
+}
+
+const STARTS: [(&str, Start); 4] = [
+    ("plain", Start::Plain),
+    ("confined, full", Start::Confined(SandboxTier::Full)),
+    ("confined, reduced", Start::Confined(SandboxTier::Reduced)),
+    ("bwrap --ro-bind / / --unshare-all", Start::Bubblewrap),
+];
 
 fn main() -> ExitCode {
     match sandbox::enter() {
@@ -23,7 +39,12 @@ fn main() -> ExitCode {
         Entered::Program => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(measure())) {
+    // In a task, as the daemon's calls are: what waits outside of one is woken by another thread first.
+    let measured = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+        let task = runtime.spawn(measure());
+        runtime.block_on(task).map_err(|error| error.to_string())?
+    });
+    match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("{message}");
@@ -39,37 +60,27 @@ async fn measure() -> Result<(), String> {
         let tried = tokio::task::spawn_blocking(move || sandbox.availability().tier);
         tried.await.map_err(|error| error.to_string())?;
     }
-    let has_bubblewrap = plain("bwrap", &BUBBLEWRAP).is_some();
-    let (mut spawned, mut wrapped, mut confined) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let mut times = STARTS.map(|_| Vec::new());
     for round in 0..ROUNDS + WARM_UP {
         if round == WARM_UP {
-            (spawned, wrapped, confined) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+            times = STARTS.map(|_| Vec::new());
         }
-        spawned.extend(plain("true", &[]));
-        for (sandbox, times) in sandboxes.iter().zip(&mut confined) {
-            times.push(one(sandbox).await?);
+        for ((_, start), times) in STARTS.into_iter().zip(&mut times) {
             tokio::time::sleep(PAUSE).await;
-        }
-        if has_bubblewrap {
-            wrapped.extend(plain("bwrap", &BUBBLEWRAP));
-        }
-    }
-    let base = median(&mut spawned);
-    println!("{:<44} {:>9} {:>9}", "a program that does nothing", "p50", "x plain");
-    let [full, reduced] = confined;
-    let rows =
-        [("plain", spawned), ("confined, full", full), ("confined, reduced", reduced), ("bwrap", wrapped)];
-    for (name, mut times) in rows {
-        let middle = median(&mut times);
-        if !times.is_empty() {
-            let (times_plain, micros) = (middle.as_secs_f64() / base.as_secs_f64(), middle.as_micros());
-            println!("{name:<44} {micros:>6} µs {times_plain:>9.2}");
+            let took = match start {
+                Start::Plain => plain("true", &[]),
+                Start::Confined(SandboxTier::Full) => Some(confined(&sandboxes[0]).await?),
+                Start::Confined(_) => Some(confined(&sandboxes[1]).await?),
+                Start::Bubblewrap => plain("bwrap", &BUBBLEWRAP),
+            };
+            times.extend(took);
         }
     }
+    print(&times);
     Ok(())
 }
 
-async fn one(sandbox: &Sandbox) -> Result<Duration, String> {
+async fn confined(sandbox: &Sandbox) -> Result<Duration, String> {
     let command = Confined::nothing().map_err(|error| error.to_string())?;
     let began = Instant::now();
     let report = sandbox.run(command).await.map_err(|error| error.to_string())?;
@@ -87,7 +98,26 @@ fn plain(program: &str, words: &[&str]) -> Option<Duration> {
     command.status().ok().filter(std::process::ExitStatus::success).map(|_| began.elapsed())
 }
 
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+fn print(times: &[Vec<Duration>; 4]) {
+    let [plain, .., bubblewrap] = times.each_ref().map(|times| at(times, 50));
+    println!(
+        "{:<44} {:>9} {:>9} {:>9} {:>9}",
+        "a program that does nothing", "p10", "p50", "x plain", "x bwrap"
+    );
+    for ((name, _), times) in STARTS.into_iter().zip(times).filter(|(_, times)| !times.is_empty()) {
+        let (low, middle) = (at(times, 10), at(times, 50));
+        let ratio = |to: Duration| match to.is_zero() {
+            true => "-".to_owned(),
+            false => format!("{:.2}", middle.as_secs_f64() / to.as_secs_f64()),
+        };
+        let [low, middle] = [low, middle].map(|time| format!("{} µs", time.as_micros()));
+        println!("{name:<44} {low:>9} {middle:>9} {:>9} {:>9}", ratio(plain), ratio(bubblewrap));
+    }
+}
+
+/// The time that this many of a hundred stay below.
+fn at(times: &[Duration], part: usize) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() * part / 100).copied().unwrap_or_default()
 }

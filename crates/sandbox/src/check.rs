@@ -85,7 +85,7 @@ fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
     let program = program::itself().map_err(|error| error.to_string())?;
     let confined = Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE);
     let ran = apart(async move {
-        let mut launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+        let mut launcher = Launcher::start(tier).await?;
         run::run(&confined, tier, &mut launcher, Outlets::default()).await
     })?;
     let finished = ran.map_err(|error| error.to_string())?;
@@ -147,7 +147,7 @@ fn remedy(error: &SandboxError) -> Option<&'static str> {
 
 async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
     let confined = command(&["true"])?;
-    let mut launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+    let mut launcher = Launcher::start(tier).await?;
     Ok(run::run(&confined, tier, &mut launcher, Outlets::default()).await?.end)
 }
 

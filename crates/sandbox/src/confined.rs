@@ -173,11 +173,15 @@ impl Confined {
         }
     }
 
-    /// The message for a launcher of this tier, with the time that is left now.
-    pub(crate) fn message(&self, tier: SandboxTier) -> Vec<u8> {
-        let limits = Limits { time: self.time_left(), ..self.spec.limits };
-        Spec { tier, limits, variables: environment::with(tier, &self.variables), ..self.spec.clone() }
-            .framed()
+    /// The order for a launcher of this tier.
+    pub(crate) fn order(&self, tier: SandboxTier) -> Vec<u8> {
+        let (limits, variables) = (self.limits_now(), environment::with(tier, &self.variables));
+        Spec { tier, limits, variables, ..self.spec.clone() }.framed()
+    }
+
+    /// Its limits, with the time that is left now.
+    pub(crate) fn limits_now(&self) -> Limits {
+        Limits { time: self.time_left(), ..self.spec.limits }
     }
 
     /// What the walls of this tier let through, as a digest: the same grants and limits have the same one, whatever runs

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::status::{Problem, Step};
+
 /// What went wrong before, around or after a confined program; never what the program itself did.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -82,4 +84,14 @@ pub enum SandboxError {
     /// The launcher was gone before it said how the program ended. The program went with it.
     #[error("the launcher ended before it said how the program ended")]
     Lost,
+}
+
+impl From<Problem> for SandboxError {
+    fn from(problem: Problem) -> Self {
+        let cause = problem.cause();
+        match problem.step {
+            Step::Program => SandboxError::NotStarted { program: problem.what, cause },
+            step => SandboxError::NotBuilt { step: step.as_str().to_owned(), what: problem.what, cause },
+        }
+    }
 }

@@ -1,10 +1,11 @@
-//! The other side: this program, started again as a launcher. It gets its orders on its standard input, a socket, and
-//! answers there. It is recognised before any runtime, thread or command line exists.
+//! The other side: this program, started again as a launcher. It is recognised before any runtime, thread or command
+//! line exists, and gets two sockets, as its standard input and output. Who watches a run speaks to the daemon through
+//! one, who becomes the program through the other, so that an order goes to whom it is for and wakes nobody else.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,7 @@ use crate::backend;
 use crate::guard::{self, Guard};
 use crate::line;
 use crate::probe;
-use crate::spec::{self, Spec};
+use crate::spec::{self, Limits, Spec};
 use crate::status::{Problem, Status, Step};
 
 /// The name a launcher is started under.
@@ -66,48 +67,77 @@ pub(crate) fn is_available() -> bool {
 }
 
 fn serve(tier: SandboxTier) -> io::Result<()> {
-    let mut control = Control::take()?;
+    let (control, setup) = sockets()?;
     rustix::process::chdir("/")?;
-    let prepared = backend::prepare(tier);
-    control.say(&Status::Ready)?;
-    let Some((spec, descriptors)) = control.order()? else { return Ok(()) };
-    let problem = match (spec, prepared) {
-        (_, Err(problem)) => problem,
-        (Ok(spec), Ok(())) if spec.tier == tier => match descriptors.try_into() {
-            Ok(descriptors) => return backend::run(&spec, descriptors, control),
-            Err(_) => Problem::new(Step::Message, "descriptors", &io::ErrorKind::InvalidData.into()),
-        },
-        (Ok(_), Ok(())) => Problem::new(Step::Message, "tier", &io::ErrorKind::InvalidData.into()),
-        (Err(error), Ok(())) => Problem::new(Step::Message, error.to_string(), &error),
-    };
-    control.say(&Status::Failed(problem))
+    backend::serve(tier, control, setup)
 }
 
-/// The socket to the daemon.
+/// Takes the sockets away from where the program would find them, and closes everything that came along by mistake.
+fn sockets() -> io::Result<(Control, Setup)> {
+    if guard::stands(Guard::Strays) {
+        backend::close_strays()?;
+    }
+    let taken = |descriptor: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(descriptor, 3).map(File::from);
+    let (control, setup) = (taken(rustix::stdio::stdin())?, taken(rustix::stdio::stdout())?);
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    Ok((Control { socket: control }, Setup { socket: setup }))
+}
+
+/// The socket of who watches a run: its limits come through it, and how it ended goes back. The run ends with it.
 pub(crate) struct Control {
     socket: File,
 }
 
 impl Control {
-    /// Takes the socket away from standard input, where the program would find it, and closes everything that came
-    /// along by mistake.
-    fn take() -> io::Result<Control> {
-        if guard::stands(Guard::Strays) {
-            backend::close_strays()?;
+    /// The limits of a run; nothing if the daemon has gone or changed its mind.
+    pub(crate) fn limits(&mut self) -> io::Result<Option<Limits>> {
+        let mut head = [0; line::HEAD];
+        match self.socket.read_exact(&mut head) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
         }
-        let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-        let nothing = File::open("/dev/null")?;
-        rustix::stdio::dup2_stdin(&nothing)?;
-        Ok(Control { socket: File::from(socket) })
+        let body = line::read_body(&mut self.socket, line::length(head)?)?;
+        Limits::read(&body).map(Some)
     }
 
     pub(crate) fn say(&mut self, status: &Status) -> io::Result<()> {
         self.socket.write_all(&status.framed())
     }
 
+    /// Whether the daemon has gone, once there is something to read: it says nothing more after the limits.
+    pub(crate) fn is_deserted(&mut self) -> bool {
+        let mut byte = [0; 1];
+        !matches!(self.socket.read(&mut byte), Ok(1))
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The socket of who becomes the program: its order comes through it, and what goes wrong before it runs goes back. It
+/// closes with the exec, which is how the daemon knows of it.
+pub(crate) struct Setup {
+    socket: File,
+}
+
+/// What to run, and its standard input, output and error.
+pub(crate) struct Order {
+    pub(crate) spec: Spec,
+    pub(crate) stdio: [OwnedFd; DESCRIPTORS],
+}
+
+impl Setup {
+    pub(crate) fn say(&mut self, status: &Status) -> io::Result<()> {
+        self.socket.write_all(&status.framed())
+    }
+
     /// Waits for an order; nothing if the daemon has gone or changed its mind.
-    #[allow(clippy::type_complexity)] // said once, taken apart at once
-    fn order(&mut self) -> io::Result<Option<(io::Result<Spec>, Vec<OwnedFd>)>> {
+    pub(crate) fn order(&mut self, tier: SandboxTier) -> io::Result<Option<Result<Order, Problem>>> {
         let mut head = [0; line::HEAD];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -126,18 +156,16 @@ impl Control {
             rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC)?;
         }
         let body = line::read_body(&mut self.socket, line::length(head)?)?;
-        Ok(Some((Spec::read(&body), descriptors)))
-    }
-
-    /// Whether the daemon has gone, once there is something to read: it says nothing more after its order.
-    pub(crate) fn is_deserted(&mut self) -> bool {
-        let mut byte = [0; 1];
-        !matches!(self.socket.read(&mut byte), Ok(1))
+        Ok(Some(understood(tier, &body, descriptors)))
     }
 }
 
-impl AsFd for Control {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.socket.as_fd()
+fn understood(tier: SandboxTier, body: &[u8], descriptors: Vec<OwnedFd>) -> Result<Order, Problem> {
+    let invalid = |what: &str| Problem::new(Step::Message, what, &io::ErrorKind::InvalidData.into());
+    let spec = Spec::read(body).map_err(|error| Problem::new(Step::Message, error.to_string(), &error))?;
+    if spec.tier != tier {
+        return Err(invalid("tier"));
     }
+    let stdio = descriptors.try_into().map_err(|_| invalid("descriptors"))?;
+    Ok(Order { spec, stdio })
 }

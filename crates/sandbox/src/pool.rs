@@ -2,21 +2,24 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tool::SandboxTier;
 
 use crate::backend::Below;
+use crate::error::SandboxError;
 use crate::launcher::{self, NAME};
 use crate::line;
-use crate::status::Status;
+use crate::report::{End, Spent};
+use crate::status::{Problem, Status, Step};
 
 /// How many wait at most. More would only wait: a call needs one.
 const MOST: usize = 2;
@@ -27,44 +30,45 @@ const START: Duration = Duration::from_secs(5);
 /// How long one may take to end with everything below it. More than it gives itself.
 const TIME_TO_END: Duration = Duration::from_secs(8);
 
+/// More than a problem takes, whose longest part is a path.
+const LONGEST_PROBLEM: usize = 16 * 1024;
+
 /// A launcher that has said it is one.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    pub(crate) socket: UnixStream,
+    /// To who becomes the program. Closed from there once it does, which wakes nobody here: that would cost the program
+    /// its processor, and most callers do not ask.
+    pub(crate) setup: StdStream,
+    /// To who watches.
+    pub(crate) control: UnixStream,
     /// Reaped by the runtime once it is dropped. It ends when its socket does.
     pub(crate) process: Child,
 }
 
 impl Launcher {
     /// Starts one.
-    pub(crate) async fn start(tier: SandboxTier) -> io::Result<Launcher> {
-        if !launcher::is_available() {
-            return Err(io::Error::other("this program does not become a launcher when it is started again"));
-        }
-        let (ours, theirs) = StdStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let mut command = Command::new(own_program()?);
-        command.arg0(NAME).arg(tier.as_str()).env_clear().process_group(0);
-        #[cfg(test)]
-        command.arg(crate::guard::word());
-        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn()?;
-        drop(command);
-        let mut launcher = Launcher { socket: UnixStream::from_std(ours)?, process };
-        match tokio::time::timeout(START, launcher.hear()).await {
-            Ok(Ok(Status::Ready)) => Ok(launcher),
-            Ok(Ok(_)) => Err(io::Error::other("the launcher spoke out of turn")),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    pub(crate) async fn start(tier: SandboxTier) -> Result<Launcher, SandboxError> {
+        let (mut setup, control, process) = spawn(tier).map_err(SandboxError::Launcher)?;
+        let said = tokio::time::timeout(START, hear(&mut setup)).await;
+        match said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(Status::Ready) => {
+                let setup = setup.into_std().map_err(SandboxError::Launcher)?;
+                Ok(Launcher { setup, control, process })
+            }
+            Ok(Status::Failed(problem)) => Err(problem.into()),
+            Ok(Status::Ended(..)) => {
+                Err(SandboxError::Launcher(io::Error::other("the launcher spoke out of turn")))
+            }
+            Err(error) => Err(SandboxError::Launcher(error)),
         }
     }
 
     /// Ends it, and waits until nothing is left of what it started.
     pub(crate) async fn end(self) {
         let below = self.process.id().map(Below::of);
-        let Launcher { socket, mut process } = self;
-        // It ends with its socket. One that hangs is not left there either.
-        drop(socket);
+        let Launcher { setup, control, mut process } = self;
+        // It ends with its sockets. One that hangs is not left there either.
+        drop((setup, control));
         if tokio::time::timeout(TIME_TO_END, process.wait()).await.is_err() {
             let _ = process.kill().await;
         }
@@ -73,14 +77,88 @@ impl Launcher {
         }
     }
 
-    /// Its next message.
-    pub(crate) async fn hear(&mut self) -> io::Result<Status> {
-        let mut head = [0; line::HEAD];
-        self.socket.read_exact(&mut head).await?;
-        let mut body = vec![0; line::length(head)?];
-        self.socket.read_exact(&mut body).await?;
-        Status::read(&body)
+    /// Waits until the program runs.
+    pub(crate) async fn started(&mut self) -> Result<(), SandboxError> {
+        let mut bytes = vec![0; LONGEST_PROBLEM];
+        let read = self.setup_awaited().map_err(SandboxError::Launcher)?.read(&mut bytes).await;
+        bytes.truncate(read.map_err(|_| SandboxError::Lost)?);
+        match problem_of(&bytes) {
+            Some(problem) => Err(problem.into()),
+            None => Ok(()),
+        }
     }
+
+    /// Waits until the program has ended; how it did, and what it used.
+    pub(crate) async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
+        let said = hear(&mut self.control).await;
+        if let Some(problem) = self.problem() {
+            return Err(problem.into());
+        }
+        match said {
+            Ok(Status::Ended(end, spent)) => Ok((end, spent)),
+            Ok(Status::Failed(problem)) => Err(problem.into()),
+            Ok(Status::Ready) | Err(_) => Err(SandboxError::Lost),
+        }
+    }
+
+    /// The first of the two sockets, to wait for.
+    pub(crate) fn setup_awaited(&self) -> io::Result<UnixStream> {
+        UnixStream::from_std(self.setup.try_clone()?)
+    }
+
+    /// Why the program did not come to run, if that has been said.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let mut bytes = [0; LONGEST_PROBLEM];
+        let (read, _) = recv(self.setup.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+        problem_of(bytes.get(..read)?)
+    }
+
+    /// Whether it still waits: one that has ended has closed its socket or said so.
+    pub(crate) fn is_alive(&self) -> bool {
+        let mut byte = [0; 1];
+        let read = recv(self.control.as_fd(), &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        matches!(read, Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+/// The problem that these bytes are; nothing at all is none.
+fn problem_of(bytes: &[u8]) -> Option<Problem> {
+    if bytes.is_empty() {
+        return None;
+    }
+    match bytes.get(line::HEAD..).map(Status::read) {
+        Some(Ok(Status::Failed(problem))) => Some(problem),
+        _ => Some(Problem::new(Step::Message, "status", &io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// The next message on a socket.
+async fn hear(socket: &mut UnixStream) -> io::Result<Status> {
+    let mut head = [0; line::HEAD];
+    socket.read_exact(&mut head).await?;
+    let mut body = vec![0; line::length(head)?];
+    socket.read_exact(&mut body).await?;
+    Status::read(&body)
+}
+
+/// A launcher that has yet to say that it is one: the two sockets to it, and its process.
+fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
+    if !launcher::is_available() {
+        return Err(io::Error::other("this program does not become a launcher when it is started again"));
+    }
+    let (control, setup) = (StdStream::pair()?, StdStream::pair()?);
+    let ours = |socket: StdStream| {
+        socket.set_nonblocking(true)?;
+        UnixStream::from_std(socket)
+    };
+    let theirs = |socket: StdStream| Stdio::from(OwnedFd::from(socket));
+    let mut command = Command::new(own_program()?);
+    command.arg0(NAME).arg(tier.as_str()).env_clear().process_group(0);
+    #[cfg(test)]
+    command.arg(crate::guard::word());
+    command.stdin(theirs(control.1)).stdout(theirs(setup.1)).stderr(Stdio::null());
+    let process = command.spawn()?;
+    Ok((ours(setup.0)?, ours(control.0)?, process))
 }
 
 /// This program, by the file it runs from, even if another has taken its name since.
@@ -101,9 +179,9 @@ impl Pool {
     }
 
     /// One that stands ready, or a new one.
-    pub(crate) async fn take(&self) -> io::Result<Launcher> {
+    pub(crate) async fn take(&self) -> Result<Launcher, SandboxError> {
         while let Some((_, launcher)) = { self.list().pop_front() } {
-            if is_alive(&launcher) {
+            if launcher.is_alive() {
                 return Ok(launcher);
             }
         }
@@ -137,10 +215,4 @@ impl Pool {
     fn list(&self) -> MutexGuard<'_, VecDeque<(u64, Launcher)>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether it still waits: one that has ended has closed its socket.
-fn is_alive(launcher: &Launcher) -> bool {
-    let mut byte = [0; 1];
-    matches!(launcher.socket.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -4,11 +4,10 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tool::SandboxTier;
 
@@ -16,12 +15,10 @@ use crate::capture::{Capture, Captured};
 use crate::confined::Confined;
 use crate::error::SandboxError;
 use crate::launcher::DESCRIPTORS;
-use crate::line;
 use crate::outlets::{Outlets, Source};
 use crate::pool::Launcher;
 use crate::report::{End, Spent};
 use crate::spill::Spills;
-use crate::status::{Status, Step};
 
 /// What a launcher may take beyond its own deadline before it is given up.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -44,17 +41,15 @@ pub(crate) async fn run(
     let (stdout, stdout_end) = output().map_err(SandboxError::Launcher)?;
     let (stderr, stderr_end) = output().map_err(SandboxError::Launcher)?;
     let (mut feed, stdin_end) = Feed::new(confined.input.as_deref()).map_err(SandboxError::Launcher)?;
-    let message = confined.message(tier);
-    give_order(launcher, &message, [stdin_end.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()])
-        .await
-        .map_err(SandboxError::Launcher)?;
+    let descriptors = [stdin_end.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()];
+    give_order(launcher, confined, tier, descriptors).await?;
     drop((stdin_end, stdout_end, stderr_end));
     let longest = confined.time_left() + confined.spec.limits.grace + PATIENCE;
     let spills = outlets.spills.as_ref().map(|spills| spills.of(&confined.party));
     let stream = |pipe, of| Stream::new(pipe, of, confined.output_bytes, spills.clone());
     let (mut out, mut err) = (stream(stdout, Source::Stdout), stream(stderr, Source::Stderr));
     let heard = {
-        let listening = until_the_end(launcher, confined);
+        let listening = launcher.ended();
         tokio::pin!(listening);
         let deadline = tokio::time::sleep(longest);
         tokio::pin!(deadline);
@@ -122,63 +117,36 @@ pub(crate) fn output() -> io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((pipe::Receiver::from_owned_fd(OwnedFd::from(ours))?, OwnedFd::from(theirs)))
 }
 
-/// The descriptors travel with the length of the message; the message follows.
+/// Hands a launcher what it is to run: the limits to who watches it, and the order to who becomes the program. In this
+/// turn, because who is woken in the middle of it would take its processor.
 pub(crate) async fn give_order(
     launcher: &mut Launcher,
-    message: &[u8],
+    confined: &Confined,
+    tier: SandboxTier,
     descriptors: [BorrowedFd<'_>; DESCRIPTORS],
-) -> io::Result<()> {
-    let (head, body) = message.split_at_checked(line::HEAD).ok_or(io::ErrorKind::InvalidInput)?;
-    loop {
-        launcher.socket.writable().await?;
-        let sent = launcher.socket.try_io(Interest::WRITABLE, || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            let parts = [io::IoSlice::new(head)];
-            Ok(sendmsg(launcher.socket.as_fd(), &parts, &mut ancillary, SendFlags::empty())?)
-        });
-        match sent {
-            Ok(sent) if sent == head.len() => break,
-            Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    launcher.socket.write_all(body).await
+) -> Result<(), SandboxError> {
+    let order = confined.order(tier);
+    // A watcher that has gone is noticed where its answer is read.
+    let _ = launcher.control.write_all(&confined.limits_now().framed()).await;
+    let sent = match send(&launcher.setup, &order, descriptors) {
+        Ok(sent) if sent == order.len() => return Ok(()),
+        Ok(sent) => match launcher.setup_awaited() {
+            Ok(mut setup) => setup.write_all(order.get(sent..).unwrap_or_default()).await,
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    sent.map_err(|error| launcher.problem().map_or(SandboxError::Launcher(error), Into::into))
 }
 
-async fn until_the_end(launcher: &mut Launcher, confined: &Confined) -> Result<(End, Spent), SandboxError> {
-    loop {
-        match hear(launcher, &confined.executable.path).await? {
-            Heard::Started => {}
-            Heard::Ended(end, spent) => return Ok((end, spent)),
-        }
+/// Sends the descriptors and the first part of a message, which mostly is all of it: nothing is on its way before.
+fn send(socket: impl AsFd, message: &[u8], descriptors: [BorrowedFd<'_>; DESCRIPTORS]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-}
-
-/// What a launcher says of a program.
-pub(crate) enum Heard {
-    Started,
-    Ended(End, Spent),
-}
-
-/// The next word of a launcher about the program it was given. What went wrong before it ran is an error.
-pub(crate) async fn hear(launcher: &mut Launcher, program: &Path) -> Result<Heard, SandboxError> {
-    match launcher.hear().await {
-        Ok(Status::Started) => Ok(Heard::Started),
-        Ok(Status::Ended(end, spent)) => Ok(Heard::Ended(end, spent)),
-        Ok(Status::Failed(problem)) if problem.step == Step::Program => {
-            Err(SandboxError::NotStarted { program: program.display().to_string(), cause: problem.cause() })
-        }
-        Ok(Status::Failed(problem)) => {
-            let (step, cause) = (problem.step.as_str().to_owned(), problem.cause());
-            Err(SandboxError::NotBuilt { step, what: problem.what, cause })
-        }
-        Ok(Status::Ready) | Err(_) => Err(SandboxError::Lost),
-    }
+    Ok(sendmsg(socket, &[io::IoSlice::new(message)], &mut ancillary, SendFlags::empty())?)
 }
 
 /// One output of the program.

@@ -115,7 +115,7 @@ impl Sandbox {
     async fn run_into(&self, confined: Confined, outlets: Outlets) -> Result<Report, SandboxError> {
         let (tier, pool) = self.best(confined.least)?;
         confined.refuse_what_needs_more_than(tier)?;
-        let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
+        let launcher = pool.take().await?;
         let noted = self.note(&confined, &launcher).map_err(SandboxError::NotNoted)?;
         let (executable, walls_sha256) = (confined.executable.clone(), confined.walls_digest(tier));
         let mut underway = Underway::new(confined, launcher, noted);
@@ -167,7 +167,7 @@ impl Sandbox {
     pub async fn start(&self, task: &Task) -> Result<Worker, SandboxError> {
         let confined = task.confined()?;
         let (tier, pool) = self.best(confined.least)?;
-        let launcher = pool.take().await.map_err(SandboxError::Launcher)?;
+        let launcher = pool.take().await?;
         let worker = Worker::start(&confined, tier, launcher).await;
         pool.refill();
         worker

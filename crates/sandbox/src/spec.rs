@@ -35,7 +35,7 @@ pub(crate) struct Spec {
 }
 
 /// What it may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) time: Duration,
     /// Between the request to end and the end.
@@ -65,14 +65,7 @@ impl Spec {
         self.hidden.iter().for_each(|path| writer.put("hidden", path));
         self.kept.iter().for_each(|path| writer.put("kept", path));
         self.pinned.iter().for_each(|path| writer.put("pinned", path));
-        let limits = &self.limits;
-        writer.number("time", u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX));
-        writer.number("grace", u64::try_from(limits.grace.as_millis()).unwrap_or(u64::MAX));
-        writer.number("memory", limits.memory_bytes);
-        writer.number("processes", limits.processes);
-        writer.number("cpu", limits.cpu_seconds);
-        writer.number("file", limits.file_bytes);
-        writer.number("files", limits.open_files);
+        self.limits.put(&mut writer);
         writer.framed()
     }
 
@@ -81,7 +74,6 @@ impl Spec {
     pub(crate) fn read(body: &[u8]) -> io::Result<Spec> {
         let mut spec = Spec::empty();
         for (name, value) in line::pairs(body)? {
-            let limits = &mut spec.limits;
             match name.as_str() {
                 "tier" => spec.tier = tier(&value)?,
                 "network" => spec.network = network(&value)?,
@@ -96,17 +88,10 @@ impl Spec {
                 "hidden" => spec.hidden.push(value.into()),
                 "kept" => spec.kept.push(value.into()),
                 "pinned" => spec.pinned.push(value.into()),
-                "time" => limits.time = Duration::from_millis(line::number(&value)?),
-                "grace" => limits.grace = Duration::from_millis(line::number(&value)?),
-                "memory" => limits.memory_bytes = line::number(&value)?,
-                "processes" => limits.processes = line::number(&value)?,
-                "cpu" => limits.cpu_seconds = line::number(&value)?,
-                "file" => limits.file_bytes = line::number(&value)?,
-                "files" => limits.open_files = line::number(&value)?,
-                _ => return Err(invalid(format!("`{name}` is not known"))),
+                _ => spec.limits.take(&name, &value)?,
             }
         }
-        match spec.words.is_empty() || spec.limits.memory_bytes == 0 || spec.limits.processes == 0 {
+        match spec.words.is_empty() || !spec.limits.are_set() {
             true => Err(invalid("a part is missing".to_owned())),
             false => Ok(spec),
         }
@@ -114,15 +99,6 @@ impl Spec {
 
     /// Nothing granted.
     fn empty() -> Spec {
-        let limits = Limits {
-            time: Duration::ZERO,
-            grace: Duration::ZERO,
-            memory_bytes: 0,
-            processes: 0,
-            cpu_seconds: 0,
-            file_bytes: 0,
-            open_files: 0,
-        };
         Spec {
             tier: SandboxTier::Full,
             network: Network::Off,
@@ -137,8 +113,59 @@ impl Spec {
             hidden: Vec::new(),
             kept: Vec::new(),
             pinned: Vec::new(),
-            limits,
+            limits: Limits::default(),
         }
+    }
+}
+
+impl Limits {
+    /// The limits alone, for who watches a run and need not know what it is.
+    pub(crate) fn framed(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        self.put(&mut writer);
+        writer.framed()
+    }
+
+    /// Reads what `framed` wrote, without its length.
+    pub(crate) fn read(body: &[u8]) -> io::Result<Limits> {
+        let mut limits = Limits::default();
+        for (name, value) in line::pairs(body)? {
+            limits.take(&name, &value)?;
+        }
+        match limits.are_set() {
+            true => Ok(limits),
+            false => Err(invalid("a limit is missing".to_owned())),
+        }
+    }
+
+    fn put(&self, writer: &mut Writer) {
+        writer.number("time", u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX));
+        writer.number("grace", u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX));
+        writer.number("memory", self.memory_bytes);
+        writer.number("processes", self.processes);
+        writer.number("cpu", self.cpu_seconds);
+        writer.number("file", self.file_bytes);
+        writer.number("files", self.open_files);
+    }
+
+    fn take(&mut self, name: &str, value: &std::ffi::OsStr) -> io::Result<()> {
+        let number = line::number(value);
+        match name {
+            "time" => self.time = Duration::from_millis(number?),
+            "grace" => self.grace = Duration::from_millis(number?),
+            "memory" => self.memory_bytes = number?,
+            "processes" => self.processes = number?,
+            "cpu" => self.cpu_seconds = number?,
+            "file" => self.file_bytes = number?,
+            "files" => self.open_files = number?,
+            _ => return Err(invalid(format!("`{name}` is not known"))),
+        }
+        Ok(())
+    }
+
+    /// Whether those are there that no run goes without.
+    fn are_set(&self) -> bool {
+        self.memory_bytes != 0 && self.processes != 0
     }
 }
 
@@ -202,6 +229,7 @@ mod tests {
     #[test]
     fn a_spec_is_read_as_it_was_written() {
         assert_eq!(Spec::read(&spec().framed()[line::HEAD..]).unwrap(), spec());
+        assert_eq!(Limits::read(&spec().limits.framed()[line::HEAD..]).unwrap(), spec().limits);
     }
 
     #[test]
@@ -211,6 +239,7 @@ mod tests {
         assert!(Spec::read(&writer.framed()[line::HEAD..]).unwrap_err().to_string().contains("`wall`"));
         let unlimited = Spec { limits: Limits { memory_bytes: 0, ..spec().limits }, ..spec() };
         assert!(Spec::read(&unlimited.framed()[line::HEAD..]).is_err());
+        assert!(Limits::read(&unlimited.limits.framed()[line::HEAD..]).is_err());
         assert!(tier(std::ffi::OsStr::new("none")).is_err(), "no message can ask for no walls");
     }
 }

@@ -1,4 +1,5 @@
-//! What a launcher says back: that it stands ready, that the program runs, what went wrong before that, how it ended.
+//! What a launcher says back: that it stands ready, what went wrong before the program ran, how it ended. That it runs
+//! is not said: the socket for its order closes with the exec.
 
 use std::io;
 use std::time::Duration;
@@ -11,8 +12,6 @@ use crate::report::{End, Spent};
 pub(crate) enum Status {
     /// It is a launcher, and waits.
     Ready,
-    /// The walls stand and the program runs.
-    Started,
     /// Something failed before the program ran.
     Failed(Problem),
     /// The program and everything it started are gone.
@@ -96,7 +95,6 @@ impl Status {
         let mut writer = Writer::default();
         match self {
             Status::Ready => writer.put("ready", env!("CARGO_PKG_VERSION")),
-            Status::Started => writer.put("started", ""),
             Status::Failed(problem) => {
                 writer.put("failed", problem.step.as_str());
                 writer.put("what", &problem.what);
@@ -125,7 +123,6 @@ impl Status {
         let small = |at: usize| number(at).and_then(|n| i32::try_from(n).map_err(|_| invalid()));
         match kind.as_str() {
             "ready" if first == env!("CARGO_PKG_VERSION") => Ok(Status::Ready),
-            "started" => Ok(Status::Started),
             "failed" => {
                 let step = Step::ALL.into_iter().find(|step| first == step.as_str()).ok_or_else(invalid)?;
                 let what = pairs.get(1).ok_or_else(invalid)?.1.to_string_lossy().into_owned();
@@ -172,7 +169,7 @@ mod tests {
             End::Killed,
         ];
         let ended = ends.map(|end| Status::Ended(end, spent));
-        for status in [Status::Ready, Status::Started, Status::Failed(problem)].into_iter().chain(ended) {
+        for status in [Status::Ready, Status::Failed(problem)].into_iter().chain(ended) {
             assert_eq!(Status::read(&status.framed()[line::HEAD..]).unwrap(), status);
         }
     }

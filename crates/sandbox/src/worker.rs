@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
@@ -16,7 +15,7 @@ use crate::launcher::WORKER;
 use crate::pool::Launcher;
 use crate::program;
 use crate::report::{End, Spent};
-use crate::run::{self, Heard};
+use crate::run;
 
 /// What a worker is for, and what it may use.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +42,6 @@ impl Task {
 #[derive(Debug)]
 pub struct Worker {
     launcher: Launcher,
-    program: PathBuf,
     tier: SandboxTier,
     /// Its standard input.
     pub orders: pipe::Sender,
@@ -62,18 +60,10 @@ impl Worker {
         let (answers, stdout) = run::output().map_err(SandboxError::Launcher)?;
         let nowhere = File::options().write(true).open("/dev/null").map_err(SandboxError::Launcher)?;
         let stderr = OwnedFd::from(nowhere);
-        run::give_order(
-            &mut launcher,
-            &confined.message(tier),
-            [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
-        )
-        .await
-        .map_err(SandboxError::Launcher)?;
-        let program = confined.executable.path.clone();
-        match run::hear(&mut launcher, &program).await? {
-            Heard::Started => Ok(Worker { launcher, program, tier, orders, answers }),
-            Heard::Ended(..) => Err(SandboxError::Lost),
-        }
+        let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        run::give_order(&mut launcher, confined, tier, descriptors).await?;
+        launcher.started().await?;
+        Ok(Worker { launcher, tier, orders, answers })
     }
 
     /// The walls it runs in.
@@ -88,9 +78,6 @@ impl Worker {
 
     /// Waits for its end: it left by itself, its lifetime is over, or it took more than it was granted.
     pub async fn ended(&mut self) -> Result<(End, Spent), SandboxError> {
-        match run::hear(&mut self.launcher, &self.program).await? {
-            Heard::Ended(end, spent) => Ok((end, spent)),
-            Heard::Started => Err(SandboxError::Lost),
-        }
+        self.launcher.ended().await
     }
 }

@@ -1,14 +1,17 @@
 //! Linux. Three processes carry a run: the launcher, which watches from outside; the first process of the namespaces,
-//! which builds the walls and reaps; and the program. The kernel ends everything in a process namespace with its first
-//! process, so nothing survives it, whatever sessions and orphans the program made.
+//! which reaps; and the one that builds the walls around itself and becomes the program. All three stand ready before
+//! there is an order. The kernel ends everything in a process namespace with its first process, so nothing survives it,
+//! whatever sessions and orphans the program made. The reduced tier has no namespaces, and no first process.
 
 mod below;
 mod filter;
 mod first;
+mod inside;
 mod landlocked;
 mod memory;
 mod mounts;
 mod namespaces;
+mod powers;
 #[allow(unsafe_code, reason = "the system calls that no safe crate offers, each a few lines with its reason")]
 mod raw;
 mod reduced;
@@ -20,13 +23,14 @@ mod watch;
 pub(crate) use below::{Below, await_launcher};
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use tool::SandboxTier;
 
-use crate::launcher::{Control, DESCRIPTORS};
-use crate::spec::Spec;
+use crate::launcher::{Control, Setup};
 use crate::status::{Problem, Status, Step};
+use raw::Forked;
+use traffic::Traffic;
+use watch::Run;
 
 /// Closes every descriptor but the three standard ones.
 pub(crate) fn close_strays() -> io::Result<()> {
@@ -38,37 +42,32 @@ pub(crate) fn ask_to_be_traced() -> io::Result<()> {
     raw::ask_to_be_traced()
 }
 
-/// What can be done before it is known what is to run.
-pub(crate) fn prepare(tier: SandboxTier) -> Result<(), Problem> {
-    match tier {
+/// Does what can be done before it is known what is to run, waits for it, and says how it ended.
+pub(crate) fn serve(tier: SandboxTier, control: Control, mut setup: Setup) -> io::Result<()> {
+    let prepared = match tier {
         SandboxTier::Full => namespaces::make(),
         SandboxTier::Reduced => reduced::adopt_orphans(),
         SandboxTier::None => Err(Problem::new(Step::Message, "tier", &io::ErrorKind::InvalidInput.into())),
-    }
-}
-
-/// Runs a program and says how it ended.
-pub(crate) fn run(spec: &Spec, stdio: [OwnedFd; DESCRIPTORS], mut control: Control) -> io::Result<()> {
-    let traffic = traffic::Traffic::open()?;
-    let (setup, setup_end) = pipe()?;
-    let (outcome, outcome_end) = pipe()?;
-    let ends = first::Ends { setup: setup_end, outcome: outcome_end };
-    let child = match raw::fork()? {
-        raw::Forked::Child => {
-            drop((setup, outcome, control, traffic));
-            first::run(spec, stdio, ends)
-        }
-        raw::Forked::Parent(child) => child,
     };
-    drop((stdio, ends));
-    let status = watch::until_the_end(spec, child, setup, outcome, &traffic, &mut control)?;
-    match &status {
-        // Nobody is there to be told.
-        Status::Ended(crate::report::End::Cancelled, _) => Ok(()),
-        _ => control.say(&status),
+    if let Err(problem) = prepared {
+        return setup.say(&Status::Failed(problem));
     }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+    let (traffic, scratch) = (Traffic::open()?, memory::Scratch::before());
+    if tier == SandboxTier::Full {
+        let (outcome, outcome_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let Forked::Parent(child) = raw::fork()? else {
+            drop((control, traffic, outcome));
+            first::run(setup, outcome_end)
+        };
+        drop((setup, outcome_end));
+        watch::until_the_end(Run { tier, child, outcome: Some(outcome), traffic, scratch }, control)
+    } else {
+        let Forked::Parent(child) = raw::fork()? else {
+            drop((control, traffic));
+            inside::run(tier, setup)
+        };
+        setup.say(&Status::Ready)?;
+        drop(setup);
+        watch::until_the_end(Run { tier, child, outcome: None, traffic, scratch }, control)
+    }
 }

@@ -223,7 +223,7 @@ pub(crate) fn run_without(
 ) -> Result<Finished, SandboxError> {
     leave_out(without);
     let finished = wait_for(async {
-        let mut launcher = Launcher::start(tier).await.map_err(SandboxError::Launcher)?;
+        let mut launcher = Launcher::start(tier).await?;
         run::run(confined, tier, &mut launcher, Outlets::default()).await
     });
     leave_out(&[]);

@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 8] = [
+    let cases: [Case; 11] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -38,6 +38,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_run_ends_when_nobody_waits_for_it", deserted),
         ("reduced_runs_leave_no_descendants", descendants),
         ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
+        ("an_order_of_any_length_arrives_whole", long_order),
+        ("the_first_process_has_given_up_all_powers", first_process),
+        ("a_launcher_that_lost_its_first_process_is_not_used", lost_first_process),
     ];
     cases.map(|(name, test)| Trial::test(name, test)).into()
 }
@@ -95,7 +98,7 @@ fn failing_steps() -> Result<(), Failed> {
             let confined = world.confined(Network::Loopback, &["touch", "made"]);
             fail_at(step);
             let ran = wait_for(async {
-                let mut launcher = Launcher::start(*tier).await.map_err(SandboxError::Launcher)?;
+                let mut launcher = Launcher::start(*tier).await?;
                 run::run(&confined, *tier, &mut launcher, Outlets::default()).await
             });
             leave_out(&[]);
@@ -230,5 +233,52 @@ fn unread_input() -> Result<(), Failed> {
     counts.input = Some(vec![b'x'; 3 << 20]);
     let finished = run_without(&[], &counts, SandboxTier::Full).expect("a run");
     assert_eq!(String::from_utf8_lossy(&finished.stdout.head).trim(), (3 << 20).to_string());
+    Ok(())
+}
+
+fn long_order() -> Result<(), Failed> {
+    // More than a socket takes at once.
+    const WORDS: usize = 12;
+    let word = "x".repeat(100 << 10);
+    let words: Vec<&str> =
+        ["sh", "-c", "echo $#", "sh"].into_iter().chain(std::iter::repeat_n(word.as_str(), WORDS)).collect();
+    let world = World::new();
+    for tier in [SandboxTier::Full, SandboxTier::Reduced] {
+        let finished = run_without(&[], &world.confined(Network::Off, &words), tier).expect("a run");
+        assert_eq!(String::from_utf8_lossy(&finished.stdout.head).trim(), WORDS.to_string());
+    }
+    Ok(())
+}
+
+fn first_process() -> Result<(), Failed> {
+    let read = "while read -r name value; do case $name in Cap*|NoNewPrivs:|Seccomp:) echo $name $value;; esac; done";
+    let world = World::new();
+    let confined = world.confined(Network::Off, &["sh", "-c", &format!("{read} < /proc/1/status")]);
+    let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
+    let none = "0000000000000000";
+    let caps =
+        ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(|name| format!("{name}: {none}\n")).concat();
+    let expected = format!("{caps}NoNewPrivs: 1\nSeccomp: 2\n");
+    assert_eq!(String::from_utf8_lossy(&finished.stdout.head), expected);
+    Ok(())
+}
+
+fn lost_first_process() -> Result<(), Failed> {
+    wait_for(async {
+        for tier in [SandboxTier::Full, SandboxTier::Reduced] {
+            let launcher = Launcher::start(tier).await.expect("a launcher");
+            assert!(launcher.is_alive());
+            let id = launcher.process.id().expect("a launcher");
+            let children =
+                std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("children");
+            kill(Pid::from_raw(children.trim().parse().expect("one child")), Signal::SIGKILL)
+                .expect("a kill");
+            let began = Instant::now();
+            while launcher.is_alive() {
+                assert!(began.elapsed() < PATIENCE, "{tier:?}: it still counts as ready");
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+    });
     Ok(())
 }

@@ -46,36 +46,69 @@ pub(crate) enum Scratch {
     None,
 }
 
-/// Restricts this process and its descendants, for good. All that this kernel can do is required, and less is an error.
-pub(crate) fn restrict(spec: &Spec, program: &OwnedFd, scratch: Scratch) -> Result<(), Problem> {
-    guard::may(Step::Landlock)?;
-    let abi = ABI::from(raw::landlock_version());
-    if abi == ABI::Unsupported {
-        return Err(failed("create", libc::EOPNOTSUPP));
-    }
-    let mut rules = ruleset(abi, spec.network).map_err(|error| said("create", &error))?;
-    let (read, all) = (AccessFs::from_read(abi), AccessFs::from_all(abi));
-    let look = AccessFs::ReadFile | AccessFs::ReadDir;
-    let use_device = (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate) & all;
-    for (list, access) in [(SYSTEM, read), (FACTS, look), (DEVICES, use_device)] {
-        for path in list {
-            rules = allow(rules, abi, Path::new(path), access)?;
+/// What a program may open: first what every program may, then what one was granted.
+pub(crate) struct Rules {
+    abi: ABI,
+    rules: RulesetCreated,
+}
+
+impl Rules {
+    /// What every program may. All that this kernel can forbid is forbidden, and one that cannot is an error.
+    pub(crate) fn new(network: Network) -> Result<Rules, Problem> {
+        let abi = abi()?;
+        let mut rules = ruleset(abi, network).map_err(|error| said("create", &error))?;
+        let look = AccessFs::ReadFile | AccessFs::ReadDir;
+        let use_device =
+            (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate) & AccessFs::from_all(abi);
+        for (list, access) in [(SYSTEM, AccessFs::from_read(abi)), (FACTS, look), (DEVICES, use_device)] {
+            for path in list {
+                rules = allow(rules, abi, Path::new(path), access)?;
+            }
         }
+        Ok(Rules { abi, rules })
     }
-    if scratch == Scratch::Private {
-        for path in PRIVATE {
-            rules = allow(rules, abi, Path::new(path), all)?;
+
+    /// Adds what this one was granted, and restricts this process and its descendants, for good.
+    pub(crate) fn restrict(self, spec: &Spec, program: &OwnedFd, scratch: Scratch) -> Result<(), Problem> {
+        let Rules { abi, mut rules } = self;
+        let (read, all) = (AccessFs::from_read(abi), AccessFs::from_all(abi));
+        if scratch == Scratch::Private {
+            for path in PRIVATE {
+                rules = allow(rules, abi, Path::new(path), all)?;
+            }
         }
-    }
-    // Named even if it lies outside the system's folders: it was judged, and is pinned by its inode.
-    rules = rules
-        .add_rule(PathBeneath::new(program, read & AccessFs::from_file(abi)))
-        .map_err(|error| said("program", &error))?;
-    for (list, access) in [(&spec.readable, read), (&spec.writable, all)] {
-        for path in list.iter().map(PathBuf::as_path) {
-            rules = allow(rules, abi, path, access)?;
+        // Named even if it lies outside the system's folders: it was judged, and is pinned by its inode.
+        rules = rules
+            .add_rule(PathBeneath::new(program, read & AccessFs::from_file(abi)))
+            .map_err(|error| said("program", &error))?;
+        for (list, access) in [(&spec.readable, read), (&spec.writable, all)] {
+            for path in list.iter().map(PathBuf::as_path) {
+                rules = allow(rules, abi, path, access)?;
+            }
         }
+        restrict(rules)
     }
+}
+
+/// Lets this process open nothing any more. It may still signal others, which are no descendants of these rules.
+pub(crate) fn restrict_to_nothing() -> Result<(), Problem> {
+    let abi = abi()?;
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))
+        .and_then(Ruleset::create)
+        .map_err(|error| said("create", &error))?;
+    restrict(rules)
+}
+
+fn abi() -> Result<ABI, Problem> {
+    match ABI::from(raw::landlock_version()) {
+        ABI::Unsupported => Err(failed("create", libc::EOPNOTSUPP)),
+        abi => Ok(abi),
+    }
+}
+
+fn restrict(rules: RulesetCreated) -> Result<(), Problem> {
     // It would set it by itself; here it is a step of its own, and without that step this one fails.
     let rules = rules.no_new_privs(false);
     let status = rules.restrict_self().map_err(|error| said("restrict", &error))?;

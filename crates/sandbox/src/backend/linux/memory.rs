@@ -44,11 +44,33 @@ fn share(process: i32) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// What the scratch space holds: it is memory too.
-pub(crate) fn scratch_here() -> u64 {
-    let used = |path: &str| {
-        let space = rustix::fs::statvfs(path).ok()?;
-        Some(space.f_blocks.saturating_sub(space.f_bfree) * space.f_frsize)
-    };
-    ["/tmp", "/dev/shm"].into_iter().filter_map(used).sum()
+/// The scratch space of a run, which is memory too.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// Which file systems had these names before the run got its own.
+    before: [Option<u64>; 2],
+}
+
+impl Scratch {
+    const NAMES: [&str; 2] = ["/tmp", "/dev/shm"];
+
+    /// Asked before a run can have one.
+    pub(crate) fn before() -> Scratch {
+        Scratch { before: Scratch::NAMES.map(device) }
+    }
+
+    /// What it holds. As long as a name still leads to the machine's own, nothing.
+    pub(crate) fn used(&self) -> u64 {
+        let names = Scratch::NAMES.into_iter().zip(self.before);
+        names.filter(|(name, before)| device(name) != *before).filter_map(|(name, _)| held(name)).sum()
+    }
+}
+
+fn device(path: &str) -> Option<u64> {
+    rustix::fs::stat(path).ok().map(|facts| facts.st_dev)
+}
+
+fn held(path: &str) -> Option<u64> {
+    let space = rustix::fs::statvfs(path).ok()?;
+    Some(space.f_blocks.saturating_sub(space.f_bfree) * space.f_frsize)
 }

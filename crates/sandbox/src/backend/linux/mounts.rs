@@ -37,12 +37,9 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     let root = open("/")?;
     let flags = guard::held(Guard::ReadOnlyRoot, READ_ONLY) | guard::held(Guard::NoSetuid, NO_SETUID);
     at("/", raw::set_mount_flags(&root, Reach::AllBelow, flags))?;
-    let masks = Masks::make()?;
+    let masks = (!spec.hidden.is_empty()).then(Masks::make).transpose()?;
     if guard::stands(Guard::Scratch) {
         scratch(spec.limits.memory_bytes)?;
-    }
-    if guard::stands(Guard::ProcessList) {
-        processes()?;
     }
     for (path, tree) in granted {
         put(&tree, &path)?;
@@ -52,8 +49,8 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     for path in guard::held(Guard::Kept, spec.kept.as_slice()) {
         keep(path)?;
     }
-    for path in guard::held(Guard::Hidden, spec.hidden.as_slice()) {
-        masks.cover(path)?;
+    if let Some(masks) = masks {
+        guard::held(Guard::Hidden, spec.hidden.as_slice()).iter().try_for_each(|path| masks.cover(path))?;
     }
     Ok(())
 }
@@ -156,8 +153,11 @@ fn memory_at(path: &str, options: &str) -> Result<(), Problem> {
     at(path, mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str()))
 }
 
-/// The processes of this namespace, and no others.
-fn processes() -> Result<(), Problem> {
+/// Shows the processes of this namespace, and no others.
+pub(crate) fn processes() -> Result<(), Problem> {
+    if !guard::stands(Guard::ProcessList) {
+        return Ok(());
+    }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     at("/proc", mount("proc", "/proc", "proc", flags, None))
 }

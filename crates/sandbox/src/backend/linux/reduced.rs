@@ -23,24 +23,21 @@ pub(crate) fn adopt_orphans() -> Result<(), Problem> {
         .map_err(|cause| Problem::new(Step::Namespaces, "subreaper", &cause.into()))
 }
 
-/// Ends everything below this process. The direct child is left to be waited for.
+/// Ends everything below this process, and reaps it. Orphans come here, so while there is a child there may be more
+/// below it, and without one there is nothing.
 pub(crate) fn kill_descendants() {
     if !guard::stands(Guard::KillDescendants) {
         return;
     }
     for _ in 0..ROUNDS {
-        let alive = descendants();
-        if alive.is_empty() {
-            return;
-        }
-        for process in &alive {
-            end(*process);
-        }
-        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            if status == WaitStatus::StillAlive {
-                break;
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Err(nix::errno::Errno::ECHILD) => return,
+                Ok(WaitStatus::StillAlive) | Err(_) => break,
+                Ok(_) => {}
             }
         }
+        descendants().into_iter().for_each(end);
     }
 }
 

@@ -1,15 +1,16 @@
 //! The last steps before the program: its descriptors, its limits, and the exec.
 
 use std::ffi::{CString, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::fcntl::AtFlags;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tool::SandboxTier;
 
-use super::first::is_script;
 use super::raw;
 use crate::guard::{self, Guard};
 use crate::launcher::DESCRIPTORS;
@@ -61,11 +62,14 @@ fn become_it(spec: &Spec, program: &OwnedFd, words: &[CString], variables: &[CSt
     }
 }
 
+/// Whether a path is a text that names its interpreter.
+fn is_script(path: &Path) -> bool {
+    let mut start = [0; 2];
+    let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
+    read.is_ok() && start == *b"#!"
+}
+
 fn take_stdio([input, output, errors]: &[OwnedFd; DESCRIPTORS]) -> io::Result<()> {
-    // A session of its own has no terminal.
-    if guard::stands(Guard::Session) {
-        rustix::process::setsid()?;
-    }
     rustix::stdio::dup2_stdin(input)?;
     rustix::stdio::dup2_stdout(output)?;
     rustix::stdio::dup2_stderr(errors)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
@@ -17,63 +17,73 @@ use super::traffic::Traffic;
 use super::{memory, reduced};
 use crate::guard::{self, Guard};
 use crate::launcher::Control;
-use crate::line;
 use crate::report::{End, Spent};
-use crate::spec::Spec;
-use crate::status::{Problem, Status};
+use crate::spec::Limits;
+use crate::status::Status;
 
 /// How often memory is looked at: a process can take some hundred megabytes in that time.
 const GLANCE: Duration = Duration::from_millis(20);
 /// The longest a run may take to vanish after it was killed; past it the report is given without a certain end.
 const LONGEST_END: Duration = Duration::from_secs(5);
 
-/// Watches until nothing of the run is left, and says how it ended.
-pub(crate) fn until_the_end(
-    spec: &Spec,
-    child: Pid,
-    setup: OwnedFd,
-    outcome: OwnedFd,
-    traffic: &Traffic,
-    control: &mut Control,
-) -> io::Result<Status> {
-    let mut watch = Watch::new(spec, child);
-    let handle = pidfd(child)?;
-    let mut setup = Some(File::from(setup));
+/// A run to watch.
+pub(crate) struct Run {
+    pub(crate) tier: SandboxTier,
+    /// The first process of the namespaces; where there are none, the one that becomes the program.
+    pub(crate) child: Pid,
+    /// Where that first process says how the program ended.
+    pub(crate) outcome: Option<OwnedFd>,
+    pub(crate) traffic: Traffic,
+    pub(crate) scratch: memory::Scratch,
+}
+
+/// Waits for a run, watches until nothing of it is left, and says how it ended if somebody is there to be told.
+pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
+    let handle = pidfd(run.child)?;
+    let begun = wait(&handle, Some(&control), None)?;
+    // It may be over before its limits are here, or have died without an order. What is to be said is the same.
+    let limits = if begun.gone { None } else { control.limits()? };
+    let mut watch = match (limits, begun.gone) {
+        (Some(limits), _) => Watch::new(run, limits),
+        (None, true) => return control.say(&Watch::new(run, Limits::default()).conclude()?),
+        (None, false) => return Ok(()),
+    };
     loop {
         watch.keep_time();
-        let wait = watch.next_look();
-        let (mut said, mut gone, mut deserted) = (false, false, false);
-        {
-            let mut list = vec![PollFd::new(&handle, PollFlags::IN)];
-            if watch.why != Some(End::Cancelled) {
-                list.push(PollFd::new(control, PollFlags::IN));
-            }
-            if let Some(setup) = &setup {
-                list.push(PollFd::new(setup, PollFlags::IN));
-            }
-            match poll(&mut list, Some(&wait)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let mut events = list.iter().map(|one| !one.revents().is_empty());
-            gone |= events.next().unwrap_or(false);
-            if watch.why != Some(End::Cancelled) {
-                deserted |= events.next().unwrap_or(false);
-            }
-            said |= events.next().unwrap_or(false);
-        }
-        if said {
-            watch.hear(&mut setup, control);
-        }
-        if deserted && control.is_deserted() && guard::stands(Guard::Desertion) {
+        let is_heard = watch.why != Some(End::Cancelled);
+        let seen = wait(&handle, is_heard.then_some(&control), Some(watch.next_look()))?;
+        if seen.said && control.is_deserted() && guard::stands(Guard::Desertion) {
             watch.end_for(End::Cancelled);
         }
-        if gone || watch.is_overdue() {
-            watch.hear(&mut setup, control);
-            return watch.conclude(outcome, traffic);
+        if seen.gone || watch.is_overdue() {
+            return match watch.why {
+                // Nobody is there to be told.
+                Some(End::Cancelled) => watch.conclude().map(drop),
+                _ => control.say(&watch.conclude()?),
+            };
         }
         watch.look_at_memory();
     }
+}
+
+/// What happened while it was waited for.
+struct Happened {
+    /// The child has ended.
+    gone: bool,
+    /// There is something from the daemon, or it has gone.
+    said: bool,
+}
+
+/// Waits until something happens, or for this long.
+fn wait(handle: &OwnedFd, control: Option<&Control>, longest: Option<Timespec>) -> io::Result<Happened> {
+    let mut list = vec![PollFd::new(handle, PollFlags::IN)];
+    list.extend(control.map(|control| PollFd::new(control, PollFlags::IN)));
+    match poll(&mut list, longest.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut events = list.iter().map(|one| !one.revents().is_empty());
+    Ok(Happened { gone: events.next().unwrap_or(false), said: events.next().unwrap_or(false) })
 }
 
 fn pidfd(child: Pid) -> io::Result<OwnedFd> {
@@ -81,12 +91,10 @@ fn pidfd(child: Pid) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty())?)
 }
 
-struct Watch<'a> {
-    spec: &'a Spec,
-    child: Pid,
+struct Watch {
+    run: Run,
+    limits: Limits,
     deadline: Instant,
-    is_running: bool,
-    problem: Option<Problem>,
     /// Why it is being ended, if it is.
     why: Option<End>,
     /// When it is killed after it was asked to end.
@@ -98,15 +106,13 @@ struct Watch<'a> {
     most_processes: u64,
 }
 
-impl<'a> Watch<'a> {
-    fn new(spec: &'a Spec, child: Pid) -> Self {
+impl Watch {
+    fn new(run: Run, limits: Limits) -> Self {
         let now = Instant::now();
         Watch {
-            spec,
-            child,
-            deadline: now + spec.limits.time,
-            is_running: false,
-            problem: None,
+            run,
+            limits,
+            deadline: now + limits.time,
             why: None,
             kill_at: None,
             killed_at: None,
@@ -120,19 +126,27 @@ impl<'a> Watch<'a> {
         let now = Instant::now();
         if self.why.is_none() && now >= self.deadline {
             self.why = Some(End::TimedOut);
-            let _ = kill(self.child, Signal::SIGTERM);
-            self.kill_at = Some(now + self.spec.limits.grace);
+            let _ = kill(self.to_be_asked(), Signal::SIGTERM);
+            self.kill_at = Some(now + self.limits.grace);
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_everything();
         }
     }
 
+    /// Who is asked to end: the first process, which hands it on, or else the program with its group.
+    fn to_be_asked(&self) -> Pid {
+        match self.run.tier {
+            SandboxTier::Full => self.run.child,
+            SandboxTier::Reduced | SandboxTier::None => Pid::from_raw(-self.run.child.as_raw()),
+        }
+    }
+
     fn kill_everything(&mut self) {
         self.kill_at = None;
         self.killed_at.get_or_insert_with(Instant::now);
-        let _ = kill(self.child, Signal::SIGKILL);
-        match self.spec.tier {
+        let _ = kill(self.run.child, Signal::SIGKILL);
+        match self.run.tier {
             // The namespace goes with its first process.
             SandboxTier::Full => {}
             SandboxTier::Reduced | SandboxTier::None => reduced::kill_descendants(),
@@ -164,66 +178,46 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What the set-up said: nothing at its end means that the program runs.
-    fn hear(&mut self, setup: &mut Option<File>, control: &mut Control) {
-        let Some(mut from) = setup.take() else { return };
-        let mut bytes = Vec::new();
-        let _ = from.read_to_end(&mut bytes);
-        match bytes.get(line::HEAD..).map(Status::read) {
-            Some(Ok(Status::Failed(problem))) => self.problem = Some(problem),
-            _ => {
-                self.is_running = true;
-                let _ = control.say(&Status::Started);
-            }
-        }
-    }
-
     fn look_at_memory(&mut self) {
         if self.why.is_some() || self.looked_at.elapsed() < GLANCE {
             return;
         }
-        // Also where there is nothing to look at yet: the next look is what is waited for.
         self.looked_at = Instant::now();
-        if !self.is_running {
-            return;
-        }
-        let (processes, scratch) = match self.spec.tier {
-            SandboxTier::Full => (memory::processes_here(), memory::scratch_here()),
+        let (processes, scratch) = match self.run.tier {
+            SandboxTier::Full => (memory::processes_here(), self.run.scratch.used()),
             SandboxTier::Reduced | SandboxTier::None => (reduced::descendants(), 0),
         };
-        let (most, room) =
-            (self.spec.limits.memory_bytes, self.spec.limits.memory_bytes.saturating_sub(scratch));
-        let used = scratch + memory::of_all(&processes, room);
-        let running = match self.spec.tier {
-            // The kernel counts those, threads and all.
-            SandboxTier::Full => processes.len() as u64,
+        let most = self.limits.memory_bytes;
+        let used = scratch + memory::of_all(&processes, most.saturating_sub(scratch));
+        let running = match self.run.tier {
+            // The kernel counts threads and all. The first process is among them, and no part of what was granted.
+            SandboxTier::Full => (processes.len() as u64).saturating_sub(1),
             SandboxTier::Reduced | SandboxTier::None => {
                 processes.iter().map(|one| reduced::threads(*one)).sum()
             }
         };
-        // The first process is among them, and no part of what was granted.
-        let running = running.saturating_sub(1);
         (self.most_memory, self.most_processes) =
             (self.most_memory.max(used), self.most_processes.max(running));
         if used > most && guard::stands(Guard::MemoryWatch) {
             self.end_for(End::OutOfMemory);
-        } else if self.spec.tier != SandboxTier::Full && running > self.spec.limits.processes {
+        } else if self.run.tier != SandboxTier::Full && running > self.limits.processes {
             self.end_for(End::TooManyProcesses);
         }
     }
 
     /// Reaps, and puts the end together.
-    fn conclude(mut self, outcome: OwnedFd, traffic: &Traffic) -> io::Result<Status> {
-        if self.spec.tier != SandboxTier::Full {
+    fn conclude(mut self) -> io::Result<Status> {
+        // One that does not vanish would be waited for without end.
+        let reaped = (!self.is_overdue()).then(|| waitpid(self.run.child, None));
+        let told = match (self.run.outcome.take(), reaped) {
+            (Some(outcome), _) => heard(&mut File::from(outcome)),
+            (None, Some(Ok(WaitStatus::Exited(_, code)))) => Some((code, 0)),
+            (None, Some(Ok(WaitStatus::Signaled(_, signal, _)))) => Some((-(signal as i32), 0)),
+            (None, _) => None,
+        };
+        if self.run.tier != SandboxTier::Full {
             reduced::kill_descendants();
         }
-        if !self.is_overdue() {
-            let _ = waitpid(self.child, None);
-        }
-        if let Some(problem) = self.problem.take() {
-            return Ok(Status::Failed(problem));
-        }
-        let told = heard(&mut File::from(outcome));
         let end = match (self.why, told) {
             (Some(why), _) => why,
             (None, Some((code @ 0.., _))) => End::Exited(code),
@@ -231,7 +225,7 @@ impl<'a> Watch<'a> {
             (None, Some((signal, _))) => End::Signalled(-signal),
             (None, None) => End::Killed,
         };
-        let spent = spent(traffic)?;
+        let spent = spent(&self.run.traffic)?;
         let processes = told.map_or(0, |(_, processes)| u64::try_from(processes).unwrap_or(0));
         Ok(Status::Ended(
             end,

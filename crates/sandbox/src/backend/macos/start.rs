@@ -18,7 +18,7 @@ use tool::SandboxTier;
 
 use super::processes::{self, Listed};
 use super::profile;
-use crate::launcher::{Control, DESCRIPTORS};
+use crate::launcher::{Control, DESCRIPTORS, Order, Setup};
 use crate::report::{End, Spent};
 use crate::spec::{Limits, Spec};
 use crate::status::{Problem, Status, Step};
@@ -47,8 +47,24 @@ pub(crate) fn ask_to_be_traced() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Waits for its order, runs the program and says how it ended.
+pub(crate) fn serve(tier: SandboxTier, mut control: Control, mut setup: Setup) -> io::Result<()> {
+    if let Err(problem) = prepare(tier) {
+        return setup.say(&Status::Failed(problem));
+    }
+    setup.say(&Status::Ready)?;
+    match setup.order(tier)? {
+        // The order has the limits in it, and nobody else here has to be told them.
+        Some(order) if control.limits()?.is_some() => match order {
+            Ok(order) => run(order, control, setup),
+            Err(problem) => setup.say(&Status::Failed(problem)),
+        },
+        _ => Ok(()),
+    }
+}
+
 /// There is one tier here: all that the system can do.
-pub(crate) fn prepare(tier: SandboxTier) -> Result<(), Problem> {
+fn prepare(tier: SandboxTier) -> Result<(), Problem> {
     match tier {
         SandboxTier::Full if Path::new(SANDBOX_EXEC).is_file() => Ok(()),
         SandboxTier::Full => Err(Problem::new(Step::Profile, SANDBOX_EXEC, &io::ErrorKind::NotFound.into())),
@@ -58,16 +74,17 @@ pub(crate) fn prepare(tier: SandboxTier) -> Result<(), Problem> {
     }
 }
 
-/// Runs a program and says how it ended.
-pub(crate) fn run(spec: &Spec, stdio: [OwnedFd; DESCRIPTORS], mut control: Control) -> io::Result<()> {
+fn run(order: Order, mut control: Control, mut setup: Setup) -> io::Result<()> {
+    let Order { spec, stdio } = order;
     let deadline = Instant::now() + spec.limits.time;
     let scratch = Scratch::make()?;
-    let mut child = match start(spec, stdio, &scratch.path) {
+    let mut child = match start(&spec, stdio, &scratch.path) {
         Ok(child) => child,
-        Err(problem) => return control.say(&Status::Failed(problem)),
+        Err(problem) => return setup.say(&Status::Failed(problem)),
     };
-    control.say(&Status::Started)?;
-    let (why, status) = watch(spec, &mut child, &mut control, deadline)?;
+    // Closed, it says that the program runs.
+    drop(setup);
+    let (why, status) = watch(&spec, &mut child, &mut control, deadline)?;
     if why == Some(End::Cancelled) {
         return Ok(());
     }

@@ -1,0 +1,94 @@
+//! The process that becomes the program. It stands ready with all that is the same for every run; when its order comes
+//! it builds the rest of the walls around itself and starts the program inside them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use governance::Network;
+use rustix::fs::{Mode, OFlags};
+use tool::SandboxTier;
+
+use super::landlocked::{Rules, Scratch};
+use super::{filter, mounts, namespaces, powers, raw, start};
+use crate::guard::{self, Guard};
+use crate::launcher::Setup;
+use crate::spec::Spec;
+use crate::status::{Problem, Status, Step};
+
+/// Everything this process does until it is another. It never returns.
+pub(crate) fn run(tier: SandboxTier, mut setup: Setup) -> ! {
+    let prepared = prepare(tier);
+    let problem = match setup.order(tier) {
+        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, rules)) {
+            Ok(program) => start::exec(&order.spec, &program, &order.stdio),
+            Err(problem) => problem,
+        },
+        Ok(Some(Err(problem))) => problem,
+        Ok(None) | Err(_) => raw::exit(0),
+    };
+    let _ = setup.say(&Status::Failed(problem));
+    raw::exit(127)
+}
+
+/// What needs no order. The rules are those of most runs, which have no network.
+fn prepare(tier: SandboxTier) -> Result<Option<Rules>, Problem> {
+    if tier != SandboxTier::Full {
+        // Else the namespace's first process is its parent, and has done so.
+        powers::end_with_parent()?;
+        powers::hide()?;
+    }
+    if guard::stands(Guard::Session) {
+        // It has no terminal. And the kernel gives sessions their turns, so that one made now would be last in the queue
+        // when the order comes.
+        rustix::process::setsid().map_err(|cause| Problem::new(Step::Limits, "session", &cause.into()))?;
+    }
+    powers::for_programs()?;
+    guard::stands(Guard::Landlock).then(|| Rules::new(Network::Off)).transpose()
+}
+
+/// Builds the walls; the program, opened behind them.
+fn build(spec: &Spec, prepared: Option<Rules>) -> Result<OwnedFd, Problem> {
+    // Before the mounts, whose scratch space could cover it; but what is in a granted folder is taken as it is shown.
+    let outside = (!is_granted(spec)).then(|| open_program(spec)).transpose()?;
+    let scratch = match spec.tier {
+        SandboxTier::Full => {
+            if spec.network == Network::Loopback && guard::stands(Guard::NetworkNamespace) {
+                namespaces::make_network()?;
+            }
+            mounts::build(spec)?;
+            Scratch::Private
+        }
+        SandboxTier::Reduced | SandboxTier::None => Scratch::None,
+    };
+    let program = outside.map_or_else(|| open_program(spec), Ok)?;
+    rustix::process::chdir(&spec.folder)
+        .map_err(|cause| Problem::new(Step::Folder, spec.folder.display().to_string(), &cause.into()))?;
+    guard::may(Step::Capabilities)?;
+    powers::of_this_process()?;
+    guard::may(Step::Landlock)?;
+    if let Some(rules) = prepared {
+        let rules = if spec.network == Network::Off { rules } else { Rules::new(spec.network)? };
+        rules.restrict(spec, &program, scratch)?;
+    }
+    guard::may(Step::Seccomp)?;
+    filter::install(spec.network)?;
+    Ok(program)
+}
+
+fn is_granted(spec: &Spec) -> bool {
+    spec.writable.iter().chain(&spec.readable).any(|folder| spec.program.starts_with(folder))
+}
+
+/// Opens the program that was found and judged, or nothing.
+fn open_program(spec: &Spec) -> Result<OwnedFd, Problem> {
+    let problem = |cause: io::Error| Problem::new(Step::Program, spec.program.display().to_string(), &cause);
+    let opened =
+        rustix::fs::open(&spec.program, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+            .map_err(|cause| problem(cause.into()))?;
+    let facts = rustix::fs::fstat(&opened).map_err(|cause| problem(cause.into()))?;
+    let is_same = (facts.st_dev, facts.st_ino) == (spec.device, spec.inode);
+    match is_same || !guard::stands(Guard::Pin) {
+        true => Ok(opened),
+        false => Err(problem(io::Error::from_raw_os_error(libc::ESTALE))),
+    }
+}

@@ -1,0 +1,94 @@
+//! What a process of a run gives up by itself, and never gets back.
+
+use std::io;
+
+use governance::Network;
+use rustix::process::DumpableBehavior;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use super::{filter, landlocked};
+use crate::guard::{self, Guard};
+use crate::status::{Problem, Step};
+
+/// Ends with the process that made this one.
+pub(crate) fn end_with_parent() -> Result<(), Problem> {
+    if !guard::stands(Guard::ParentDeath) {
+        return Ok(());
+    }
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|cause| Problem::new(Step::Limits, "parent death signal", &cause.into()))
+}
+
+/// Lets nobody look into this process, until an exec makes it another.
+pub(crate) fn hide() -> Result<(), Problem> {
+    if !guard::stands(Guard::Undumpable) {
+        return Ok(());
+    }
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|cause| Problem::new(Step::Limits, "dumpable", &cause.into()))
+}
+
+/// Has no program of this process ever have a power. This process keeps its own.
+pub(crate) fn for_programs() -> Result<(), Problem> {
+    if guard::stands(Guard::Capabilities) {
+        clear_bounding_set().map_err(|cause| lost(&cause))
+    } else {
+        Ok(())
+    }
+}
+
+fn clear_bounding_set() -> io::Result<()> {
+    if !rustix::thread::capabilities(None)?.permitted.contains(CapabilitySet::SETPCAP) {
+        return Ok(());
+    }
+    for bit in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << bit);
+        match rustix::thread::remove_capability_from_bounding_set(one) {
+            Ok(()) => {}
+            // Past the last one this kernel knows.
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(rustix::thread::clear_ambient_capability_set()?)
+}
+
+/// Gives up every power over the namespaces, and the way to gain one.
+pub(crate) fn of_this_process() -> Result<(), Problem> {
+    if guard::stands(Guard::Capabilities) {
+        drop_capabilities().map_err(|cause| lost(&cause))?;
+    }
+    if guard::stands(Guard::NoNewPrivileges) {
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|cause| Problem::new(Step::Capabilities, "no_new_privs", &cause.into()))?;
+    }
+    Ok(())
+}
+
+/// Drops them, and looks that none is left.
+fn drop_capabilities() -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
+    let left = rustix::thread::capabilities(None)?;
+    match left.effective.is_empty() && left.permitted.is_empty() && left.inheritable.is_empty() {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EPERM)),
+    }
+}
+
+/// For the first process, which opens nothing, connects to nothing and starts nothing any more.
+pub(crate) fn give_up_all() -> Result<(), Problem> {
+    for_programs()?;
+    of_this_process()?;
+    if guard::stands(Guard::Landlock) {
+        landlocked::restrict_to_nothing()?;
+    }
+    filter::install(Network::Off)
+}
+
+fn lost(cause: &io::Error) -> Problem {
+    Problem::new(Step::Capabilities, "capabilities", cause)
+}
