@@ -7,6 +7,7 @@ mod cases;
 mod left_behind;
 mod ordinary;
 mod outputs;
+mod programs;
 mod tiers;
 mod worker_door;
 

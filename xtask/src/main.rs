@@ -7,6 +7,7 @@ mod docs;
 mod macos;
 mod node;
 mod process;
+mod programs;
 mod project;
 mod python;
 mod soak;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
-use crate::{node, project, python, tidy::rust_source};
+use crate::{node, programs, project, python, tidy::rust_source};
 
 /// Where the tests that drive the real program find it.
 const BINARY: &str = "SINEW_BIN";
@@ -114,6 +114,7 @@ fn execute(
     if let Some(folder) = node::with_packages(root) {
         tests.env(node::VARIABLE, folder);
     }
+    tests.env(programs::VARIABLE, programs::for_everybody(root));
     process::watch(&mut tests, |line| *counts += counts_in(line))
 }
 

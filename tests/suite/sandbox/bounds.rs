@@ -42,6 +42,7 @@ fn time_is_up_for_everything_a_command_started() {
         ("sleeps", "echo so far; exec sleep WORD"),
         ("ignores", "trap '' TERM; echo so far; exec sleep WORD"),
         ("stops", "echo so far; kill -STOP $$; exec sleep WORD"),
+        ("spins", "echo so far; exec sh -c 'while :; do :; done' WORD"),
         ("closes", "echo so far; exec >&- 2>&-; exec sleep WORD"),
         ("leaves", "echo so far; (setsid sleep WORD &); trap '' TERM; exec sleep WORD"),
     ] {
@@ -105,6 +106,29 @@ fn a_fork_bomb_stays_small() {
 }
 
 #[test]
+fn others_are_served_while_a_bomb_goes_off() {
+    let daemon = Daemon::start_in(home("    max_processes: 30\n    timeout_seconds: 5\n"));
+    let word = format!("sinew-bomb-{}", std::process::id());
+    let script = "bomb() { bomb | bomb & }; echo armed > armed; bomb; while :; do :; done";
+    let mut agent = daemon.agent();
+    let bomb = json!({"command": ["sh", "-c", script, word]});
+    let bomb = std::thread::spawn(move || agent.execute("run_command", &bomb));
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !daemon.home().workspace().join("armed").exists() {
+        assert!(Instant::now() < deadline, "the bomb does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for number in 0..20 {
+        let listed = daemon.agent().execute("list_directory", &json!({"path": "."}));
+        assert_eq!(listed["success"], true, "{listed}");
+        assert!(number > 0 || !bomb.is_finished(), "it is answered while the bomb goes off");
+    }
+    let ended = bomb.join().expect("an answer");
+    assert_eq!(ended["output"]["timed_out"], true, "{ended}");
+    must_vanish(&word, Duration::from_millis(250));
+}
+
+#[test]
 fn a_memory_bomb_is_ended_and_named() {
     let daemon = Daemon::start_in(home("    memory_mb: 128\n    timeout_seconds: 20\n"));
     let result = python(&daemon, "held = []\nwhile True: held.append(bytearray(1 << 20))");
@@ -112,6 +136,8 @@ fn a_memory_bomb_is_ended_and_named() {
     assert_eq!(result["metadata"]["failure"]["kind"], "too_large", "no fault of the machine's");
     let result = python(&daemon, "open('/tmp/fill', 'wb').write(b'x' * (512 << 20))");
     assert_ne!(result["output"]["exit_code"], 0, "scratch space is memory too: {result}");
+    let result = python(&daemon, "open('/dev/shm/fill', 'wb').write(b'x' * (512 << 20))");
+    assert_ne!(result["output"]["exit_code"], 0, "and so is what is shared: {result}");
     let result = python(&daemon, "bytearray(100 << 30)");
     assert_eq!(result["output"]["exit_code"], 1, "refused at once: {result}");
 }

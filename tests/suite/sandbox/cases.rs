@@ -16,7 +16,16 @@ fn shell(daemon: &Daemon, script: &str) -> Value {
 fn no_variable_of_the_daemon_reaches_a_program() {
     let secrets: Vec<(String, String)> =
         (0..200).map(|number| (format!("CANARY_{number}"), format!("canary-{number}-value"))).collect();
-    let known = ["GIT_DIR", "BASH_ENV", "PYTHONPATH", "NODE_OPTIONS", "RUSTC_WRAPPER", "SSH_AUTH_SOCK"];
+    let known = [
+        "GIT_DIR",
+        "BASH_ENV",
+        "PYTHONPATH",
+        "NODE_OPTIONS",
+        "RUSTC_WRAPPER",
+        "SSH_AUTH_SOCK",
+        "LD_ORIGIN_PATH",
+        "DYLD_INSERT_LIBRARIES",
+    ];
     let mut given: Vec<(&str, &str)> = secrets.iter().map(|(name, value)| (&**name, &**value)).collect();
     given.extend(known.map(|name| (name, "canary-of-a-known-name")));
     let daemon = Daemon::start_with(home(""), &given);
@@ -49,7 +58,9 @@ fn no_variable_of_the_daemon_reaches_a_program() {
 
 #[test]
 fn a_program_is_not_taken_from_the_workspace() {
-    let daemon = Daemon::start_in(home(""));
+    let home = home("");
+    let path = format!(".::{}:/usr/bin:/bin", home.workspace().display());
+    let daemon = Daemon::start_with(home, &[("PATH", &path)]);
     for name in ["git", "true"] {
         let path = daemon.home().file(name, "#!/bin/sh\necho mine\n");
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
@@ -57,6 +68,55 @@ fn a_program_is_not_taken_from_the_workspace() {
     assert!(output(&run(&daemon, &["git", "--version"])).starts_with("git version"));
     assert_eq!(output(&run(&daemon, &["true"])), "");
     assert!(!output(&shell(&daemon, "git --version")).contains("mine"), "nor by what it starts");
+}
+
+/// What would be run by itself later, in the folder that may be changed and outside of it.
+#[test]
+fn nothing_is_left_where_something_runs_it() {
+    const NAMES: [&str; 9] = [
+        ".bashrc",
+        ".ssh/authorized_keys",
+        ".config/systemd/user/x.service",
+        ".config/autostart/x.desktop",
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".vscode/tasks.json",
+        ".mcp.json",
+        ".claude/settings.json",
+    ];
+    let daemon = Daemon::start_in(home(""));
+    let (workspace, user) = (daemon.home().workspace(), daemon.home().user().to_owned());
+    for name in NAMES {
+        for folder in [workspace.join("old"), user.clone()] {
+            std::fs::create_dir_all(folder.join(name).parent().expect("a folder")).expect("a folder");
+            std::fs::write(folder.join(name), "original").expect("a file");
+        }
+    }
+    let config = daemon.home().root().join("config/governance/tools.yaml");
+    let policy = std::fs::read_to_string(&config).expect("the policy");
+    let code = "import os, sys\nfor path in sys.argv[1:]:\n try:\n  os.makedirs(os.path.dirname(path), exist_ok=True)\n  \
+                open(path, 'w').write('evil')\n except OSError as error: print(path)";
+    let (old, outside, new) = (workspace.join("old"), user.clone(), workspace.join("new"));
+    let in_all = [&old, &outside, &new].into_iter().flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    let elsewhere = [config.clone(), config.with_file_name("new.yaml"), "/etc/cron.d/x".into()];
+    let paths: Vec<String> = in_all.chain(elsewhere.clone()).map(|path| path.display().to_string()).collect();
+    let words: Vec<&str> =
+        ["python3", "-c", code].into_iter().chain(paths.iter().map(String::as_str)).collect();
+    let result = run(&daemon, &words);
+    let said = output(&result);
+    // What is outside may lie where a run has scratch space of its own, and write there.
+    for path in paths.iter().filter(|path| path.starts_with(&old.display().to_string())) {
+        assert!(said.lines().any(|line| line == path), "{path} was not refused: {result}");
+    }
+    for name in NAMES {
+        for folder in [&old, &outside] {
+            let content = std::fs::read_to_string(folder.join(name)).expect("a file");
+            assert_eq!(content, "original", "{name}");
+        }
+        assert!(!new.join(name).exists(), "{name}: {result}");
+    }
+    assert_eq!(std::fs::read_to_string(&config).expect("the policy"), policy);
+    assert!(!elsewhere[1].exists());
 }
 
 #[test]
@@ -172,26 +232,4 @@ fn a_call_that_is_taken_back_ends_with_everything_it_started() {
     let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": taken_back});
     client.send(format!("{message}\n").as_bytes());
     wait_until("it ends", || !runs(&word));
-}
-
-#[test]
-fn programs_for_work_run_inside() {
-    let daemon = Daemon::start_in(home("    timeout_seconds: 18\n"));
-    daemon.home().file("test_it.py", "def test_it():\n    assert 1 + 1 == 2\n");
-    daemon.home().file("lib.rs", "pub fn f() -> u8 { 1 }\n");
-    let cases: [(&str, &[&str]); 4] = [
-        ("ruff", &["ruff", "check", "--no-cache", "test_it.py"]),
-        ("pytest", &["pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]),
-        ("cargo", &["cargo", "--version"]),
-        ("rustc", &["rustc", "--crate-type", "lib", "lib.rs"]),
-    ];
-    for (name, words) in cases {
-        let folders = ["/usr/local/bin", "/usr/bin", "/bin"];
-        if !folders.iter().any(|folder| Path::new(folder).join(name).exists()) {
-            println!("{name} is not in {folders:?} of this machine, so it was not run");
-            continue;
-        }
-        let result = run(&daemon, words);
-        assert_eq!(result["output"]["exit_code"], 0, "{name}: {result}");
-    }
 }

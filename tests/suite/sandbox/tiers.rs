@@ -14,7 +14,7 @@ fn call_without_namespaces(home: &Home, words: &str) -> Value {
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" call run_command --json \"$1\"";
     command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(binary).arg(words);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1").env("HOME", home.user());
-    command.env("SINEW_HOME", home.root()).current_dir(home.workspace());
+    command.env("SINEW_HOME", home.root()).env("SINEW_CANARY", "canary").current_dir(home.workspace());
     let ran = command.output().expect("unshare");
     serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
@@ -37,6 +37,11 @@ fn where_namespaces_are_off_nothing_runs_unless_policy_accepts_less() {
     let outside = format!(r#"{{"command": ["cat", "{}"]}}"#, home.user().join("note").display());
     let denied = call_without_namespaces(&home, &outside);
     assert_eq!(denied["output"]["exit_code"], 1, "{denied}");
+    // The machine's list of processes is seen there, and not what is in them.
+    let looks = r#"{"command": ["sh", "-c", "cat /proc/[0-9]*/environ 2>/dev/null | grep -c canary"]}"#;
+    let said = call_without_namespaces(&home, looks);
+    assert_eq!(said["output"]["stdout"], "0\n", "{said}");
+
     // Without mounts a name in a granted folder cannot be hidden or held, so nothing runs where one must be.
     for name in [".env", ".bashrc"] {
         std::fs::write(home.workspace().join(name), "CANARY").expect("a file");

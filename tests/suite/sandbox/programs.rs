@@ -1,0 +1,78 @@
+//! Programs that people work with, run inside as they run outside. Those that are not for every user of a machine are
+//! taken from where `cargo xtask test` puts them, and left out loudly where they are not.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tests::{Daemon, Home};
+
+use super::{home, run};
+
+/// A folder of programs, if it is there.
+fn programs(name: &str, needed: &str) -> Option<PathBuf> {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/programs");
+    let folder = std::env::var_os("SINEW_PROGRAMS").map_or_else(built, PathBuf::from).join(name);
+    let found = folder.canonicalize().ok().filter(|folder| folder.join(needed).is_file());
+    if found.is_none() {
+        println!("LEFT OUT: there is no {needed} in {}: `cargo xtask test` puts it there", folder.display());
+    }
+    found
+}
+
+/// A daemon that grants the workspace, and these programs to read.
+fn daemon_with(programs: &Path) -> Daemon {
+    let home: Home = home("    timeout_seconds: 50\n    memory_mb: 2048\n    max_processes: 200\n");
+    home.run(&["workspace", "add", "--read-only", programs.to_str().expect("text")]).must_exit(0);
+    Daemon::start_in(home)
+}
+
+fn must_work(result: &Value) -> String {
+    assert_eq!(result["output"]["exit_code"], 0, "{result}");
+    assert_eq!(result["output"]["sandbox"]["tier"], "full", "{result}");
+    assert_eq!(result["output"]["sandbox"]["quarantined"], serde_json::json!([]), "{result}");
+    result["output"]["stdout"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn cargo_builds_and_tests_inside() {
+    let Some(rust) = programs("rust", "bin/cargo") else { return };
+    let daemon = daemon_with(&rust);
+    let home = daemon.home();
+    for folder in ["src", ".cargo"] {
+        std::fs::create_dir(home.workspace().join(folder)).expect("a folder");
+    }
+    home.file("Cargo.toml", "[package]\nname = \"inside\"\nversion = \"1.0.0\"\nedition = \"2024\"\n");
+    home.file("src/lib.rs", "#[test]\nfn it_runs() {\n    assert_eq!(1 + 1, 2);\n}\n");
+    home.file(".cargo/config.toml", &format!("[build]\nrustc = {:?}\n", rust.join("bin/rustc")));
+    let cargo = rust.join("bin/cargo").display().to_string();
+    let said = must_work(&run(&daemon, &[&cargo, "test", "--offline", "--lib"]));
+    assert!(said.contains("test it_runs ... ok"), "{said}");
+}
+
+#[test]
+fn ruff_checks_inside() {
+    let Some(python) = programs("python", "bin/ruff") else { return };
+    let daemon = daemon_with(&python);
+    daemon.home().file("clean.py", "print(1)\n");
+    daemon.home().file("unused.py", "import os\n");
+    let ruff = python.join("bin/ruff").display().to_string();
+    let said = must_work(&run(&daemon, &[&ruff, "check", "clean.py"]));
+    assert_eq!(said, "All checks passed!\n");
+    let found = run(&daemon, &[&ruff, "check", "unused.py"]);
+    assert_eq!(found["output"]["exit_code"], 1, "{found}");
+    assert!(found["output"]["stdout"].as_str().unwrap_or_default().contains("F401"), "{found}");
+}
+
+#[test]
+fn pytest_runs_inside() {
+    let Some(python) = programs("python", "pytest/__init__.py") else { return };
+    let daemon = daemon_with(&python);
+    let body = "def test_it(tmp_path):\n    (tmp_path / 'f').write_text('x')\n    assert 1 + 1 == 2\n";
+    daemon.home().file("test_it.py", body);
+    let code = format!(
+        "import sys; sys.path.insert(0, {:?}); import pytest; sys.exit(pytest.main(['-q']))",
+        python.display().to_string()
+    );
+    let said = must_work(&run(&daemon, &["python3", "-c", &code]));
+    assert!(said.contains("1 passed"), "{said}");
+}
