@@ -43,6 +43,8 @@ pub(crate) struct Launcher {
     pub(crate) control: UnixStream,
     /// Reaped by the runtime once it is dropped. It ends when its socket does.
     pub(crate) process: Child,
+    /// What it has started by now, to wait for where it is killed itself.
+    below: Below,
 }
 
 impl Launcher {
@@ -53,7 +55,8 @@ impl Launcher {
         match said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(Status::Ready) => {
                 let setup = setup.into_std().map_err(SandboxError::Launcher)?;
-                Ok(Launcher { setup, control, process })
+                let below = process.id().map(Below::of).unwrap_or_default();
+                Ok(Launcher { setup, control, process, below })
             }
             Ok(Status::Failed(problem)) => Err(problem.into()),
             Ok(Status::Ended(..)) => {
@@ -65,16 +68,13 @@ impl Launcher {
 
     /// Ends it, and waits until nothing is left of what it started.
     pub(crate) async fn end(self) {
-        let below = self.process.id().map(Below::of);
-        let Launcher { setup, control, mut process } = self;
+        let Launcher { setup, control, mut process, below } = self;
         // It ends with its sockets. One that hangs is not left there either.
         drop((setup, control));
         if tokio::time::timeout(TIME_TO_END, process.wait()).await.is_err() {
             let _ = process.kill().await;
         }
-        if let Some(below) = below {
-            let _ = tokio::task::spawn_blocking(move || below.await_end(TIME_TO_END)).await;
-        }
+        let _ = tokio::task::spawn_blocking(move || below.await_end(TIME_TO_END)).await;
     }
 
     /// Waits until the program runs.

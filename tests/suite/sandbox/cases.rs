@@ -96,7 +96,7 @@ fn nothing_is_left_where_something_runs_it() {
     let policy = std::fs::read_to_string(&config).expect("the policy");
     let code = "import os, sys\nfor path in sys.argv[1:]:\n try:\n  os.makedirs(os.path.dirname(path), exist_ok=True)\n  \
                 open(path, 'w').write('evil')\n except OSError as error: print(path)";
-    let (old, outside, new) = (workspace.join("old"), user.clone(), workspace.join("new"));
+    let (old, outside, new) = (workspace.join("old"), user, workspace.join("new"));
     let in_all = [&old, &outside, &new].into_iter().flat_map(|folder| NAMES.map(|name| folder.join(name)));
     let elsewhere = [config.clone(), config.with_file_name("new.yaml"), "/etc/cron.d/x".into()];
     let paths: Vec<String> = in_all.chain(elsewhere.clone()).map(|path| path.display().to_string()).collect();

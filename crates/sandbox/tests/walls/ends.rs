@@ -29,13 +29,14 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
         ("a_granted_folder_that_became_a_link_is_not_followed", links),
         ("a_run_ends_with_its_launcher", launcher_killed),
         ("a_run_ends_when_nobody_waits_for_it", deserted),
+        ("what_was_waited_for_is_gone", waited_for),
         ("reduced_runs_leave_no_descendants", descendants),
         ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
         ("an_order_of_any_length_arrives_whole", long_order),
@@ -202,6 +203,34 @@ fn deserted() -> Result<(), Failed> {
     abandon(&[Guard::Desertion], &confined, SandboxTier::Full, &word, false);
     assert!(!vanishes(&word, LINGER), "without it, it runs to its deadline");
     clear(&word);
+    Ok(())
+}
+
+fn waited_for() -> Result<(), Failed> {
+    let (world, word) = (World::new(), word(4));
+    let script = format!("trap '' TERM; setsid sleep {word} & exec sleep {word}");
+    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
+    for is_killed in [false, true] {
+        wait_for(async {
+            let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
+            let process = Pid::from_raw(launcher.process.id().expect("a launcher").cast_signed());
+            tokio::select! {
+                ended = run::run(&confined, SandboxTier::Full, &mut launcher, Outlets::default()) => {
+                    panic!("it ended by itself: {:?}", ended.map(|finished| finished.end));
+                }
+                () = async {
+                    while alive(&word).len() < 2 {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                } => {}
+            }
+            if is_killed {
+                kill(process, Signal::SIGKILL).expect("a launcher to kill");
+            }
+            launcher.end().await;
+        });
+        assert_eq!(alive(&word), [], "by now, and not later; launcher killed: {is_killed}");
+    }
     Ok(())
 }
 

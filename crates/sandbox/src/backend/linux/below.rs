@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::launcher::NAME;
 
 /// The children of a process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Below {
     handles: Vec<OwnedFd>,
 }

@@ -262,7 +262,7 @@ fn spent() -> io::Result<Spent> {
 }
 
 /// The processes below a launcher. There are no handles to hold them by here; the launcher ends after it has ended them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Below;
 
 impl Below {
