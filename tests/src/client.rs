@@ -45,6 +45,11 @@ impl Client {
         let _ = self.reader.get_mut().write_all(bytes);
     }
 
+    /// A second hand on the connection, to send with while answers are received.
+    pub fn sender(&self) -> UnixStream {
+        self.reader.get_ref().try_clone().expect("a second handle")
+    }
+
     /// The next message, or nothing when the peer hung up.
     pub fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();

@@ -83,6 +83,8 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
     let ssh = home.user().join(".ssh/authorized_keys").display().to_string();
     home.file("README.md", "# Hello\n");
     home.file(".env", "TOKEN=x\n");
+    std::fs::create_dir_all(home.workspace().join("src")).expect("a folder");
+    home.file("src/main.rs", "fn main() {}\n");
     vec![
         ("Read", json!({"file_path": inside("README.md")}), "allow", "Sinew permits `"),
         ("Read", json!({"file_path": inside("missing.md")}), "allow", "Sinew permits `"),
@@ -125,13 +127,18 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
             "allow",
             "Sinew permits `",
         ),
-        ("LS", json!({}), "allow", "Sinew permits `"),
+        ("LS", json!({}), "deny", "rule: list_directory.forbidden_paths ("),
+        ("LS", json!({"path": inside("src")}), "allow", "Sinew permits `"),
         ("Glob", json!({"pattern": "**/*.md"}), "allow", "Sinew permits `"),
         ("Glob", json!({"pattern": "/etc/*"}), "deny", "not in allowed paths"),
         ("Glob", json!({"pattern": "~/.ssh/*"}), "deny", "is forbidden"),
         ("Glob", json!({"pattern": "*/../../*"}), "deny", "goes up by `..`"),
         ("Glob", json!({"pattern": "*", "path": "/etc"}), "deny", "/etc"),
-        ("Grep", json!({"pattern": "x"}), "allow", "Sinew permits `"),
+        ("Glob", json!({"pattern": "**/*"}), "deny", "holds something that is forbidden"),
+        ("Glob", json!({"pattern": "src/*"}), "allow", "Sinew permits `"),
+        ("Grep", json!({"pattern": "x"}), "deny", "rule: read_file.forbidden_paths ("),
+        ("Grep", json!({"pattern": "x", "glob": "*.{rs,md}"}), "allow", "Sinew permits `"),
+        ("Grep", json!({"pattern": "x", "path": inside("src")}), "allow", "Sinew permits `"),
         ("Grep", json!({"pattern": "x", "path": "../.."}), "deny", "goes up by `..`"),
         ("Bash", json!({"command": "cargo test"}), "ask", "bash.requires_approval"),
         ("Bash", json!({}), "deny", "command"),

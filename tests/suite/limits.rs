@@ -1,5 +1,8 @@
 //! Rates from outside: one bucket for one tool however it is spelt, advice, and a memory longer than the daemon's.
 
+use std::io::Write;
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
@@ -66,4 +69,79 @@ fn refused_calls_use_nothing_up_and_none_means_none() {
         (&json!("rate_limited"), &json!(false))
     );
     assert_eq!(refusal(&never)["retry_after_ms"], Value::Null, "waiting cannot help: {never}");
+}
+
+/// T176: however many come at once, by however many doors, as many run as may.
+#[test]
+fn t176_a_crowd_gets_exactly_what_there_is() {
+    let daemon = Daemon::start_in(limited(10));
+    let read = json!({"tool_name": "read_file", "arguments": {"path": "a.txt"}});
+    let ask = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": read});
+    let lines: String = (0..500).map(|id| format!("{}\n", ask(id))).collect();
+    let done: usize = std::thread::scope(|scope| {
+        let crowd = || {
+            let mut agent = daemon.agent();
+            let mut sender = agent.sender();
+            let lines = lines.as_bytes();
+            let sending = scope.spawn(move || drop(sender.write_all(lines)));
+            let mut done = 0;
+            for _ in 0..500 {
+                let result = agent.receive().expect("an answer")["result"].clone();
+                done += usize::from(result["success"] == true);
+                let code = &refusal(&result)["code"];
+                assert!(result["success"] == true || code == "rate_limited", "{result}");
+            }
+            sending.join().expect("sent");
+            done
+        };
+        let crowds: Vec<_> = (0..20).map(|_| scope.spawn(crowd)).collect();
+        crowds.into_iter().map(|crowd| crowd.join().expect("a crowd")).sum()
+    });
+    assert_eq!(done, 10, "of 10,000");
+    let ran = |record: &Value| record["kind"] == "outcome" && record["outcome"] == "done";
+    assert_eq!(daemon.stop().records().iter().filter(|record| ran(record)).count(), 10, "on record");
+}
+
+/// T179: whoever can make the daemon start again and again gains nothing by it.
+#[test]
+fn t179_no_number_of_restarts_refills_a_window() {
+    let mut daemon = Daemon::start_in(limited(2));
+    let read = json!({"path": "a.txt"});
+    let mut done = 0;
+    for round in 0..6 {
+        done += usize::from(daemon.agent().execute("read_file", &read)["success"] == true);
+        daemon = Daemon::start_in(if round % 2 == 0 { daemon.crash() } else { daemon.stop() });
+    }
+    assert_eq!(done, 2);
+}
+
+/// T183: what ran is counted from the record. Where the record was changed nobody knows how much that was, so an hour
+/// counts as full; and the mode is one in which nothing is changed.
+#[test]
+fn t183_a_record_that_was_changed_frees_nothing() {
+    let home = limited(4);
+    let tools = "tools:\n  read_file:\n    allowed_in_modes: [NORMAL, LOCKDOWN]\n    rate_limit_per_hour: 4\n";
+    home.configure("governance/tools.yaml", tools);
+    let daemon = Daemon::start_in(home);
+    let read = json!({"path": "a.txt"});
+    for _ in 0..4 {
+        assert_eq!(daemon.agent().execute("read_file", &read)["success"], true);
+    }
+    let home = daemon.stop();
+    let segments = std::fs::read_dir(home.root().join("state/ledger")).expect("a folder");
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "ndjson");
+    let segment = segments.map(|entry| entry.expect("an entry").path()).find(is_segment).expect("a segment");
+    let text = std::fs::read_to_string(&segment).expect("readable");
+    let without: String = text.lines().filter(|line| !line.contains("read_file")).map(|line| format!("{line}\n")).collect();
+    assert_ne!(without, text);
+    std::fs::write(&segment, without).expect("writable");
+
+    let daemon = Daemon::start_in(home);
+    let refused = daemon.agent().execute("read_file", &read);
+    assert_eq!(refused["metadata"]["mode"], "LOCKDOWN", "{refused}");
+    assert_eq!(refusal(&refused)["code"], "rate_limited", "{refused}");
+    assert!(refusal(&refused)["hint"].as_str().is_some_and(|hint| hint.contains("records are missing")), "{refused}");
+    let after = refusal(&refused)["retry_after_ms"].as_u64().expect("advice");
+    assert!((3_500_000..=3_600_000).contains(&after), "{after}");
+    assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true, "no limit, no doubt");
 }

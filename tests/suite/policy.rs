@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tests::Home;
+use tests::{Daemon, Home};
 
 fn governance(home: &Home, name: &str) -> PathBuf {
     home.root().join("config/governance").join(name)
@@ -43,6 +43,7 @@ fn a_check_names_every_mistake_with_its_place_and_a_way_out() {
     let tools = "tools:
   read_file:
     allowed_paths: [/srv/**, /srv/x, /**]
+    allow_every_path: true
     forbidden_paths: [/srv]
   write_fil:
     rate_limit_per_hour: 1
@@ -61,7 +62,7 @@ fn a_check_names_every_mistake_with_its_place_and_a_way_out() {
         assert_eq!(one["line"], line, "{one}");
         assert!(one["suggestion"].is_string() && one["file"].as_str().unwrap().ends_with(".yaml"), "{one}");
     };
-    told("errors", 5, "no tool is called `write_fil`");
+    told("errors", 6, "no tool is called `write_fil`");
     told("errors", 1, "`wriet_file` is no word");
     told("warnings", 3, "allows every path of the machine");
     told("warnings", 3, "`/srv/**` never matches");
@@ -81,6 +82,28 @@ fn a_check_names_every_mistake_with_its_place_and_a_way_out() {
         (Some(7), 2),
         "{run}"
     );
+}
+
+/// T041: a pattern for everything is a slip until somebody has written that it is meant, and then it is said at each start.
+#[test]
+fn t041_nobody_allows_every_path_by_a_slip() {
+    let home = Home::initialised();
+    for all in ["/**", "**", "/"] {
+        let tools = format!("tools:\n  read_file:\n    allowed_paths: [\"{all}\"]\n");
+        home.configure("governance/tools.yaml", &tools);
+        for words in [&["serve"][..], &["call", "read_file", "path=x"]] {
+            let run = home.run(words).must_exit(7);
+            let told = run.stderr();
+            assert!(told.contains("tools.yaml:3:21") && told.contains("allow_every_path: true"), "{all}: {told}");
+        }
+        home.configure("governance/tools.yaml", &format!("{tools}    allow_every_path: true\n"));
+        let told = home.run(&["call", "read_file", "path=/etc/hostname"]);
+        assert!(told.stderr().contains("allows every path of the machine"), "{all}: {told}");
+    }
+    let daemon = Daemon::start_in(home);
+    assert!(daemon.log().contains("allows every path of the machine"), "{}", daemon.log());
+    let shut = daemon.agent().execute("read_file", &json!({"path": "/proc/self/environ"}));
+    assert_eq!(shut["metadata"]["refusal"]["code"], "path_forbidden", "the floor holds: {shut}");
 }
 
 #[test]

@@ -42,9 +42,10 @@ fn deadlines(root: &Root) -> Result<()> {
     process::run(root.cargo(&words).env("SINEW_STRICT_TIMES", "1"))
 }
 
-/// Compares the judge with the model of its tests. `SINEW_JUDGE_CASES` changes how often, `SINEW_JUDGE_SEED` on what.
+/// Compares the judge with the model of its tests, and every verdict with its explanation. `SINEW_JUDGE_CASES` changes how
+/// often, `SINEW_JUDGE_SEED` on what.
 fn judge(root: &Root) -> Result<()> {
     let cases = std::env::var("SINEW_JUDGE_CASES").unwrap_or_else(|_| JUDGEMENTS.to_owned());
     let words = ["test", "--release", "-p", "governance", "--lib", "t030", "--", "--nocapture"];
-    process::run(root.cargo(&words).env("SINEW_JUDGE_CASES", cases))
+    process::run(root.cargo(&words).env("SINEW_JUDGE_CASES", cases).env("SINEW_JUDGE_EXPLAINED", "1"))
 }

@@ -4,7 +4,7 @@ use governance::{Policy, SecretRule};
 use guardrail::ValidCall;
 use serde_json::Value;
 use telemetry::redact::{self, Action, Redactor, SecretPattern};
-use tool::{Failure, FailureKind, Refusal, RefusalCode};
+use tool::{Arguments, Failure, FailureKind, Refusal, RefusalCode};
 
 /// Finds the secrets that the policy describes, and those that are known without it.
 pub fn redactor(policy: &Policy) -> Result<Redactor, telemetry::TelemetryError> {
@@ -31,7 +31,7 @@ pub(crate) fn refuse_blocked(policy: &Policy, call: &ValidCall) -> Result<(), Bo
     let redactor = redact::shared();
     let tool = call.definition().name();
     let mut blocked = None;
-    for_each_text(call.arguments().values(), &mut |text| {
+    for_each_text_of(call.arguments(), &mut |text| {
         blocked = blocked.take().or_else(|| redactor.blocked(text).map(str::to_owned));
         if let Some(name) = redactor.warned(text) {
             tracing::warn!(%tool, secret = name, "the arguments hold what looks like a secret");
@@ -49,7 +49,7 @@ pub(crate) fn refuse_blocked(policy: &Policy, call: &ValidCall) -> Result<(), Bo
 pub(crate) fn withheld(answer: &Value) -> Option<Failure> {
     let redactor = redact::shared();
     let mut blocked = None;
-    for_each_text([answer], &mut |text| {
+    for_each_text(answer, &mut |text| {
         blocked = blocked.take().or_else(|| redactor.blocked(text).map(str::to_owned));
     });
     blocked.map(|name| {
@@ -58,16 +58,19 @@ pub(crate) fn withheld(answer: &Value) -> Option<Failure> {
     })
 }
 
-fn for_each_text<'a>(values: impl IntoIterator<Item = &'a Value>, each: &mut impl FnMut(&str)) {
-    for value in values {
-        match value {
-            Value::String(text) => each(text),
-            Value::Array(items) => for_each_text(items, each),
-            Value::Object(map) => {
-                map.keys().for_each(|key| each(key));
-                for_each_text(map.values(), each);
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
+/// Every text in a value, keys included: whoever writes the value chooses those too.
+pub(crate) fn for_each_text(value: &Value, each: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => each(text),
+        Value::Array(items) => items.iter().for_each(|item| for_each_text(item, each)),
+        Value::Object(map) => for_each_text_of(map, each),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn for_each_text_of(map: &Arguments, each: &mut impl FnMut(&str)) {
+    for (key, value) in map {
+        each(key);
+        for_each_text(value, each);
     }
 }

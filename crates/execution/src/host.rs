@@ -4,6 +4,7 @@
 //! table beside the registry, and nothing that runs a call can find them.
 
 mod arguments;
+mod below;
 mod glance;
 mod judged;
 mod review;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tool::ToolDefinition;
 
 pub use arguments::HostArgument;
+pub use below::Below;
 pub use glance::HostJudge;
 pub use judged::{HostCall, HostVerdict, Origin, Silence, UnknownHost};
 pub use review::{Advice, HostReview, secrets_in};
@@ -72,6 +74,8 @@ pub struct JudgedTool {
     /// The same tool, whose lines are commands that rules can allow and forbid.
     with_commands: Option<Shape>,
     arguments: Vec<HostArgument>,
+    /// Whether it shows what is below the folders it is given.
+    below: Option<Below>,
 }
 
 /// What the rules see of a tool.
@@ -106,13 +110,18 @@ impl Shape {
 impl JudgedTool {
     /// A definition and what its arguments mean.
     pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Self {
-        JudgedTool { shape: Shape::new(definition), with_commands: None, arguments }
+        JudgedTool { shape: Shape::new(definition), with_commands: None, arguments, below: None }
     }
 
     /// The same tool with the definition that holds where the policy says which commands it may run. A host has a shell
     /// to run whole lines with, and those rules know none: where there are none, a line is a text like others.
     pub fn with_commands(self, definition: ToolDefinition) -> Self {
         JudgedTool { with_commands: Some(Shape::new(definition)), ..self }
+    }
+
+    /// The same tool, which shows what is below the folders it is given.
+    pub fn showing(self, below: Below) -> Self {
+        JudgedTool { below: Some(below), ..self }
     }
 
     /// Whether calls of it can be judged at all. What fails here also refuses every call.
@@ -151,7 +160,7 @@ impl Host {
     pub(crate) fn fingerprint(&self) -> String {
         let tool = |(name, tool): &(HostToolName, HostTool)| match tool {
             HostTool::Judged(judged) => {
-                format!("{name:?} {} {:?}", judged.definition().hash(), judged.arguments)
+                format!("{name:?} {} {:?} {:?}", judged.definition().hash(), judged.arguments, judged.below)
             }
             HostTool::Ours => format!("{name:?}"),
         };

@@ -45,7 +45,7 @@ pub use content::redactor;
 pub use explain::{Explanation, Finding};
 pub use governance::{Difference, Effect};
 pub use host::{
-    Advice, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
+    Advice, Below, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
     JudgedTool, OnPermit, Origin, Silence, UnknownHost, secrets_in,
 };
 pub use layer::{Parts, ToolExecutionLayer};

@@ -9,6 +9,7 @@ use ledger::Recovery;
 use tool::{Refusal, RefusalCode, ToolName};
 
 use crate::call::Call;
+use crate::recorder;
 use crate::slots::{Slot, Slots};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -26,6 +27,8 @@ pub(crate) struct Limits {
 
 #[derive(Default)]
 struct Windows {
+    /// When it was found that records are missing: what ran before is not known, and taken for as much as there could be.
+    unknown_until: Option<Instant>,
     by_tool: HashMap<ToolName, VecDeque<Instant>>,
     all: VecDeque<Instant>,
     outbound: VecDeque<Instant>,
@@ -48,10 +51,12 @@ impl Limits {
     /// Limits with this many places, and in the windows what a previous life ran. Whether a tool leaves the machine is
     /// for the rules of now to say.
     pub(crate) fn restore(places: usize, recovery: &Recovery, goes_out: impl Fn(&ToolName) -> bool) -> Self {
-        let mut windows = Windows::default();
         let now = Instant::now();
-        let mut times: Vec<(Instant, ToolName)> =
-            executed(recovery).filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool))).collect();
+        let unknown_until = (!recorder::is_whole(recovery)).then(|| now + HOUR);
+        let mut windows = Windows { unknown_until, ..Windows::default() };
+        let mut times: Vec<(Instant, ToolName)> = executed(recovery, SystemTime::now())
+            .filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool)))
+            .collect();
         times.sort_unstable();
         for (at, tool) in times {
             let goes_out = goes_out(&tool);
@@ -141,6 +146,9 @@ impl Limits {
         let limits = call.world.policy.rate_limits(definition, call.mode);
         let (windows, now) = (self.windows(), Instant::now());
         match refusal.detail.as_deref() {
+            Some("tool_per_hour" | "outbound_per_hour") if windows.known_in(now).is_some() => {
+                windows.known_in(now)
+            }
             Some("tool_per_hour") => {
                 frees_in(windows.by_tool.get(definition.name())?, now, HOUR, limits.tool_per_hour?)
             }
@@ -158,11 +166,21 @@ impl Limits {
 
 impl Windows {
     fn counts(&mut self, tool: &ToolName, now: Instant) -> Counts {
+        let all_last_minute = slide(&mut self.all, now, MINUTE);
+        if self.unknown_until.is_some_and(|until| now < until) {
+            let unknown = Counts::UNKNOWN;
+            return Counts { tool_last_hour: unknown, all_last_minute, outbound_last_hour: unknown };
+        }
         Counts {
             tool_last_hour: self.by_tool.get_mut(tool).map_or(0, |window| slide(window, now, HOUR)),
-            all_last_minute: slide(&mut self.all, now, MINUTE),
+            all_last_minute,
             outbound_last_hour: slide(&mut self.outbound, now, HOUR),
         }
+    }
+
+    /// How long until an hour is known again.
+    fn known_in(&self, now: Instant) -> Option<Duration> {
+        self.unknown_until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
     fn note(&mut self, counted: &Counted, at: Instant) {
@@ -195,9 +213,8 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
-/// What a previous life ran within the last hour, and how long ago.
-fn executed(recovery: &Recovery) -> impl Iterator<Item = (ToolName, Duration)> {
-    let now = SystemTime::now();
+/// What a previous life ran within the hour before `now`, and how long ago.
+fn executed(recovery: &Recovery, now: SystemTime) -> impl Iterator<Item = (ToolName, Duration)> {
     recovery.executed.iter().flat_map(move |executed| {
         let tool = ToolName::new(&executed.tool).ok();
         executed.slots.iter().flat_map(move |(end, count)| {
@@ -227,6 +244,70 @@ mod tests {
             let counts = windows.counts(&home, start + after);
             assert_eq!(counts.outbound_last_hour, expect, "after {after:?}, whichever tool asks");
         }
+    }
+
+    #[test]
+    fn t179_a_clock_that_was_set_refills_nothing() {
+        let day = 24 * 3600;
+        let ran = |end: i64, count: u32| {
+            let slots = vec![(end, count)];
+            let executed =
+                vec![ledger::entry::Executed { tool: "out".to_owned(), mode: tool::Mode::Normal, slots }];
+            Recovery { executed, ..Recovery::default() }
+        };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(10 * day);
+        let ago =
+            |recovery: &Recovery| executed(recovery, now).map(|(_, ago)| ago.as_secs()).collect::<Vec<_>>();
+        let set_back = i64::try_from(11 * day).unwrap();
+        assert_eq!(ago(&ran(set_back, 3)), [0, 0, 0], "the future counts as now");
+        assert_eq!(ago(&ran(i64::MAX, 1)), [0]);
+        assert_eq!(ago(&ran(-5, 1)), [10 * day]);
+        let limits = Limits::restore(1, &ran(i64::MAX, 4), |_| true);
+        let counts = limits.counts(&ToolName::new("out").unwrap());
+        assert_eq!((counts.tool_last_hour, counts.outbound_last_hour), (4, 4));
+    }
+
+    #[test]
+    fn t181_no_burst_across_an_edge_is_more_than_the_limit() {
+        const LIMIT: u32 = 10;
+        let (tool, start) = (ToolName::new("out").unwrap(), Instant::now());
+        let mut windows = Windows::default();
+        let (mut seed, mut at, mut admitted) = (0x9e37_79b9_u64, Duration::ZERO, Vec::new());
+        for _ in 0..20_000 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            // Bursts, pauses, and arrivals to the nanosecond around the end of a window.
+            at += match seed % 8 {
+                0..5 => Duration::from_nanos(seed % 3),
+                5 => Duration::from_secs(seed % 600),
+                6 => HOUR - Duration::from_nanos(1 + seed % 2),
+                _ => HOUR / 2,
+            };
+            if windows.counts(&tool, start + at).tool_last_hour < LIMIT {
+                windows.note(&Counted { tool: tool.clone(), goes_out: false }, start + at);
+                admitted.push(at);
+            }
+        }
+        assert!(admitted.len() > 1000, "{}", admitted.len());
+        for (first, beyond) in admitted.iter().zip(admitted.iter().skip(LIMIT as usize)) {
+            assert!(*beyond - *first >= HOUR, "eleven within an hour: {first:?} to {beyond:?}");
+        }
+    }
+
+    #[test]
+    fn t183_where_records_are_missing_an_hour_counts_as_full() {
+        let lost = Recovery { damage: vec!["line 1".to_owned()], ..Recovery::default() };
+        let limits = Limits::restore(1, &lost, |_| true);
+        let tool = ToolName::new("out").unwrap();
+        let counts = limits.counts(&tool);
+        let unknown = (Counts::UNKNOWN, Counts::UNKNOWN);
+        assert_eq!((counts.tool_last_hour, counts.outbound_last_hour), unknown);
+        assert_eq!(counts.all_last_minute, 0, "a minute is over before anybody has looked");
+        let mut windows = limits.windows();
+        let later = Instant::now() + HOUR;
+        assert_eq!(windows.counts(&tool, later).tool_last_hour, 0, "and an hour later it is known again");
+        assert_eq!(windows.known_in(later), None);
     }
 
     #[test]

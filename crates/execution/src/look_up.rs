@@ -13,7 +13,7 @@ use crate::call::{Call, CuratedMap};
 pub(crate) fn look_up<'c>(call: &'c Call, arguments: &Value) -> Result<&'c Arc<Tool>, Box<Refusal>> {
     let world = &call.world;
     world.registry.get(&call.tool_name).ok_or_else(|| {
-        if let Some(name) = guardrail::before_markup(&call.tool_name) {
+        if let Some(name) = guardrail::without_markup(&call.tool_name) {
             return glued(world, name);
         }
         let asked = call.curated_map == CuratedMap::Asked;
@@ -38,15 +38,16 @@ fn not_found(world: &World, name: &str) -> Refusal {
     }
 }
 
-/// Arguments were written into the name. They may be anything, a secret included, and are not repeated.
+/// Markup or arguments were written into the name. They may be anything, a secret included, and are not repeated.
 fn glued(world: &World, name: &str) -> Box<Refusal> {
     let shown = shorten(name, LONGEST_WORD);
     let known = world.registry.get(name).map(|tool| tool.definition().name().to_string());
     let meant = known.clone().or_else(|| world.registry.nearest(&shown).map(str::to_owned));
     let meant = meant.unwrap_or_else(|| shown.to_string());
-    let reason = format!("⚠️ Invalid tool name: arguments are attached to `{shown}`. Call `{meant}`");
+    let reason =
+        format!("⚠️ Invalid tool name: markup or arguments are attached to `{shown}`. Call `{meant}`");
     let refusal = Refusal::new(&format!("{shown}…"), RefusalCode::UnknownTool, reason);
-    let hint = format!("call `{meant}`, with everything that follows the name in `arguments`");
+    let hint = format!("call `{meant}`, with nothing around the name and everything else in `arguments`");
     let example = known.and_then(|name| {
         let tool = world.registry.get(&name)?;
         world.guarded(|guard| guard.example(crate::world::known(tool)))

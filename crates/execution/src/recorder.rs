@@ -23,7 +23,7 @@ pub(crate) use ends::{crashed, crashed_result, ended, overtaken};
 pub(crate) use export::export;
 pub use life::Configuration;
 pub(crate) use life::{start, stop};
-pub(crate) use modes::{mode_after, restored_mode};
+pub(crate) use modes::{is_whole, mode_after, restored_mode};
 pub(crate) use refusals::{refused, unavailable};
 pub(crate) use repeats::repeated;
 pub(crate) use sessions::session;

@@ -1,6 +1,6 @@
 //! Why a call is denied, in the words of a refusal: what, by which rule, and the way out.
 
-use tool::{Refusal, RefusalCode, RuleRef};
+use tool::{Refusal, RefusalCode, RuleRef, shorten, visible_line};
 
 /// Text of a caller that is repeated is cut here.
 const LONGEST_SHOWN: usize = 256;
@@ -59,10 +59,7 @@ pub(crate) fn place(rule: &RuleRef) -> String {
     }
 }
 
-/// A caller's text, short enough to repeat.
+/// A caller's text, short enough to repeat, and nothing hidden in it.
 pub(crate) fn shown(text: &str) -> String {
-    if text.chars().count() <= LONGEST_SHOWN {
-        return text.to_owned();
-    }
-    text.chars().take(LONGEST_SHOWN).chain(['…']).collect()
+    visible_line(&shorten(text, LONGEST_SHOWN))
 }

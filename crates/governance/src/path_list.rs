@@ -21,14 +21,26 @@ pub(crate) struct PathList {
     pub(crate) folders: Vec<PathBuf>,
 }
 
+/// Whether a pattern may stand for every path of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EveryPath {
+    /// Somebody wrote down that it is meant.
+    Meant,
+    /// It is taken for a slip, and does not load.
+    Refused,
+}
+
 impl PathList {
     /// A list of allowed paths.
     pub(crate) fn compile(
         list: &Located<Vec<Located<String>>>,
-        id: &str,
+        (id, every_path): (&str, EveryPath),
         around: &Surroundings,
         inspection: &mut Inspection<'_>,
     ) -> Option<Self> {
+        if every_path == EveryPath::Refused {
+            refuse_everything(&list.value, around, inspection);
+        }
         let globs = compile(&list.value, Purpose::Allow, id, around, inspection)?;
         let bare = bare_folders(&list.value, around);
         let folders = globs.whole_folders();
@@ -63,6 +75,17 @@ pub(crate) fn compile(
             let place = written.first().cloned().unwrap_or_else(|| Located::nowhere(String::new()));
             report(&place, bad, inspection);
             None
+        }
+    }
+}
+
+fn refuse_everything(written: &[Located<String>], around: &Surroundings, inspection: &mut Inspection<'_>) {
+    for text in written {
+        if Pattern::parse(text, &around.variables).is_ok_and(|pattern| pattern.covers_everything()) {
+            let message = format!("`{}` would allow every path of the machine", text.value);
+            let way_out =
+                "name the folders that are meant, or write `allow_every_path: true` beside `allowed_paths`";
+            inspection.error(text, &message, Some(way_out.to_owned()));
         }
     }
 }

@@ -77,6 +77,10 @@ fn one(
     notes.asks(asked);
     let hint = match limit {
         0 => format!("{} is 0, which lets nothing run", place(rule)),
+        _ if count == Counts::UNKNOWN => format!(
+            "records are missing, so what ran in the last {window} is not known and counts as all that {} allows",
+            place(rule)
+        ),
         _ => format!(
             "{count} calls ran in the last {window} and {} allows {limit}; try again later",
             place(rule)

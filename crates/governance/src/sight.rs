@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tool::PathAccess;
+use tool::{PathAccess, RuleRef};
 
 use crate::floor::Floor;
 use crate::glob::PathGlobs;
@@ -20,6 +20,13 @@ impl Sight {
     /// Whether a name may be shown: not if reading it would be refused as forbidden.
     pub(crate) fn shows(&self, path: &Path) -> bool {
         !self.forbids(path, PathAccess::Read)
+    }
+
+    /// The rule that hides a name, if one does.
+    pub(crate) fn hidden_by(&self, path: &Path) -> Option<RuleRef> {
+        let name = Name::canonical(path)?;
+        let forbidden = self.forbidden.as_ref().and_then(|globs| globs.first_match(&name).cloned());
+        forbidden.or_else(|| self.floor.protects(&name, PathAccess::Read).map(|floor| floor.rule))
     }
 
     /// Whether doing this there would be refused as forbidden.

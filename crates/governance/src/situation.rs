@@ -30,6 +30,11 @@ pub struct Counts {
     pub outbound_last_hour: u32,
 }
 
+impl Counts {
+    /// The count of a window nobody knows, since records are missing: more than any limit.
+    pub const UNKNOWN: u32 = u32::MAX;
+}
+
 /// What may be done in a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkspaceAccess {

@@ -11,7 +11,7 @@ use crate::example::{self, Example};
 use crate::glob::{PathGlobs, Purpose};
 use crate::host_rules::{HostList, HostRule};
 use crate::mode_rules;
-use crate::path_list::{self, PathList};
+use crate::path_list::{self, EveryPath, PathList};
 use crate::problems::Inspection;
 use crate::surroundings::Surroundings;
 use crate::tools_file::{CategoryEntry, HardLinks, Isolation, Network, ToolEntry};
@@ -155,9 +155,10 @@ pub(crate) fn check_tool(
         around,
         inspection,
     );
+    let every_path = if entry.allow_every_path { EveryPath::Meant } else { EveryPath::Refused };
     let allowed_paths = entry.allowed_paths.as_ref();
-    let allowed_paths =
-        allowed_paths.map(|list| PathList::compile(list, &id("allowed_paths"), around, inspection));
+    let allowed_paths = allowed_paths
+        .map(|list| PathList::compile(list, (&id("allowed_paths"), every_path), around, inspection));
     let (allowed, forbidden) = (entry.allowed_commands.as_ref(), entry.forbidden_commands.as_ref());
     let rules = ToolRules {
         category: entry.category.as_ref().and_then(|word| mode_rules::category(word, known, inspection)),

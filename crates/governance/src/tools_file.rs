@@ -61,6 +61,9 @@ pub struct ToolEntry {
     /// Where it may go; absent means the caller's workspaces, empty means nowhere.
     #[serde(default)]
     pub allowed_paths: Option<Located<Vec<Located<String>>>>,
+    /// Whether a pattern in `allowed_paths` may stand for every path of the machine. Without it such a list does not load.
+    #[serde(default)]
+    pub allow_every_path: bool,
     /// Where it may never go, whatever else is allowed.
     #[serde(default)]
     pub forbidden_paths: Vec<Located<String>>,

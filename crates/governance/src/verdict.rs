@@ -154,6 +154,11 @@ impl Permit {
         self.limits.sight.shows(path)
     }
 
+    /// The rule by which a name the call comes across is not [shown](Self::shows).
+    pub fn hidden_by(&self, path: &Path) -> Option<RuleRef> {
+        self.limits.sight.hidden_by(path)
+    }
+
     /// Whether a name the call comes across must stay as it is, whatever goes with the folder it is in.
     pub fn protects(&self, path: &Path) -> bool {
         self.limits.sight.forbids(path, PathAccess::Remove)

@@ -33,7 +33,7 @@ pub use curated_file::{CuratedEntry, GuardrailsFile};
 pub use fitting::{Fitting, Validated};
 pub use guard::{FindTool, Guard, Known, Rejected};
 pub use lore::{Lore, Mistake, Quirk};
-pub use name::{before_markup, without_host};
+pub use name::{without_host, without_markup};
 pub use nudge::blames_arguments;
 pub use problem::missing_fields;
 pub use repair::{Offer, Proposal};

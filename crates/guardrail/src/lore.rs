@@ -1,6 +1,6 @@
 //! What a tool's author knows of the mistakes people make with it, told exactly when one was made.
 
-use tool::{Refusal, ToolDefinition, shorten};
+use tool::{Refusal, ToolDefinition, shorten, visible_line};
 
 /// More than this is a manual.
 const MOST_LESSONS: usize = 3;
@@ -102,8 +102,7 @@ fn mentions(text: &str, name: &str) -> bool {
 
 fn part(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().filter(|c| !c.is_control()).collect();
-    shorten(line.trim_end_matches('.'), LONGEST).into_owned()
+    visible_line(&shorten(line.trim_end_matches('.'), LONGEST))
 }
 
 #[cfg(test)]

@@ -7,16 +7,67 @@ pub fn without_host(name: &str) -> Option<&str> {
     (!server.is_empty() && !tool.is_empty()).then_some(tool)
 }
 
-/// The name in front of arguments that were glued to it, as in `write_file<arg_key>…`, `write_file{"path"…` or
-/// `write_file(path=…`. What follows is no part of any name and may hold anything, so it is not repeated.
-pub fn before_markup(name: &str) -> Option<&str> {
-    let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '@')))?;
-    let (plain, rest) = name.split_at_checked(end)?;
-    (!plain.is_empty() && rest.trim_start().starts_with(MARKUP)).then_some(plain)
+/// The name inside markup that was glued to it: in front of it, as in `<tool>write_file</tool>`, `<function=write_file>` or
+/// `` `write_file` ``, or behind it, as in `write_file<arg_key>…`, `write_file{"path"…` or `write_file(path=…`. What follows is
+/// no part of any name and may hold anything, so it is not repeated.
+pub fn without_markup(name: &str) -> Option<&str> {
+    let inside = opened(name);
+    let rest = inside.unwrap_or(name);
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '@')));
+    let (plain, after) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
+    let after = after.trim_start();
+    let glued = after.starts_with(MARKUP) || (inside.is_some() && after.is_empty());
+    (glued && !plain.is_empty()).then_some(plain)
 }
 
 /// What arguments begin with, in the dialects that models have been seen to write.
 const MARKUP: [char; 15] = ['<', '>', '{', '}', '[', ']', '(', ')', '"', '\'', '=', ':', ',', '`', '|'];
+
+/// What the tags around a call are called, in the same dialects. No other tag is taken off.
+const TAGS: [&str; 8] =
+    ["tool", "tool_call", "tool_name", "tool_use", "function", "function_call", "invoke", "name"];
+
+/// Tags within tags, as in `<tool_call><function=read_file>`; more are nobody's dialect.
+const MOST_TAGS: usize = 3;
+
+/// What is behind the tags or the quote that a name begins with; nothing where it begins with neither.
+fn opened(name: &str) -> Option<&str> {
+    let mut rest = name.trim_start();
+    for taken in 0..MOST_TAGS {
+        match behind_tag(rest) {
+            Some((inside, Tag::Closed)) => rest = inside.trim_start(),
+            Some((inside, Tag::Names)) => return Some(inside),
+            None if taken > 0 => return Some(rest),
+            None => return rest.strip_prefix(['"', '\'', '`']),
+        }
+    }
+    Some(rest)
+}
+
+/// Where the name is to be looked for.
+enum Tag {
+    /// Behind the tag: `<tool>`.
+    Closed,
+    /// Within it: `<function=NAME>`, `<invoke name="NAME">`.
+    Names,
+}
+
+fn behind_tag(text: &str) -> Option<(&str, Tag)> {
+    let inner = text.strip_prefix('<')?;
+    let end = inner.find(|c: char| !(c.is_ascii_alphabetic() || c == '_'))?;
+    let (word, after) = inner.split_at_checked(end)?;
+    if !TAGS.iter().any(|tag| word.eq_ignore_ascii_case(tag)) {
+        return None;
+    }
+    if let Some(inside) = after.strip_prefix('>') {
+        return Some((inside, Tag::Closed));
+    }
+    let value = match after.strip_prefix('=') {
+        Some(value) => value,
+        None => after.trim_start().strip_prefix("name")?.strip_prefix('=')?,
+    };
+    Some((value.strip_prefix(['"', '\'']).unwrap_or(value), Tag::Names))
+}
 
 #[cfg(test)]
 mod tests {
@@ -37,8 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn b28_arguments_glued_to_a_name_are_told_from_it() {
-        let check = |name: &str, expect: Option<&str>| assert_eq!(before_markup(name), expect, "{name}");
+    fn b28_markup_glued_to_a_name_is_told_from_it() {
+        let check = |name: &str, expect: Option<&str>| assert_eq!(without_markup(name), expect, "{name}");
         check("write_file<arg_key>path</arg_key>", Some("write_file"));
         check("write_file{\"path\": \"a\"}", Some("write_file"));
         check("write_file(path='a')", Some("write_file"));
@@ -46,8 +97,37 @@ mod tests {
         check("write_file\n<parameter>", Some("write_file"));
         check("mcp__x__Write=1", Some("mcp__x__Write"));
         check("read_file@2(", Some("read_file@2"));
-        for plain in ["write_file", "", "<write_file>", "write file", "write_file/", "schreibe_datei_ö"] {
-            check(plain, None);
+        check("<tool>read_file</tool>", Some("read_file"));
+        check("<tool>read_file", Some("read_file"));
+        check("<function=read_file>", Some("read_file"));
+        check("<Function=\"read_file\">{\"path\": 1}", Some("read_file"));
+        check("<invoke name=\"mcp__x__Write\">", Some("mcp__x__Write"));
+        check("<tool_call>\n<function=read_file>\n<parameter=path>", Some("read_file"));
+        check("<tool_call><tool><name>read_file</name>", Some("read_file"));
+        check("`read_file`", Some("read_file"));
+        check("\"read_file\"", Some("read_file"));
+        for other in [
+            "write_file",
+            "",
+            "<write_file>",
+            "<b>write_file</b>",
+            "<tools>write_file</tools>",
+            "<tool",
+            "<tool>",
+            "<tool></tool>",
+            "<tool>write file</tool>",
+            "<tool>../write_file</tool>",
+            "<tool>schreibe_ö</tool>",
+            "<function=>",
+            "<function class=write_file>",
+            "< tool>write_file",
+            "<tool_call><tool><name><tool>write_file",
+            "``write_file``",
+            "write file",
+            "write_file/",
+            "schreibe_datei_ö",
+        ] {
+            check(other, None);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use knowledge::{Function, KnowledgeError, Validation, Workers};
 use serde_json::Value;
-use tool::{Arguments, Problem, Refusal, RefusalCode, ToolDefinition};
+use tool::{Arguments, Problem, Refusal, RefusalCode, ToolDefinition, visible_line};
 
 use crate::lore::Lore;
 use crate::requirement::Requirement;
@@ -103,8 +103,7 @@ impl Validators {
 }
 
 fn told(function: &Function, error: &str) -> Problem {
-    let message: String = error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    Problem::new("", format!("what `{}` accepts", function.id), "something else", message)
+    Problem::new("", format!("what `{}` accepts", function.id), "something else", visible_line(error))
 }
 
 /// Whether a value counts as not there.

@@ -16,6 +16,8 @@ const WINDOW: i64 = 3600;
 /// How finely, in seconds. A call counts until the end of its slot has left the window, so a restart never forgets
 /// one early.
 const SLOT: i64 = 10;
+/// As many as a window can touch, and one that has just left it.
+const MOST_SLOTS: usize = (WINDOW / SLOT) as usize + 2;
 /// How many approvals can be open at a time. Whoever asks has a smaller bound; beyond this one the oldest is forgotten,
 /// which means that it can never be used.
 const MOST_APPROVALS: usize = 1024;
@@ -169,8 +171,8 @@ impl Tracker {
             Some((last, count)) if *last == end => *count = count.saturating_add(1),
             _ => slots.push_back((end, 1)),
         }
-        // Forgets what has left the window; a clock that was set back keeps more, never less.
-        while slots.front().is_some_and(|(first, _)| *first < end - WINDOW - SLOT) {
+        // By their number, not by the clock: one that jumps ahead and back must not forgive what ran before.
+        while slots.len() > MOST_SLOTS {
             slots.pop_front();
         }
     }
@@ -283,5 +285,23 @@ mod tests {
         assert!((720..=722).contains(&total), "one each 5 s for an hour, and at most a slot more: {total}");
         assert!(tracker.executed["a"][&Mode::Normal].len() < 370, "memory is bounded");
         assert!(tracker.executed(at(19_999 + 3620)).is_empty());
+    }
+
+    #[test]
+    fn t179_no_jump_of_the_clock_forgives_what_ran() {
+        let day = 24 * 3600;
+        let mut tracker = Tracker::default();
+        let call = samples::call("a");
+        let total = |tracker: &Tracker, now: i64| -> u32 {
+            tracker.executed(at(now)).iter().flat_map(|ran| &ran.slots).map(|(_, count)| count).sum()
+        };
+        for _ in 0..10 {
+            tracker.note(&samples::decision_of(&call), at(day));
+        }
+        tracker.note(&samples::decision_of(&call), at(2 * day));
+        assert_eq!(total(&tracker, day + 60), 11, "ahead and back: nothing is forgotten");
+        tracker.note(&samples::decision_of(&call), at(1));
+        assert_eq!(total(&tracker, 2), 12, "what seems to come is counted too");
+        assert_eq!(total(&tracker, 3 * day), 0, "an hour that has passed is over");
     }
 }

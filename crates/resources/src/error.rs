@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use tool::{CallId, Failure, FailureKind, RefusalCode};
+use tool::{CallId, Failure, FailureKind, RefusalCode, visible_line};
 
 use crate::obstacle::Obstacle;
 
@@ -34,7 +34,7 @@ pub enum OpenError {
         limit: usize,
     },
     /// One name in it is too long.
-    #[error("`{key}` has a name of {bytes} bytes that starts `{}`: at most {limit} are possible", shown(.start))]
+    #[error("`{key}` has a name of {bytes} bytes that starts `{}`: at most {limit} are possible", visible_line(.start))]
     NameTooLong {
         /// The argument.
         key: String,
@@ -241,12 +241,6 @@ impl From<AccessError> for Failure {
     }
 }
 
-/// A text with its control characters made visible: messages end up on terminals.
-fn shown(text: &str) -> String {
-    let visible = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
-    text.chars().map(visible).collect()
-}
-
 fn shown_path(path: &Path) -> String {
-    shown(&path.to_string_lossy())
+    visible_line(&path.to_string_lossy())
 }

@@ -8,7 +8,7 @@ mod tests;
 use std::path::Path;
 
 use document::{Document, DocumentError, Located};
-use execution::{Host, HostArgument, HostTool, HostToolName, JudgedTool};
+use execution::{Below, Host, HostArgument, HostTool, HostToolName, JudgedTool};
 use serde_json::{Map, Value, json};
 use tool::{Category, ToolSpec};
 
@@ -111,7 +111,24 @@ fn host_tool(key: &Located<String>, row: &ToolRow, document: &Document) -> Resul
     if row.arguments.iter().any(|(_, argument)| argument.is == ArgumentKind::Command) {
         tool = tool.with_commands(define(Commands::Judged)?);
     }
+    if let Some(below) = below(row, document)? {
+        tool = tool.showing(below);
+    }
     Ok((name, HostTool::Judged(Box::new(tool))))
+}
+
+fn below(row: &ToolRow, document: &Document) -> Result<Option<Below>, DocumentError> {
+    match &row.narrowed_by {
+        Some(narrow) if !row.shows_below => {
+            let error =
+                document.error_at(narrow.line, narrow.column, "nothing is shown that could be narrowed");
+            Err(error.suggest("shows_below: true"))
+        }
+        narrow => {
+            let narrowed_by = narrow.as_ref().map(|key| key.value.clone());
+            Ok(row.shows_below.then_some(Below { narrowed_by }))
+        }
+    }
 }
 
 fn looked_at(

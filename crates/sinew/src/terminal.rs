@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use tool::is_unseen;
+pub(crate) use tool::{visible, visible_line};
 
 use crate::exit::{Exit, Problem};
 
@@ -69,37 +69,4 @@ pub(crate) fn show_foreign(text: &str) -> Result<(), Problem> {
         shown.push('\n');
     }
     out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
-}
-
-/// The text with everything that could move a cursor, hide or reorder written out as an escape, by the same list as cards.
-/// Lines and tabs stay.
-pub(crate) fn visible(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        match c {
-            '\n' | '\t' => out.push(c),
-            c if is_unseen(c) => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
-        out
-    })
-}
-
-/// One line of [`visible`] text.
-pub(crate) fn visible_line(text: &str) -> String {
-    visible(text).replace('\n', "\\n").replace('\t', "\\t")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_unseen_reaches_the_screen() {
-        assert_eq!(
-            visible("a\u{1b}[2Jb\rc\u{202e}d\u{200b}e\u{9b}f\u{e0041}"),
-            "a\\u{1b}[2Jb\\u{d}c\\u{202e}d\\u{200b}e\\u{9b}f\\u{e0041}"
-        );
-        assert_eq!(visible("tab\tline\né 日本 🙂"), "tab\tline\né 日本 🙂");
-        assert_eq!(visible_line("a\nb"), "a\\nb");
-    }
 }

@@ -28,6 +28,7 @@ mod spec;
 mod spelling;
 mod trace;
 mod unseen;
+mod visible;
 mod workspace_access;
 
 pub mod canonical;
@@ -58,6 +59,7 @@ pub use shorten::{LONGEST_WORD, shorten};
 pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
 pub use trace::TraceContext;
 pub use unseen::is_unseen;
+pub use visible::{visible, visible_line};
 pub use workspace_access::WorkspaceAccess;
 
 /// The arguments of a call: a JSON object in the order it was written.

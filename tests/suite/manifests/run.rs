@@ -126,6 +126,20 @@ fn a_validator_refuses_before_the_tool_runs_and_says_what_is_known() {
     assert_eq!(explained["result"]["verdict"], "deny", "explained as it would happen: {explained}");
 }
 
+/// Whoever puts a manifest there while nobody runs has not been accepted either.
+#[test]
+fn a_tool_that_came_while_no_daemon_ran_waits_for_a_human() {
+    let home = daemon(&[]).stop();
+    put(&home, "finder.yaml", FINDER);
+    let file = home.file("a.txt", "One\n").display().to_string();
+    let daemon = Daemon::start_in(home);
+    let call = json!({"pattern": "One", "path": file});
+    assert_eq!(code(&daemon.agent().execute("find_text", &call)), "unknown_tool");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let found = daemon.agent().execute("find_text", &call);
+    assert_eq!(found["output"]["stdout"], "1:One\n", "{found}");
+}
+
 /// What says that it only reads cannot do anything else.
 #[test]
 fn a_tool_that_only_reads_is_held_to_it() {

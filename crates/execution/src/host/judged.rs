@@ -14,8 +14,7 @@ use tool::{LONGEST_WORD, Refusal, RefusalCode, RuleRef, shorten};
 
 use crate::call::{Call, Request};
 use crate::explain::{self, Explanation, Finding};
-use crate::host::unconfined;
-use crate::host::{Host, HostTool, JudgedTool, OnPermit};
+use crate::host::{Host, HostTool, JudgedTool, OnPermit, below, unconfined};
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline::{self, Deciding};
 use crate::recorder;
@@ -162,12 +161,14 @@ pub(super) async fn judge(
     (input, home): (Value, Option<&Path>),
 ) -> Result<Verdict, Box<Refusal>> {
     refuse_malformed(call, &input)?;
+    let shows = tool.shows(&input);
     let input = tool.spelt_out(input, home)?;
     let shape = tool.shape(&call.world.policy);
     let schema = shape.schema().map_err(|mistake| unjudgeable(call, mistake))?;
     let valid = call.timed(Stage::Check, || guardrail::check(&shape.definition, schema, input))?;
     let verdict = pipeline::decide(deciding, call, valid).await?;
     let verdict = unconfined::refuse(call, &shape.definition, verdict)?;
+    let verdict = below::refuse(deciding, call, tool, (verdict, shows)).await?;
     match &verdict {
         Verdict::Permit(permit) => deciding.limits.count(permit).map_err(|denial| call.denied(denial))?,
         Verdict::Denial(denial) => call.keep_facts(denial.facts()),

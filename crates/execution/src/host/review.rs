@@ -7,6 +7,7 @@ use serde_json::Value;
 use telemetry::redact::{self, Redactor};
 use tool::{Failure, FailureKind};
 
+use crate::content::for_each_text;
 use crate::host::{Host, HostTool, UnknownHost};
 use crate::layer::ToolExecutionLayer;
 
@@ -68,13 +69,4 @@ pub fn secrets_in(redactor: &Redactor, answer: &Value) -> Advice {
          anywhere; name the file or variable that holds it instead.",
         names.join(", ")
     ))
-}
-
-fn for_each_text(value: &Value, each: &mut impl FnMut(&str)) {
-    match value {
-        Value::String(text) => each(text),
-        Value::Array(items) => items.iter().for_each(|item| for_each_text(item, each)),
-        Value::Object(map) => map.values().for_each(|item| for_each_text(item, each)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }

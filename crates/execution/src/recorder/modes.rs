@@ -25,7 +25,8 @@ pub(crate) fn mode_after(recovery: &Recovery) -> Mode {
     if is_whole(recovery) { recovery.mode.unwrap_or(Mode::Normal) } else { Mode::Lockdown }
 }
 
-fn is_whole(recovery: &Recovery) -> bool {
+/// Whether every record is there as it was written.
+pub(crate) fn is_whole(recovery: &Recovery) -> bool {
     let removed = recovery.missing.as_ref().is_some_and(|missing| missing.cause == MissingCause::Removed);
     !removed && recovery.damage.is_empty()
 }

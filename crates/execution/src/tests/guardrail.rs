@@ -123,7 +123,13 @@ async fn explaining_a_call_offers_the_same_repair() {
 #[tokio::test]
 async fn b28_arguments_in_a_name_are_refused_and_the_name_is_told() {
     let (layer, folder, ran) = bench();
-    for name in ["put<arg_key>path</arg_key>", "put{\"path\": \"hunter2\"}", "put(path='hunter2')"] {
+    for name in [
+        "put<arg_key>path</arg_key>",
+        "put{\"path\": \"hunter2\"}",
+        "put(path='hunter2')",
+        "<tool>put</tool>",
+        "<function=put><parameter=path>hunter2",
+    ] {
         let result = layer.execute(request(name, json!({}), None)).await;
         let refusal = result.metadata.refusal.unwrap();
         assert_eq!(

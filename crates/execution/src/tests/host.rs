@@ -14,15 +14,19 @@ use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
 
 use super::{Bench, done, records, request, undo_in};
 use crate::{
-    Finding, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
+    Below, Finding, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,
     JudgedTool, OnPermit, Origin, Parts, Silence, ToolExecutionLayer, World,
 };
 
 fn judged(name: &str, category: Category, schema: Value, arguments: Vec<HostArgument>) -> HostTool {
+    HostTool::Judged(Box::new(judged_tool(name, category, schema, arguments)))
+}
+
+fn judged_tool(name: &str, category: Category, schema: Value, arguments: Vec<HostArgument>) -> JudgedTool {
     let mut spec = ToolSpec::new(name, "A host's tool", category, RiskLevel::Low);
     spec.input_schema = Some(schema);
     spec.example = Some(json!({"path": "a.txt", "line": "x"}));
-    HostTool::Judged(Box::new(JudgedTool::new(spec.check().unwrap(), arguments)))
+    JudgedTool::new(spec.check().unwrap(), arguments)
 }
 
 fn host() -> Host {
@@ -31,11 +35,14 @@ fn host() -> Host {
     let runs = json!({"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]});
     let argument = HostArgument::Path { key: "path".to_owned(), default: None };
     let is = |name: &str| HostToolName::Is(name.to_owned());
+    let finds = judged_tool("find", Category::READ_ONLY, looks.clone(), vec![argument.clone()]);
+    let finds = finds.showing(Below { narrowed_by: Some("glob".to_owned()) });
     Host {
         name: "other".to_owned(),
         on_permit: OnPermit::default(),
         user_home: None,
         tools: vec![
+            (is("Find"), HostTool::Judged(Box::new(finds))),
             (is("Look"), judged("look", Category::READ_ONLY, looks, vec![argument])),
             (is("Shell"), judged("bash", Category::SELF_CHECK, runs, Vec::new())),
             (HostToolName::Begins("ours_".to_owned()), HostTool::Ours),
@@ -194,6 +201,8 @@ async fn what_is_over_is_advised_on() {
     let advice =
         review(HostReview::Answered(json!({"file": [{"content": format!("x {secret}")}]}))).await.unwrap();
     assert!(advice.contains("github_token") && !advice.contains(&secret), "{advice}");
+    let in_a_key = HostReview::Answered(json!({"env": {secret.as_str(): true}}));
+    assert!(review(in_a_key).await.unwrap().contains("github_token"));
     assert_eq!(review(HostReview::Answered(json!(["token = 5", 5, null]))).await, None);
     let failed =
         |tool: &str, error: &str| HostReview::Failed { tool: tool.to_owned(), error: error.to_owned() };
@@ -216,4 +225,48 @@ async fn questions_of_hosts_use_up_nobodys_calls() {
     }
     assert_eq!(permitted, 600);
     assert!(layer.execute(request("bash", json!({}), None)).await.success, "and others are not in its way");
+}
+
+#[tokio::test]
+async fn a_tool_that_shows_what_is_below_its_folder_shows_nothing_forbidden() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = "  find:\n    forbidden_paths: [\"**/.env\", \"**/secret.rs\", \"**/vault\"]\n";
+    let layer = layer(folder.path(), rule);
+    let work = folder.path().join("work");
+    for sub in ["clean/deep", "env/deep", "code", "vault"] {
+        std::fs::create_dir_all(work.join(sub)).unwrap();
+    }
+    for file in ["clean/deep/a.rs", "env/deep/.env", "env/a.rs", "code/secret.rs", "vault/a.rs"] {
+        std::fs::write(work.join(file), "x").unwrap();
+    }
+    std::os::unix::fs::symlink(&work, work.join("clean/link")).unwrap();
+    let find = async |path: &str, glob: Option<&str>| {
+        let mut input = json!({"path": work.join(path)});
+        input.as_object_mut().unwrap().extend(glob.map(|glob| ("glob".to_owned(), json!(glob))));
+        layer.judge_host(call("Find", input)).await.unwrap()
+    };
+    let forbidden = "path_forbidden forbidden_below";
+    for (path, glob, expect) in [
+        ("clean", None, "permit"),
+        ("clean/deep/a.rs", None, "permit"),
+        ("missing", None, "permit"),
+        ("env", None, forbidden),
+        ("env/a.rs", None, "permit"),
+        ("env", Some("**/*.rs"), "permit"),
+        ("env", Some("*.{rs,env}"), forbidden),
+        ("env", Some("!.env"), forbidden),
+        ("code", None, forbidden),
+        ("code", Some("*.rs"), forbidden),
+        ("code", Some("*.md"), "permit"),
+        (".", Some("*.md"), forbidden),
+        ("vault", None, "path_forbidden forbidden_path"),
+    ] {
+        assert_eq!(told(&find(path, glob).await), expect, "{path} {glob:?}");
+    }
+    let HostVerdict::Judged { explanation, .. } = find("env", None).await else { panic!("it is judged") };
+    let refusal = explanation.finding.refusal().unwrap();
+    let rule = refusal.rule.as_ref().unwrap();
+    assert!(rule.id == "find.forbidden_paths" && rule.line > 0, "{rule:?}");
+    assert!(refusal.hint.as_ref().unwrap().contains("narrow `glob`"), "{refusal:?}");
+    assert!(!refusal.reason.contains(".env"), "what is there is not told: {}", refusal.reason);
 }

@@ -361,7 +361,10 @@ fn what_is_allowed_but_hardly_meant_is_said() {
         policy.warnings().iter().map(|w| format!("{} {}", w.line, w.message)).collect::<Vec<_>>().join("\n")
     };
     for all in ["/**", "**", "/", "/**/*"] {
-        let text = warnings(&format!("tools:\n  a:\n    allowed_paths: [\"{all}\"]\n"));
+        let list = format!("tools:\n  a:\n    allowed_paths: [\"$HOME/x\", \"{all}\"]\n");
+        // T041: a slip does not load, and what is meant is still said aloud at each start.
+        check("tools.yaml", &list, (3, 32), "would allow every path", "allow_every_path: true");
+        let text = warnings(&format!("{list}    allow_every_path: true\n"));
         assert!(text.contains("3 ") && text.contains("allows every path"), "{all}: {text}");
     }
     let overlap = warnings("tools:\n  a: {allowed_in_modes: [NORMAL], forbidden_in_modes: [NORMAL]}\n");

@@ -85,6 +85,16 @@ fn a_validator_passes_or_refuses_with_its_own_words() {
 }
 
 #[test]
+fn what_a_validator_says_hides_and_reorders_nothing() {
+    let source = "module.exports = (args) => ({valid: false, errors: ['no ' + args.name]})";
+    let refusal =
+        call(vec![rule(vec![], source)], json!({"name": "a\u{202e}b\u{200b}c\nd\u{1b}[2J"})).unwrap();
+    let shown = "no a\\u{202e}b\\u{200b}c\\nd\\u{1b}[2J";
+    assert_eq!(refusal.problems[0].message, shown);
+    assert!(refusal.reason.contains(shown), "{refusal:?}");
+}
+
+#[test]
 fn no_validator_passes() {
     assert_eq!(call(vec![], json!({})), None);
 }

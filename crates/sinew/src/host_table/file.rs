@@ -40,6 +40,13 @@ pub(crate) struct ToolRow {
     /// What its arguments mean.
     #[serde(default)]
     pub(crate) arguments: Table<ArgumentRow>,
+    /// Whether it shows what is below the folders it is given: names, or what is in the files. Then nothing below them may
+    /// be forbidden.
+    #[serde(default)]
+    pub(crate) shows_below: bool,
+    /// The argument with a glob that says which names it shows. One that ends in `*.EXT` leaves the others out.
+    #[serde(default)]
+    pub(crate) narrowed_by: Option<Located<String>>,
     /// A call that works, shown when one did not.
     #[serde(default)]
     pub(crate) example: Option<Value>,
@@ -109,7 +116,8 @@ impl ToolRow {
     /// Whether it says anything besides who decides.
     pub(crate) fn says_more(&self) -> bool {
         let stated = self.rules_of.is_some() || self.category.is_some() || self.risk_level.is_some();
-        stated || self.asks || !self.arguments.is_empty() || self.example.is_some()
+        let of_folders = self.shows_below || self.narrowed_by.is_some();
+        stated || self.asks || of_folders || !self.arguments.is_empty() || self.example.is_some()
     }
 
     /// Whether an argument of this name is a path.

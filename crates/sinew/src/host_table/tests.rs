@@ -58,6 +58,7 @@ fn mistakes_are_placed_and_explained() {
     check(&tool(", rules_of: \"a b\""), "2:55", "is not a tool name");
     check(&tool(", arguments: {a: {is: pth}}"), "2:65", "did you mean `path`?");
     check(&tool(", arguments: {a: {is: pattern, below: b}}"), "2:81", "must name a path argument");
+    check(&tool(", narrowed_by: glob"), "2:58", "nothing is shown that could be narrowed");
     check(&tool(", arguments: {a: {is: path}}, example: {b: 1}"), "2:3", "the example would be refused");
     let two = errors("tools:\n  A: {}\n  B: {}\n");
     assert!(two.contains("h.yaml:2:3") && two.contains("h.yaml:3:3"), "all of them: {two}");
@@ -93,7 +94,11 @@ fn page_row(key: &Located<String>, row: &ToolRow) -> String {
         })
         .collect();
     let arguments = if arguments.is_empty() { "–".to_owned() } else { arguments.join("; ") };
-    let asks = if row.asks { "asks" } else { "judged" };
+    let asks = match (row.asks, row.shows_below) {
+        (true, _) => "asks",
+        (false, true) => "judged, with what is below",
+        (false, false) => "judged",
+    };
     format!(
         "| `{}` | `{rules}` | {}, {} | {arguments} | {asks} |",
         key.value,

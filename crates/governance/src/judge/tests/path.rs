@@ -125,6 +125,7 @@ fn forbidden_beats_allowed_in_every_spelling() {
     let tools = "tools:
   read_file:
     allowed_paths: [\"/**\"]
+    allow_every_path: true
     forbidden_paths:
       - \"$ROOT/other\"
       - \"**/sub/**\"
@@ -134,20 +135,20 @@ fn forbidden_beats_allowed_in_every_spelling() {
     machine
         .read("$ROOT/other/o.txt", "path_forbidden forbidden_path")
         .says(&format!("Permission denied: Path {}/other/o.txt is forbidden", machine.root.display()))
-        .by("tools.yaml", 5, "read_file.forbidden_paths");
+        .by("tools.yaml", 6, "read_file.forbidden_paths");
     for spelling in
         ["$ROOT/other", "$ROOT/other/", "$ROOT//other/./", "$ROOT/ws/../other/o.txt", "../other/new"]
     {
         machine.read(spelling, "path_forbidden forbidden_path").by(
             "tools.yaml",
-            5,
+            6,
             "read_file.forbidden_paths",
         );
     }
     for spelling in ["sub", "sub/b.txt", "sub/deep/er", "$ROOT/ws/sub/.", "nothing/sub/x"] {
         machine.read(spelling, "path_forbidden forbidden_path").by(
             "tools.yaml",
-            6,
+            7,
             "read_file.forbidden_paths",
         );
     }
@@ -236,7 +237,9 @@ fn a_link_of_the_agents_own_does_not_widen_what_is_allowed() {
 
 #[test]
 fn the_floor_beats_every_file() {
-    let tools = "tools: {read_file: {allowed_paths: [\"/**\"]}, write_file: {allowed_paths: [\"/**\"]}}\n";
+    let all = "{allowed_paths: [\"/**\"], allow_every_path: true}";
+    let tools = format!("tools: {{read_file: {all}, write_file: {all}}}\n");
+    let tools = tools.as_str();
     let machine = machine(tools);
     for own in
         ["$ROOT/sinew/config/f", "$ROOT/sinew", "$ROOT/sinew/state/not/there", "../sinew/x", "$ROOT/SINEW/x"]

@@ -7,8 +7,9 @@ use execution::Origin;
 use serde_json::{Map, Value};
 use tool::strict_json;
 
-/// The most that is read. A host's tool call is text that a model wrote; this is far beyond it.
-const LARGEST: u64 = 16 * 1024 * 1024;
+/// The most that is read: what the daemon reads of one call by default, so that the answer is the same with and without
+/// one. A host's tool call is text that a model wrote; this is far beyond it.
+const LARGEST: u64 = 4 * 1024 * 1024;
 
 /// One event of a host.
 pub(super) struct Event {
@@ -26,7 +27,9 @@ impl Event {
 
     fn parse(bytes: Vec<u8>) -> Result<Event, String> {
         if bytes.len() as u64 > LARGEST {
-            return Err(format!("standard input has more than {LARGEST} bytes"));
+            return Err(format!(
+                "it has more than {LARGEST} bytes, and none larger is read: work in smaller parts"
+            ));
         }
         let text = String::from_utf8(bytes).map_err(|_| "standard input is not UTF-8".to_owned())?;
         match strict_json::parse(&text) {
