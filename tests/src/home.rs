@@ -35,14 +35,39 @@ impl Home {
         std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("hand the folder over");
         let disk = folder.path().join("home");
         std::fs::create_dir(&disk).expect("a mount point");
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a mount namespace");
-        let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
-        mount(none, "/", none, private, none).expect("private mounts");
+        private_mounts();
         let options = format!("size={bytes},mode=0700,uid=65534,gid=65534");
         mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
             .expect("a small disk");
         let _ = sinew();
         std::fs::create_dir(folder.path().join("work")).expect("a workspace");
+        let home = Home { folder };
+        home.prepare();
+        Some(home)
+    }
+
+    /// A home in whose workspace something is mounted: a volume of its own at `volume`, and at `bound` a folder from outside
+    /// that has a file `there.txt`. Nothing where that cannot be made.
+    #[cfg(target_os = "linux")]
+    pub fn with_mounts() -> Option<Home> {
+        use nix::mount::{MsFlags, mount};
+        if !nix::unistd::geteuid().is_root() {
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir().expect("a temporary folder");
+        let names = ["", "work", "work/volume", "work/bound", "outside"];
+        for path in names.map(|name| folder.path().join(name)) {
+            std::fs::create_dir_all(&path).expect("a folder");
+            std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("hand the folder over");
+        }
+        std::fs::write(folder.path().join("outside/there.txt"), "x").expect("a file");
+        private_mounts();
+        let (none, options) = (None::<&str>, "size=1m,mode=0700,uid=65534,gid=65534");
+        let (volume, bound) = (folder.path().join("work/volume"), folder.path().join("work/bound"));
+        mount(Some("tmpfs"), &volume, Some("tmpfs"), MsFlags::empty(), Some(options)).expect("a volume");
+        mount(Some(&folder.path().join("outside")), &bound, none, MsFlags::MS_BIND, none)
+            .expect("a bound folder");
+        let _ = sinew();
         let home = Home { folder };
         home.prepare();
         Some(home)
@@ -175,4 +200,13 @@ impl std::fmt::Display for Run {
         let status = self.output.status;
         write!(f, "sinew {} → {status}\nstdout: {}\nstderr: {}", self.words, self.stdout(), self.stderr())
     }
+}
+
+/// Mounts that end with this process, and that nobody else sees.
+#[cfg(target_os = "linux")]
+fn private_mounts() {
+    use nix::mount::{MsFlags, mount};
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+    let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+    mount(none, "/", none, private, none).expect("private mounts");
 }

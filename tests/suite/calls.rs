@@ -296,3 +296,66 @@ fn going_through_a_folder_does_not_tell_whether_it_is_there() {
     let inside = daemon.agent().execute("read_file", &json!({"path": "sub/../a.txt"}));
     assert_eq!(inside["success"], true, "within the workspace `..` is fine: {inside}");
 }
+
+/// T071: neither the words nor the time of a denial tell whether something is there.
+#[test]
+fn t071_the_clock_does_not_tell_what_is_there() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let mut ask = |path: &str| {
+        let asked = std::time::Instant::now();
+        let refused = agent.execute("read_file", &json!({"path": path}));
+        let took = asked.elapsed();
+        let refusal = &refused["metadata"]["refusal"];
+        assert_eq!(refusal["code"], "path_not_allowed", "{refused}");
+        (took, refused["error"].as_str().expect("a reason").replace(path, "…"))
+    };
+    const PAIRS: usize = 400;
+    let (there, absent) = ("/etc/passwd", "/etc/passwe");
+    let mut later = 0;
+    for pair in 0..PAIRS {
+        // In turns, so that coming second is nobody's burden.
+        let (first, second) = if pair % 2 == 0 { (there, absent) } else { (absent, there) };
+        let (first, second) = (ask(first), ask(second));
+        assert_eq!(first.1, second.1);
+        let (there, absent) = if pair % 2 == 0 { (first.0, second.0) } else { (second.0, first.0) };
+        later += usize::from(absent > there);
+    }
+    // A coin that is thrown so often is not so far from half by chance: that is five times its spread.
+    let spread = PAIRS.isqrt() / 2;
+    assert!(later.abs_diff(PAIRS / 2) <= 5 * spread, "absent was later {later} of {PAIRS} times");
+}
+
+/// T065: what is mounted in a workspace is part of it and judged by its name there; by the name it has elsewhere it is not.
+#[cfg(target_os = "linux")]
+#[test]
+fn t065_what_is_mounted_in_a_workspace_is_judged_by_its_name() {
+    let Some(home) = Home::with_mounts() else {
+        eprintln!("skipped: only root can mount");
+        return;
+    };
+    for name in ["volume/a.txt", "volume/.env"] {
+        home.file(name, "x");
+    }
+    let outside = home.workspace().with_file_name("outside/there.txt");
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let mut code = |tool: &str, arguments: Value| {
+        let result = agent.execute(tool, &arguments);
+        let code = result["metadata"]["refusal"]["code"].as_str();
+        code.map_or_else(|| result["success"].to_string(), str::to_owned)
+    };
+    for (path, expect) in [
+        ("volume/a.txt", "true"),
+        ("volume/.env", "path_forbidden"),
+        ("bound/there.txt", "true"),
+        ("volume/../../outside/there.txt", "path_not_allowed"),
+        ("bound/../../outside/there.txt", "path_not_allowed"),
+    ] {
+        assert_eq!(code("read_file", json!({"path": path})), expect, "{path}");
+    }
+    assert_eq!(code("read_file", json!({"path": outside})), "path_not_allowed");
+    for path in ["volume/.git/config", "bound/.git/hooks/pre-commit"] {
+        assert_eq!(code("write_file", json!({"path": path, "content": "x"})), "path_forbidden", "{path}");
+    }
+}

@@ -77,7 +77,7 @@ fn t176_a_crowd_gets_exactly_what_there_is() {
     let daemon = Daemon::start_in(limited(10));
     let read = json!({"tool_name": "read_file", "arguments": {"path": "a.txt"}});
     let ask = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": read});
-    let lines: String = (0..500).map(|id| format!("{}\n", ask(id))).collect();
+    let lines: String = (0..100).map(|id| format!("{}\n", ask(id))).collect();
     let done: usize = std::thread::scope(|scope| {
         let crowd = || {
             let mut agent = daemon.agent();
@@ -85,7 +85,7 @@ fn t176_a_crowd_gets_exactly_what_there_is() {
             let lines = lines.as_bytes();
             let sending = scope.spawn(move || drop(sender.write_all(lines)));
             let mut done = 0;
-            for _ in 0..500 {
+            for _ in 0..100 {
                 let result = agent.receive().expect("an answer")["result"].clone();
                 done += usize::from(result["success"] == true);
                 let code = &refusal(&result)["code"];
@@ -97,7 +97,7 @@ fn t176_a_crowd_gets_exactly_what_there_is() {
         let crowds: Vec<_> = (0..20).map(|_| scope.spawn(crowd)).collect();
         crowds.into_iter().map(|crowd| crowd.join().expect("a crowd")).sum()
     });
-    assert_eq!(done, 10, "of 10,000");
+    assert_eq!(done, 10, "of 2,000");
     let ran = |record: &Value| record["kind"] == "outcome" && record["outcome"] == "done";
     assert_eq!(daemon.stop().records().iter().filter(|record| ran(record)).count(), 10, "on record");
 }
@@ -120,7 +120,8 @@ fn t179_no_number_of_restarts_refills_a_window() {
 #[test]
 fn t183_a_record_that_was_changed_frees_nothing() {
     let home = limited(4);
-    let tools = "tools:\n  read_file:\n    allowed_in_modes: [NORMAL, LOCKDOWN]\n    rate_limit_per_hour: 4\n";
+    let tools =
+        "tools:\n  read_file:\n    allowed_in_modes: [NORMAL, LOCKDOWN]\n    rate_limit_per_hour: 4\n";
     home.configure("governance/tools.yaml", tools);
     let daemon = Daemon::start_in(home);
     let read = json!({"path": "a.txt"});
@@ -132,7 +133,8 @@ fn t183_a_record_that_was_changed_frees_nothing() {
     let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "ndjson");
     let segment = segments.map(|entry| entry.expect("an entry").path()).find(is_segment).expect("a segment");
     let text = std::fs::read_to_string(&segment).expect("readable");
-    let without: String = text.lines().filter(|line| !line.contains("read_file")).map(|line| format!("{line}\n")).collect();
+    let without: String =
+        text.lines().filter(|line| !line.contains("read_file")).map(|line| format!("{line}\n")).collect();
     assert_ne!(without, text);
     std::fs::write(&segment, without).expect("writable");
 
@@ -140,8 +142,15 @@ fn t183_a_record_that_was_changed_frees_nothing() {
     let refused = daemon.agent().execute("read_file", &read);
     assert_eq!(refused["metadata"]["mode"], "LOCKDOWN", "{refused}");
     assert_eq!(refusal(&refused)["code"], "rate_limited", "{refused}");
-    assert!(refusal(&refused)["hint"].as_str().is_some_and(|hint| hint.contains("records are missing")), "{refused}");
+    assert!(
+        refusal(&refused)["hint"].as_str().is_some_and(|hint| hint.contains("records are missing")),
+        "{refused}"
+    );
     let after = refusal(&refused)["retry_after_ms"].as_u64().expect("advice");
     assert!((3_500_000..=3_600_000).contains(&after), "{after}");
-    assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true, "no limit, no doubt");
+    assert_eq!(
+        daemon.agent().execute("list_directory", &json!({"path": "."}))["success"],
+        true,
+        "no limit, no doubt"
+    );
 }

@@ -94,7 +94,10 @@ fn t041_nobody_allows_every_path_by_a_slip() {
         for words in [&["serve"][..], &["call", "read_file", "path=x"]] {
             let run = home.run(words).must_exit(7);
             let told = run.stderr();
-            assert!(told.contains("tools.yaml:3:21") && told.contains("allow_every_path: true"), "{all}: {told}");
+            assert!(
+                told.contains("tools.yaml:3:21") && told.contains("allow_every_path: true"),
+                "{all}: {told}"
+            );
         }
         home.configure("governance/tools.yaml", &format!("{tools}    allow_every_path: true\n"));
         let told = home.run(&["call", "read_file", "path=/etc/hostname"]);

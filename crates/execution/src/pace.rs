@@ -1,6 +1,7 @@
 //! How fast refusals are answered. Every refusal is on record, and what is refused costs its caller nothing; so a
 //! caller that is refused on purpose could fill the record until older entries must go. A flood of refusals is
-//! therefore answered, and recorded, at the pace of a person reading along. What is permitted never waits here.
+//! therefore answered, and recorded, at the pace of a person reading along. Nor does the time of a denial tell what is
+//! there. What is permitted never waits here.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,6 +10,32 @@ use std::time::{Duration, Instant};
 const FREE: u32 = 16 * 1024;
 /// Beyond them, one in this time.
 const BETWEEN: Duration = Duration::from_millis(50);
+
+/// What a denial takes that came after something was opened, or a multiple of it.
+const STEP: Duration = Duration::from_millis(2);
+
+/// How something was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At once: the system had it in memory.
+    AtHand,
+    /// On a thread that may block.
+    OnThread,
+}
+
+/// Waits until a denial has taken the same way as any other, and whole steps since it began to open what was named. Both
+/// depend on what is there, and whoever may not see it could read it off the clock.
+pub(crate) async fn even_out(began: Instant, way: Way) {
+    if way == Way::AtHand {
+        let _ = tokio::task::spawn_blocking(|| {}).await;
+    }
+    tokio::time::sleep_until((began + rounded_up(began.elapsed())).into()).await;
+}
+
+fn rounded_up(took: Duration) -> Duration {
+    let steps = took.as_nanos().div_ceil(STEP.as_nanos()).max(1);
+    STEP.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
+}
 
 /// The turns of refusals, of all callers together: a caller must not gain any by connecting anew.
 #[derive(Default)]
@@ -37,6 +64,14 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_denial_takes_whole_steps() {
+        for (took, expect) in [(0, 2_000), (1, 2_000), (2_000, 2_000), (2_001, 4_000), (9_999, 10_000)] {
+            let rounded = rounded_up(Duration::from_micros(took));
+            assert_eq!(rounded, Duration::from_micros(expect), "{took}");
+        }
+    }
 
     #[test]
     fn a_flood_is_slowed_down_and_a_pause_makes_good() {

@@ -1,6 +1,7 @@
 //! The road, top to bottom. Each line hands the next a value that only it can make, so a line cannot be left out.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use governance::{Cleared, Permit, Verdict};
 use guardrail::{Fitting, InputSchema, Known, Rejected, ValidCall, Validated};
@@ -17,6 +18,7 @@ use crate::content;
 use crate::layer::ToolExecutionLayer;
 use crate::limits::{Counted, Limits};
 use crate::look_up::look_up;
+use crate::pace::{self, Way};
 use crate::recorder;
 use crate::repair;
 use crate::repeats::{self, Earlier};
@@ -144,8 +146,13 @@ pub(crate) async fn decide(
         Ok(cleared) => cleared,
         Err(denial) => return Ok(Verdict::Denial(denial)),
     };
-    let opened = call.in_time(open(deciding, call, cleared)).await??;
-    Ok(call.timed(Stage::Judge, || governance::judge(policy, &situation, opened)))
+    let began = Instant::now();
+    let (opened, way) = call.in_time(open(deciding, call, cleared)).await??;
+    let verdict = call.timed(Stage::Judge, || governance::judge(policy, &situation, opened));
+    if matches!(verdict, Verdict::Denial(_)) {
+        pace::even_out(began, way).await;
+    }
+    Ok(verdict)
 }
 
 /// Opening can block for ever on a dead mount or a permission dialog, so it happens on a thread that can be left
@@ -155,10 +162,10 @@ async fn open(
     deciding: Deciding<'_>,
     call: &Call,
     cleared: Cleared,
-) -> Result<Opened<Cleared>, Box<Refusal>> {
+) -> Result<(Opened<Cleared>, Way), Box<Refusal>> {
     let _timing = call.span.stage(Stage::Open);
     let cleared = match resources::open_at_hand(cleared) {
-        Ok(opened) => return Ok(opened),
+        Ok(opened) => return Ok((opened, Way::AtHand)),
         Err(cleared) => cleared,
     };
     let limit = cleared.timeout();
@@ -175,7 +182,7 @@ async fn open(
         .await
     };
     match tokio::time::timeout(limit, opening).await {
-        Ok(Ok(Ok(opened))) => Ok(opened),
+        Ok(Ok(Ok(opened))) => Ok((opened, Way::OnThread)),
         Ok(Ok(Err(error))) => Err(refuse(error.refusal_code(), error.detail(), error.to_string())),
         Ok(Err(_)) => {
             let reason = "Sinew failed while opening a path".to_owned();

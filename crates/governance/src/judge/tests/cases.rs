@@ -7,7 +7,7 @@
 //! | T029 | tools that write or create what governs them | `path::the_floor_beats_every_file` |
 //! | T030, T045, T073 | forbidden and allowed in any order; explanations | `differential` |
 //! | T031 | what nothing matches | `path::absent_paths_mean_the_workspaces_and_empty_ones_mean_none`, `call::*` |
-//! | T041 | `/**` in what is allowed | `policy::tests`, `lint` |
+//! | T041 | `/**` in what is allowed | `policy::tests`; the suite's `policy::t041_…` |
 //! | T046, T060 | sibling prefixes, stars across `/` | `path::sibling_prefixes_and_stars_stay_in_their_place` |
 //! | T047, T061 | `..`, `//`, `/.`: every spelling of one object | `path::forbidden_beats_allowed_in_every_spelling` |
 //! | T048, T049, T053 | links out, dangling links, rules that name a link | `path::links_are_judged_by_both_names` |
@@ -17,9 +17,12 @@
 //! | T054, T055 | case and normal form | `path::case_is_no_way_around…`, here, `name` |
 //! | T056, T057, T059 | NUL, long names, texts that look like something else | `resources::request` |
 //! | T063, T064, T067 | files and roots that appear later, nested rules | here |
+//! | T065 | a mount in a workspace | the suite's `calls::t065_…` |
 //! | T069 | a caller's folder | `path::a_callers_folder_selects_and_never_widens` |
+//! | T071 | what a denial and its time tell | `path::existing_and_missing_…`; the suite's `calls::t071_…` |
 //! | T138, T139, T143 | hosts and private addresses in every spelling | `host_rules`, `address` |
 //! | T175 | a tool by another name | here |
+//! | T176, T179, T181, T183 | crowds, clocks, edges and lost counts | `execution::limits`; the suite's `limits` |
 
 use std::fs;
 use std::os::unix::fs::symlink;
