@@ -8,6 +8,8 @@ mod grants;
 mod notify;
 mod parties;
 mod pin;
+#[cfg(target_os = "linux")]
+mod programs;
 mod replays;
 mod roles;
 mod screen;

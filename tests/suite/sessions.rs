@@ -2,6 +2,7 @@
 
 mod budgets;
 mod doors;
+#[cfg(target_os = "linux")]
 mod handed;
 mod operator;
 mod refusals;

@@ -48,7 +48,6 @@ fn code(result: &Value) -> &str {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() {
     let daemon = daemon();
     let mut orchestrator = daemon.agent();
