@@ -12,6 +12,7 @@ use execution::Listed;
 use serde_json::{Map, Value, json};
 use server::{Client, ClientError, Socket};
 use tokio::runtime::Runtime;
+use tool::is_unseen;
 
 use super::answer::word;
 use super::listed;
@@ -138,7 +139,7 @@ fn edit(desk: &mut Desk, view: &mut View, screen: &mut Screen, id: &str) -> Resu
         );
         return Ok(());
     };
-    let text = serde_json::to_string_pretty(&arguments).unwrap_or_default();
+    let text = legible(&serde_json::to_string_pretty(&arguments).unwrap_or_default());
     let edited = screen.aside(|| in_editor(&text))?;
     match edited.map(|text| serde_json::from_str::<Map<String, Value>>(&text)) {
         Err(problem) => view.say(&problem.message),
@@ -154,6 +155,22 @@ fn edit(desk: &mut Desk, view: &mut View, screen: &mut Screen, id: &str) -> Resu
     Ok(())
 }
 
+/// The same JSON with what cannot be seen written out: an editor is a screen too.
+fn legible(json: &str) -> String {
+    let mut out = String::new();
+    for c in json.chars() {
+        match c {
+            '\n' => out.push(c),
+            c if is_unseen(c) => {
+                let mut units = [0; 2];
+                c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 fn in_editor(text: &str) -> Result<String, Problem> {
     let failed =
         |error: std::io::Error| Problem::new(Exit::Failed, format!("the editor could not be used: {error}"));
@@ -165,5 +182,18 @@ fn in_editor(text: &str) -> Result<String, Problem> {
     match ended.success() {
         true => std::fs::read_to_string(file.path()).map_err(failed),
         false => Err(Problem::new(Exit::Failed, "nothing was changed: the editor did not end well")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_edited_is_visible_and_the_same() {
+        let value = json!({"path": "a\u{202e}b\u{a0}\u{e0041}\u{7f}é", "list": [1, "\n"]});
+        let text = legible(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(text.chars().all(|c| c == '\n' || !is_unseen(c)), "{text:?}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 }
