@@ -80,34 +80,38 @@ fn whoever_waited_first_gets_what_a_human_changed() {
     let arguments = json!({"path": "a.txt", "content": "x"});
     let first = suspend(&daemon, arguments.clone());
     let id = question(&mut control);
-    // A second one of the same party brings the same question, waits as well, and goes again.
-    let second = {
-        let (mut agent, arguments, id) = (daemon.agent(), arguments, id.clone());
-        std::thread::spawn(move || {
-            agent.execute_with("write_file", &arguments, &json!({"approval_id": id, "deadline_ms": 1500}))
-        })
-    };
-    let deadline = Instant::now() + Duration::from_secs(15);
-    let suspended = |control: &mut Client| {
-        let calls = control.request("control/calls.list", &json!({}));
-        calls["result"]["calls"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|call| call["state"] == "suspended")
-            .count()
-    };
-    while suspended(&mut control) != 2 {
-        assert!(Instant::now() < deadline, "the second does not wait");
-        std::thread::sleep(Duration::from_millis(5));
+    // Others of the same party bring the same question and wait as well; one of them goes again.
+    let params = json!({"tool_name": "write_file", "arguments": arguments, "approval_id": id});
+    let line = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": params});
+    let (mut passing, mut staying) = (daemon.agent(), daemon.agent());
+    for other in [&mut passing, &mut staying] {
+        other.send(format!("{line}\n").as_bytes());
     }
-    second.join().unwrap();
+    until_suspended(&mut control, 3);
+    drop(passing);
+    until_suspended(&mut control, 2);
     assert_eq!(questions(&mut control, 1)[0]["waiting"], true, "the first still does");
     let edit = json!({"id": id, "answer": "edit", "arguments": {"path": "b.txt", "content": "y"}});
     let asks = control.request("control/approvals.decide", &edit)["result"]["asks_as"].clone();
     assert!(asks.is_string(), "{asks}");
+    let sent_away = staying.receive().expect("an answer")["result"].clone();
+    assert_eq!(detail(&sent_away), "approval_withdrawn", "{sent_away}");
     decide(&mut control, asks.as_str().unwrap(), "approve");
     let done = first.join().unwrap();
     assert_eq!(done["metadata"]["edited_arguments"]["path"], "b.txt", "{done}");
     assert_eq!(executions(daemon.home(), "write_file"), 1);
+}
+
+/// Waits until so many calls wait for a human.
+fn until_suspended(control: &mut Client, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    loop {
+        let calls = control.request("control/calls.list", &json!({}));
+        let calls = calls["result"]["calls"].as_array().unwrap();
+        if calls.iter().filter(|call| call["state"] == "suspended").count() == count {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not {count} wait: {calls:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
