@@ -492,6 +492,13 @@ def open_pair_of_inet(at):
 
 
 @attempt
+def pair_of_datagrams(at):
+    # Either end could be sent from to any name.
+    for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
+        end.close()
+
+
+@attempt
 def open_vsock(at):
     try:
         socket.socket(40, socket.SOCK_STREAM).close()
@@ -548,6 +555,30 @@ def connect_abstract(at):
 
 
 # Powers and leftovers.
+
+
+@attempt
+def give_away_powers(at):
+    # Whoever else can reach the file would run it as its owner.
+    path = os.path.join(at["workspace"], "powerful")
+    with open(path, "w"):
+        os.chmod(path, 0o4755)
+    if not os.stat(path).st_mode & 0o4000:
+        raise OSError(errno.EPERM, "the bit is not there")
+
+
+@attempt
+def make_powerful_file(at):
+    path = os.path.join(at["workspace"], "made-powerful")
+    os.umask(0)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755))
+    if not os.stat(path).st_mode & 0o4000:
+        raise OSError(errno.EPERM, "the bit is not there")
+
+
+@attempt
+def hold_memory_without_mapping_it(at):
+    os.close(os.memfd_create("held"))
 
 
 @attempt

@@ -37,6 +37,9 @@ pub enum SandboxError {
     /// It is somewhere a confined process could have written it.
     #[error("`{0}` is not in a folder that programs are taken from")]
     UntrustedProgram(PathBuf),
+    /// A word names a file by the program's own view, which nobody else has.
+    #[error("`{0}` leads through a process, so that it cannot be shown what it is; name the file itself")]
+    OwnView(PathBuf),
     /// A word, a name or a value cannot be handed to a program.
     #[error("{0} has a NUL byte, which no program can be given")]
     Nul(&'static str),

@@ -2,6 +2,7 @@
 //! its words name. For a person who is asked about it; the run itself finds and pins its program anew.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use crate::confined::{refuse_nul, working_folder};
 use crate::environment;
 use crate::error::SandboxError;
 use crate::program::{self, Executable};
+use crate::view;
 
 /// A larger file is no script, and would take longer to read than a person waits.
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
@@ -39,7 +41,11 @@ impl Foresight {
         let program = program::find(&command.program, &writable)?.executable;
         let folder = working_folder(command, permit)?;
         let mut files = Vec::new();
-        for path in command.arguments.iter().flat_map(|word| named(&folder, word)) {
+        for path in command.arguments.iter().flat_map(|word| words(&folder, word)) {
+            if view::is_its_own(&path) {
+                return Err(SandboxError::OwnView(path));
+            }
+            let Ok(path) = path.canonicalize() else { continue };
             let granted = folders.iter().any(|granted| path.starts_with(granted.root()));
             if granted && let Some(file) = digested(path)? {
                 files.push(file);
@@ -51,14 +57,15 @@ impl Foresight {
 }
 
 /// The paths a word can stand for: itself, and what follows the `=` of an option.
-fn named(folder: &Path, word: &OsStr) -> impl Iterator<Item = PathBuf> {
+fn words(folder: &Path, word: &OsStr) -> impl Iterator<Item = PathBuf> {
     let value = word.as_bytes().splitn(2, |byte| *byte == b'=').nth(1).map(OsStr::from_bytes);
-    let words: Vec<PathBuf> =
+    let paths: Vec<PathBuf> =
         [Some(word), value].into_iter().flatten().map(|name| folder.join(name)).collect();
-    words.into_iter().filter_map(|path| path.canonicalize().ok())
+    paths.into_iter()
 }
 
-/// A regular file with its digest; anything else cannot be replaced behind a person's back by other content.
+/// A regular file with its digest, read anew: a program that runs already may have it mapped. A folder has none; what a
+/// program finds in one is not foreseen.
 fn digested(path: PathBuf) -> Result<Option<Executable>, SandboxError> {
     let unreadable = |cause| SandboxError::NotStarted { program: path.display().to_string(), cause };
     let facts = path.metadata().map_err(unreadable)?;
@@ -68,6 +75,6 @@ fn digested(path: PathBuf) -> Result<Option<Executable>, SandboxError> {
     if facts.len() > LARGEST_FILE {
         return Err(unreadable(std::io::Error::from(std::io::ErrorKind::FileTooLarge)));
     }
-    let sha256 = program::digest(&path, &facts).map_err(unreadable)?;
+    let sha256 = File::open(&path).and_then(program::digest_anew).map_err(unreadable)?;
     Ok(Some(Executable { path, sha256 }))
 }

@@ -62,9 +62,11 @@ pub(crate) enum Guard {
     Calls,
     /// New namespaces by `clone`.
     CloneFlags,
+    /// Files that others would run with the user's powers.
+    SetId,
     /// Typing into a terminal.
     Typing,
-    /// Pairs of sockets of other families.
+    /// Pairs of sockets of other families, and those that reach others.
     Pairs,
     /// Sockets.
     Sockets,

@@ -33,6 +33,7 @@ mod sandbox;
 mod spec;
 mod spill;
 mod status;
+mod view;
 mod worker;
 
 pub use capture::Captured;

@@ -115,7 +115,8 @@ const ROWS: &[Row] = &[
         Seen::Escape,
     ),
     Row(Reduced, Off, &[Sockets], &["connect_unix"], Seen::Escape),
-    Row(Full, Off, &[Pairs], &["open_pair_of_inet"], Seen::Escape),
+    Row(Full, Off, &[Pairs], &["open_pair_of_inet", "pair_of_datagrams"], Seen::Escape),
+    Row(Full, Off, &[SetId], &["give_away_powers", "make_powerful_file"], Seen::Escape),
     Row(Full, Off, &[Architecture], &["call_in_another_architecture"], Seen::Escape),
     Row(
         Full,
@@ -130,6 +131,7 @@ const ROWS: &[Row] = &[
             "use_keyring",
             "new_user_namespace",
             "clone3_into_namespace",
+            "hold_memory_without_mapping_it",
         ],
         Seen::Escape,
     ),

@@ -5,7 +5,10 @@ use governance::Network;
 use libc::sock_filter;
 
 use super::raw;
-use super::syscalls::{Answer, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, REFUSED, TYPING, UNIX};
+use super::syscalls::{
+    Answer, KIND, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, PAIRED, REFUSED, SET_ID,
+    TYPING, UNIX,
+};
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
@@ -15,6 +18,7 @@ const JUMP_EQUAL: u16 = 0x15;
 const JUMP_AT_LEAST: u16 = 0x35;
 const JUMP_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
+const KEEP_BITS: u16 = 0x54;
 
 // Where the parts of a call are. Only the low half of an argument: the kernel takes these as 32 bits.
 const NUMBER: u32 = 0;
@@ -22,6 +26,7 @@ const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 const SECOND_ARGUMENT: u32 = 24;
 const THIRD_ARGUMENT: u32 = 32;
+const ARGUMENT: u32 = 8;
 
 // What becomes of a call.
 const ALLOW: u32 = 0x7fff_0000;
@@ -47,6 +52,12 @@ fn program(network: Network) -> Vec<sock_filter> {
         program.extend([jump(JUMP_EQUAL, narrow(*number), 0, 1), refuse(*answer)]);
     }
     program.extend(guard::held(Guard::CloneFlags, when(libc::SYS_clone, new_namespaces())));
+    for (number, place) in MODES {
+        program.extend(guard::held(Guard::SetId, when(*number, no_powers(*place))));
+    }
+    for (number, place) in OPENS {
+        program.extend(guard::held(Guard::SetId, when(*number, made_without_powers(*place))));
+    }
     program.extend(guard::held(Guard::Typing, when(libc::SYS_ioctl, typing())));
     program.extend(guard::held(Guard::Pairs, when(libc::SYS_socketpair, only_pairs())));
     program.extend(guard::held(Guard::Sockets, when(libc::SYS_socket, sockets(network))));
@@ -91,13 +102,36 @@ fn typing() -> Vec<sock_filter> {
     part
 }
 
-fn only_pairs() -> Vec<sock_filter> {
+/// Nothing that others would run as the user.
+fn no_powers(place: u32) -> Vec<sock_filter> {
     vec![
-        step(LOAD, FIRST_ARGUMENT),
-        jump(JUMP_EQUAL, UNIX, 1, 0),
+        step(LOAD, FIRST_ARGUMENT + ARGUMENT * place),
+        jump(JUMP_ANY_BIT, SET_ID, 0, 1),
         refuse(Answer::NotPermitted),
         step(RETURN, ALLOW),
     ]
+}
+
+fn made_without_powers(place: u32) -> Vec<sock_filter> {
+    let flags = FIRST_ARGUMENT + ARGUMENT * (place - 1);
+    let mut part = vec![step(LOAD, flags), jump(JUMP_ANY_BIT, MAKES, 1, 0), step(RETURN, ALLOW)];
+    part.extend(no_powers(place));
+    part
+}
+
+fn only_pairs() -> Vec<sock_filter> {
+    let mut part = vec![
+        step(LOAD, FIRST_ARGUMENT),
+        jump(JUMP_EQUAL, UNIX, 1, 0),
+        refuse(Answer::NotPermitted),
+        step(LOAD, SECOND_ARGUMENT),
+        step(KEEP_BITS, KIND),
+    ];
+    for kind in PAIRED {
+        part.extend([jump(JUMP_EQUAL, *kind, 0, 1), step(RETURN, ALLOW)]);
+    }
+    part.push(refuse(Answer::NotPermitted));
+    part
 }
 
 fn sockets(network: Network) -> Vec<sock_filter> {
@@ -147,7 +181,7 @@ mod tests {
     use super::*;
 
     /// What the program answers to a call: the kernel's machine, as far as it is used here.
-    fn answer(network: Network, architecture: u32, number: u32, arguments: [u32; 3]) -> u32 {
+    fn answer(network: Network, architecture: u32, number: u32, arguments: [u32; 4]) -> u32 {
         let program = program(network);
         let (mut at, mut loaded) = (0, 0);
         for _ in 0..program.len() + 1 {
@@ -160,8 +194,14 @@ mod tests {
                         FIRST_ARGUMENT => arguments[0],
                         SECOND_ARGUMENT => arguments[1],
                         THIRD_ARGUMENT => arguments[2],
+                        40 => arguments[3],
                         other => panic!("nothing is at {other}"),
                     };
+                    at += 1;
+                    continue;
+                }
+                KEEP_BITS => {
+                    loaded &= k;
                     at += 1;
                     continue;
                 }
@@ -177,7 +217,8 @@ mod tests {
     }
 
     fn check(network: Network, number: libc::c_long, arguments: [u32; 3], expect: u32) {
-        let said = answer(network, OURS, narrow(number), arguments);
+        let [first, second, third] = arguments;
+        let said = answer(network, OURS, narrow(number), [first, second, third, 0]);
         assert_eq!(said, expect, "call {number} {arguments:?} with network {network:?}");
     }
 
@@ -190,7 +231,7 @@ mod tests {
             let expect = if *told == Answer::NotThere { ENOSYS } else { EPERM };
             check(Network::Full, *number, [0; 3], expect);
         }
-        for number in [libc::SYS_read, libc::SYS_memfd_create, libc::SYS_recvfrom, libc::SYS_execve] {
+        for number in [libc::SYS_read, libc::SYS_mmap, libc::SYS_recvfrom, libc::SYS_execve] {
             check(Network::Off, number, [0; 3], ALLOW);
         }
         check(Network::Off, libc::SYS_clone, [0x0011_0011, 0, 0], ALLOW);
@@ -242,15 +283,46 @@ mod tests {
         for number in walls {
             check(Network::Full, number, [0; 3], EPERM);
         }
-        for number in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_clone3] {
+        let older = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_clone3, libc::SYS_openat2];
+        let unseen = [libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget];
+        for number in older.into_iter().chain(unseen) {
             check(Network::Full, number, [0; 3], ENOSYS);
         }
     }
 
     #[test]
+    fn no_file_is_given_its_owners_powers() {
+        let check = |number: libc::c_long, arguments: [u32; 4], expect: u32| {
+            let said = answer(Network::Off, OURS, narrow(number), arguments);
+            assert_eq!(said, expect, "call {number} {arguments:?}");
+        };
+        for bits in [0o4755, 0o2755, 0o6777] {
+            check(libc::SYS_fchmod, [3, bits, 0, 0], EPERM);
+            check(libc::SYS_fchmodat, [3, 0, bits, 0], EPERM);
+            check(libc::SYS_mkdirat, [3, 0, bits, 0], EPERM);
+            check(libc::SYS_mknodat, [3, 0, bits, 0], EPERM);
+            check(libc::SYS_openat, [3, 0, 0o101, bits], EPERM);
+            check(libc::SYS_openat, [3, 0, 0o20200002, bits], EPERM);
+            check(libc::SYS_openat, [3, 0, 0, bits], ALLOW);
+        }
+        check(libc::SYS_fchmod, [3, 0o1777, 0, 0], ALLOW);
+        check(libc::SYS_openat, [3, 0, 0o101, 0o644], ALLOW);
+    }
+
+    /// A pair of datagrams could be sent to any name there is.
+    #[test]
+    fn the_ends_of_a_pair_reach_each_other_alone() {
+        for (kind, expect) in [(1, ALLOW), (5, ALLOW), (2, EPERM), (3, EPERM)] {
+            for flags in [0, 0x800, 0x80000, 0x80800] {
+                check(Network::Full, libc::SYS_socketpair, [UNIX, kind | flags, 0], expect);
+            }
+        }
+    }
+
+    #[test]
     fn another_architecture_ends_the_process() {
-        assert_eq!(answer(Network::Full, 0x4000_0003, 1, [0; 3]), KILL, "i386");
-        assert_eq!(answer(Network::Full, OURS, X32 | 1, [0; 3]), KILL, "x32");
+        assert_eq!(answer(Network::Full, 0x4000_0003, 1, [0; 4]), KILL, "i386");
+        assert_eq!(answer(Network::Full, OURS, X32 | 1, [0; 4]), KILL, "x32");
     }
 
     #[test]

@@ -44,8 +44,16 @@ pub(crate) const REFUSED: &[(libc::c_long, Answer)] = &[
     (libc::SYS_fsmount, Answer::NotPermitted),
     (libc::SYS_fspick, Answer::NotPermitted),
     (libc::SYS_mount_setattr, Answer::NotPermitted),
-    // Its flags are in memory, where a filter cannot look; `clone` has them in a register.
+    (OPEN_TREE_ATTR, Answer::NotPermitted),
+    (STATMOUNT, Answer::NotPermitted),
+    (LISTMOUNT, Answer::NotPermitted),
+    // Their flags and modes are in memory, where a filter cannot look; the older calls have them in a register.
     (libc::SYS_clone3, Answer::NotThere),
+    (libc::SYS_openat2, Answer::NotThere),
+    // Memory that no process has to map to fill it: who counts what processes hold does not see it.
+    (libc::SYS_memfd_create, Answer::NotThere),
+    (libc::SYS_memfd_secret, Answer::NotThere),
+    (libc::SYS_shmget, Answer::NotThere),
     // Files by a number that passes every folder.
     (libc::SYS_open_by_handle_at, Answer::NotPermitted),
     // The machine itself.
@@ -67,6 +75,45 @@ pub(crate) const REFUSED: &[(libc::c_long, Answer)] = &[
     (libc::SYS_setdomainname, Answer::NotPermitted),
     (libc::SYS_vhangup, Answer::NotPermitted),
 ];
+
+// Newer than the names of the library; the numbers are the same everywhere.
+const STATMOUNT: libc::c_long = 457;
+const LISTMOUNT: libc::c_long = 458;
+const OPEN_TREE_ATTR: libc::c_long = 467;
+
+/// Calls that give a file its mode, and which of their arguments that is, counted from 0.
+pub(crate) const MODES: &[(libc::c_long, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    (libc::SYS_mkdirat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls that open a file. They have a mode only where their flags, the argument before it, say that they make one.
+pub(crate) const OPENS: &[(libc::c_long, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2),
+    (libc::SYS_openat, 3),
+];
+/// The flags that say so: O_CREAT and the bit of O_TMPFILE.
+pub(crate) const MAKES: u32 = 0x0040_0040;
+
+/// The bits by which others would run a file with the user's powers.
+pub(crate) const SET_ID: u32 = 0o6000;
+
+/// Kinds of pairs whose ends can reach nobody but each other. A datagram can be sent to any name.
+pub(crate) const PAIRED: &[u32] = &[1 /* SOCK_STREAM */, 5 /* SOCK_SEQPACKET */];
+/// Where the kind is in an argument that has flags as well.
+pub(crate) const KIND: u32 = 0xf;
 
 /// Every namespace a `clone` can ask for.
 pub(crate) const NEW_NAMESPACES: u32 = 0x7e02_0000;

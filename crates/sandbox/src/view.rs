@@ -1,0 +1,100 @@
+//! Paths that mean one thing to the program and another to whoever looks at them for a person: those that lead through
+//! a process, such as `/proc/self/cwd`.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// Whether a path leads through a process, be it by a link on the way. Links of processes are not followed.
+pub(crate) fn is_its_own(path: &Path) -> bool {
+    let mut left = parts(path);
+    let mut reached = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = left.pop_front() {
+        if part == ".." {
+            reached.pop();
+            continue;
+        }
+        reached.push(&part);
+        if is_of_a_process(&reached) {
+            return true;
+        }
+        let Ok(target) = reached.read_link() else { continue };
+        links += 1;
+        if links > MOST_LINKS {
+            // Nobody can follow it; what it means to a program is not known.
+            return true;
+        }
+        reached.pop();
+        if target.is_absolute() {
+            reached = PathBuf::from("/");
+        }
+        let mut ahead = parts(&target);
+        ahead.append(&mut left);
+        left = ahead;
+    }
+    false
+}
+
+/// `/proc/PID/…` and what stands for one's own: there the way goes on in the program's view. Other files of `/proc` are
+/// facts of the machine.
+fn is_of_a_process(path: &Path) -> bool {
+    let mut below = match path.strip_prefix("/proc") {
+        Ok(below) => below.components(),
+        Err(_) => return false,
+    };
+    let first = below.next().map(|part| part.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
+    let is_process = first == "self" || first == "thread-self" || first.parse::<u32>().is_ok();
+    is_process && below.next().is_some()
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let part = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_leads_through_a_process_is_seen_by_name_and_through_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("plain"), "").unwrap();
+        for (name, target) in [
+            ("by_link", "/proc/self/cwd/x.sh"),
+            ("of_another", "/proc/2/root"),
+            ("twice", "by_link"),
+            ("up", "../../../../../../../proc/thread-self/cwd"),
+            ("fine", "plain"),
+            ("round", "round"),
+        ] {
+            symlink(target, at(name)).unwrap();
+        }
+        let check = |path: &Path, expect: bool| assert_eq!(is_its_own(path), expect, "{}", path.display());
+        for own in ["by_link", "of_another/etc", "twice", "up/x.sh", "round"] {
+            check(&at(own), true);
+        }
+        for other in ["fine", "plain", "missing/x"] {
+            check(&at(other), false);
+        }
+        for own in
+            ["/proc/self/cwd/x.sh", "/proc/./self/../self/fd/3", "/proc/1/root/etc", "/a/../proc/9/cwd"]
+        {
+            check(Path::new(own), true);
+        }
+        for other in ["/proc/meminfo", "/proc/sys/kernel/ostype", "/proc", "/etc/passwd"] {
+            check(Path::new(other), false);
+        }
+    }
+}
