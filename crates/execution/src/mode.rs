@@ -45,6 +45,12 @@ impl ModeSet {
             Mode::Alert | Mode::Degraded | Mode::Lockdown => false,
         }
     }
+
+    /// Whether a human who sets it shows that it is them. A rule leads from DEGRADED to NORMAL without anybody, and from
+    /// ALERT never: going round by DEGRADED would be a way past the question.
+    pub fn needs_pin(from: Mode, to: Mode) -> bool {
+        Self::loosens(to) || (from == Mode::Alert && to == Mode::Degraded)
+    }
 }
 
 impl ModeCell {

@@ -30,7 +30,7 @@ fn the_first_decision_stands_and_the_others_are_told() {
 }
 
 #[test]
-fn several_are_answered_at_once_by_the_beginning_of_their_ids() {
+fn several_are_answered_at_once_and_a_no_by_the_beginning_of_its_id() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let ids: Vec<String> =
@@ -40,11 +40,13 @@ fn several_are_answered_at_once_by_the_beginning_of_their_ids() {
     assert_eq!(listed["schema_version"], 1);
     assert_eq!(listed["approvals"].as_array().unwrap().len(), 3);
     assert_eq!(listed["approvals"][0]["id"], ids[0].as_str());
-    let approved = home.run(&["approve", &ids[0][..8], &ids[1], "nonsense00", "--json"]).must_exit(1);
+    let begun = home.run(&["approve", &ids[0][..8]]).must_exit(2);
+    assert!(begun.stderr().contains(&ids[0]), "a yes names the whole id: {begun}");
+    let approved = home.run(&["approve", &ids[0], &ids[1], "nonsense00", "--json"]).must_exit(1);
     let approvals = approved.json()["approvals"].clone();
     let decided: Vec<bool> = approvals.as_array().unwrap().iter().map(|one| one["decided"] == true).collect();
     assert_eq!(decided, [true, true, false], "{approved}");
-    home.run(&["deny", &ids[2]]).must_exit(0);
+    home.run(&["deny", &ids[2][..8]]).must_exit(0);
     let shown = home.run(&["approvals", "list"]).must_exit(0).stdout();
     assert_eq!(shown.matches("approved").count(), 2, "{shown}");
 }

@@ -58,6 +58,12 @@ fn nothing_is_approved_or_loosened_without_it() {
         let set = control.request("control/mode.set", &params);
         assert!(set["result"].is_object(), "{mode}: {set}");
     }
+    // Nor is there a way round: from DEGRADED a rule leads on to NORMAL by itself.
+    let set = |control: &mut Client, mode: &str| {
+        control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}))
+    };
+    assert!(set(&mut control, "ALERT")["result"].is_object());
+    assert_eq!(set(&mut control, "DEGRADED")["error"]["data"]["code"], "pin_needed");
     // The same by the words a person types.
     for (mode, input, exit) in
         [("ALERT", "", 0), ("NORMAL", "wrong horse\n", 1), ("NORMAL", "correct horse\n", 0)]

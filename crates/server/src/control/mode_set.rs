@@ -27,7 +27,7 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
         // What lets less happen is never in anybody's way.
-        if ModeSet::loosens(mode)
+        if ModeSet::needs_pin(layer.status().mode, mode)
             && let Err(error) = layer.pin().verify(pin).await
         {
             return Err(RpcError::server(super::pin_word(&error), error.to_string()));

@@ -169,6 +169,7 @@ pub(crate) fn not_run(error: &SandboxError) -> Failure {
             "a program is taken from the system's folders; to run one of the workspace, name its interpreter first",
         ),
         SandboxError::Folder(_) => (FailureKind::NotFound, "run in a workspace"),
+        SandboxError::OwnView(_) => (FailureKind::WrongKind, "name the file by its path in the workspace"),
         SandboxError::Nul(_) => (FailureKind::WrongKind, "leave the NUL out"),
         SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
             (FailureKind::Io, "nothing was run; `sinew doctor` says what this machine lacks")

@@ -91,7 +91,7 @@ impl Desk {
     ) -> Result<Exit, Problem> {
         let (mut exit, mut replies) = (Exit::Done, Vec::new());
         for id in ids {
-            let id = resolve(&self.setting, id)?;
+            let id = self.named(id, params)?;
             match self.decide(&id, params.clone()) {
                 Ok(reply) => {
                     if !output.json {
@@ -111,6 +111,18 @@ impl Desk {
             say(ascii(&json!({"schema_version": 1, "approvals": replies})))?;
         }
         Ok(exit)
+    }
+
+    /// A refusal may name a question by its beginning. A yes may not: whoever asks often enough gets an id that begins like
+    /// the one that was looked at.
+    fn named(&self, id: &str, params: &Map<String, Value>) -> Result<String, Problem> {
+        let whole = resolve(&self.setting, id)?;
+        if whole == id || params.get("answer").is_some_and(|answer| answer == "deny") {
+            return Ok(whole);
+        }
+        let problem = Problem::usage(format!("`{}` is only the beginning of an approval's id", shown(id)));
+        Err(problem
+            .hint(format!("look at it (`sinew approvals show {0}`) and name it whole: {0}", shown(&whole))))
     }
 
     fn decide(&mut self, id: &str, mut params: Map<String, Value>) -> Result<Value, Problem> {
