@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -166,16 +167,34 @@ fn own_program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
+/// A launcher that is on its way into a pool, or was given up.
+struct Starting(Arc<Pool>);
+
+impl Starting {
+    fn new(pool: &Arc<Pool>) -> Starting {
+        pool.starting.fetch_add(1, Ordering::Relaxed);
+        Starting(Arc::clone(pool))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.starting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The launchers of one tier that stand ready.
 #[derive(Debug)]
 pub(crate) struct Pool {
     tier: SandboxTier,
     ready: Mutex<VecDeque<(u64, Launcher)>>,
+    /// How many are on their way there.
+    starting: AtomicUsize,
 }
 
 impl Pool {
     pub(crate) fn new(tier: SandboxTier) -> Self {
-        Pool { tier, ready: Mutex::default() }
+        Pool { tier, ready: Mutex::default(), starting: AtomicUsize::new(0) }
     }
 
     /// One that stands ready, or a new one.
@@ -190,14 +209,20 @@ impl Pool {
 
     /// Has others stand ready, after a call and not before it.
     pub(crate) fn refill(self: &Arc<Self>) {
-        for number in self.list().len()..MOST {
-            let pool = Arc::clone(self);
+        let ready = self.list().len();
+        // Calls that end together would each start as many as one of them needs.
+        let mut number = self.starting.load(Ordering::Relaxed) + ready;
+        while number < MOST {
+            let place = Starting::new(self);
             tokio::spawn(async move {
-                let Ok(launcher) = Launcher::start(pool.tier).await else { return };
-                let name = pool.put(launcher);
+                let started = Launcher::start(place.0.tier).await;
+                let pool = Arc::clone(&place.0);
+                drop(place);
+                let Some(name) = started.ok().and_then(|launcher| pool.put(launcher)) else { return };
                 tokio::time::sleep(PATIENCE + Duration::from_secs(number as u64)).await;
-                pool.list().retain(|(other, _)| Some(*other) != name);
+                pool.list().retain(|(other, _)| *other != name);
             });
+            number += 1;
         }
     }
 
