@@ -718,6 +718,17 @@ def fill_scratch(at):
 
 
 @probe
+def fill_shared_memory(at):
+    import mmap
+    import time
+
+    held = mmap.mmap(-1, 240 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+    for start in range(0, len(held), 1 << 20):
+        held[start : start + (1 << 20)] = b"x" * (1 << 20)
+    time.sleep(2)
+
+
+@probe
 def fill_memory_in_children(at):
     import time
 

@@ -145,7 +145,7 @@ const ROWS: &[Row] = &[
     Row(Full, Off, &[CpuLimit], &["burn_processor"], Seen::Escape),
     Row(Full, Off, &[SizeLimit], &["write_large_file"], Seen::Escape),
     Row(Full, Off, &[ProcessLimit], &["fork_many"], Seen::Escape),
-    Row(Full, Off, &[MemoryWatch], &["fill_memory_in_children"], Seen::Escape),
+    Row(Full, Off, &[MemoryWatch], &["fill_memory_in_children", "fill_shared_memory"], Seen::Escape),
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {

@@ -6,8 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 /// The bytes and their encoding, `utf-8` or `base64`.
 pub(super) fn shown(bytes: &[u8]) -> (String, &'static str) {
     match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), "utf-8"),
-        Err(_) => encoded(bytes),
+        // With a NUL it is no text to those who would show it, and some would cut it there.
+        Ok(text) if !text.contains('\0') => (text.to_owned(), "utf-8"),
+        _ => encoded(bytes),
     }
 }
 

@@ -92,7 +92,10 @@ impl Repository {
         if String::from_utf8_lossy(&report.stderr.head).contains("alternate") {
             return Err(survey::not_allowed("it borrows objects from another folder"));
         }
-        let survey = Survey::read(&String::from_utf8_lossy(&report.stdout.head)).ok_or_else(|| {
+        // A name that is not Unicode could not be switched off by that name.
+        let said = std::str::from_utf8(&report.stdout.head)
+            .map_err(|_| survey::not_allowed("its configuration has names that are not Unicode"))?;
+        let survey = Survey::read(said).ok_or_else(|| {
             survey::not_allowed("it is bare, or of a kind that is not known, or git would read something")
         })?;
         let permit = walls.permit();

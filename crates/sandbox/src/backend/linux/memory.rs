@@ -22,26 +22,22 @@ pub(crate) fn of_all(processes: &[i32], room: u64) -> u64 {
     processes.iter().map(|process| share(*process).unwrap_or_else(|| self::quick(*process))).sum()
 }
 
-/// Resident pages that are no file's.
+/// Resident pages that are no file's: its own, and those it shares with others in memory.
 fn quick(process: i32) -> u64 {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/statm")) else { return 0 };
-    let mut numbers = text.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
-    let (resident, shared) = (numbers.nth(1).unwrap_or(0), numbers.next().unwrap_or(0));
-    resident.saturating_sub(shared) * page()
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    ["RssAnon:", "RssShmem:"].iter().filter_map(|name| kilobytes(&text, name)).sum()
 }
 
-/// How large the kernel's pages are.
-fn page() -> u64 {
-    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    size.and_then(|size| u64::try_from(size).ok()).unwrap_or(4096)
-}
-
-/// Its share of the pages that are no file's; nothing where the kernel does not say.
+/// Its share of those pages; nothing where the kernel does not say.
 fn share(process: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-    let line = text.lines().find(|line| line.starts_with("Pss_Anon:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024)
+    Some(kilobytes(&text, "Pss_Anon:")? + kilobytes(&text, "Pss_Shmem:")?)
+}
+
+/// The bytes on a line that names them.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 /// The scratch space of a run, which is memory too.
