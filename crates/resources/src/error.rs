@@ -159,6 +159,14 @@ pub enum AccessError {
         /// What was found instead of the expected content.
         found: String,
     },
+    /// What was kept of it is not what went.
+    #[error("`{}` stays gone: what was kept of it was changed after it was removed", shown_path(.path))]
+    KeptChanged {
+        /// The canonical name.
+        path: PathBuf,
+        /// Where it is kept.
+        kept: PathBuf,
+    },
     /// Something below it must stay, so all of it does.
     #[error("`{}` stays as it is: `{}` {why}", shown_path(.path), shown_path(.inner))]
     Blocked {
@@ -228,6 +236,10 @@ impl From<AccessError> for Failure {
                 .hint("read it first, then write with its sha256 or with permission to overwrite"),
             AccessError::Conflict { .. } => Failure::new(FailureKind::Conflict, message)
                 .hint("read it again and base the change on what is there"),
+            AccessError::KeptChanged { kept, .. } => {
+                let hint = format!("look at `{}` yourself, and copy back what you know", shown_path(&kept));
+                Failure::new(FailureKind::Conflict, message).hint(hint)
+            }
             AccessError::Blocked { .. } => Failure::new(FailureKind::Conflict, message)
                 .hint("nothing was removed; name what is to go one by one"),
             AccessError::TooLargeToKeep { .. } => Failure::new(FailureKind::TooLarge, message)

@@ -118,6 +118,8 @@ pub struct ObjectFacts {
     pub links: u64,
     /// Permission bits, with setuid, setgid and sticky.
     pub mode: u32,
+    /// When anything of it last changed, its permissions and names included. Nobody can set it.
+    pub changed: SystemTime,
     /// When the content last changed.
     pub modified: SystemTime,
     /// Which object it is.

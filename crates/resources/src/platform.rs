@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
@@ -47,6 +48,13 @@ impl From<rustix::fs::Stat> for Status {
     fn from(stat: rustix::fs::Stat) -> Self {
         Status { kind: FileType::from_raw_mode(stat.st_mode), facts: system::facts(&stat) }
     }
+}
+
+/// A time as the system counts it.
+fn moment(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let whole = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    whole.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds))).unwrap_or(UNIX_EPOCH)
 }
 
 pub(crate) fn status(handle: impl AsFd) -> Result<Status, Errno> {

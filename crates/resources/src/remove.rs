@@ -88,8 +88,8 @@ impl OpenedPath {
         let mode = self.metadata().map_or(0, |facts| facts.mode);
         let before = match &self.object {
             Object::Link { text, .. } => Before::Link { text: text.clone() },
-            Object::Directory { .. } => Before::Folder { held: Held::Moved },
-            _ => Before::File { sha256: None, mode, held: Held::Moved },
+            Object::Directory { .. } => Before::Folder { held: self.moved(place, saving)? },
+            _ => Before::File { sha256: None, mode, held: self.moved(place, saving)? },
         };
         let temporary = new_temporary_name();
         let mut pending = saving.before_removal(place, before, removed.bytes, &temporary)?;
@@ -111,6 +111,20 @@ impl OpenedPath {
         }
         pending.finish();
         Ok(removed)
+    }
+
+    /// How it is kept: as what it is, with what it is like now.
+    fn moved(&self, place: &Place, saving: &Saving) -> Result<Held, AccessError> {
+        if saving.keeps_nothing() {
+            return Ok(Held::Moved { seal: None });
+        }
+        match tree::seal(&place.folder, &place.leaf) {
+            Ok(seal) => Ok(Held::Moved { seal: Some(seal) }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(self.conflict("it does not exist any more"))
+            }
+            Err(error) => Err(AccessError::io("looking at", &self.canonical, error)),
+        }
     }
 
     /// Looks at what was taken, now that nobody else can get at it by its name; what should not have gone is put back.

@@ -12,15 +12,17 @@ use rustix::io::Errno;
 
 use crate::error::AccessError;
 use crate::list::{Entry, EntryKind, entry, first_names};
-use crate::opened::{Object, OpenedPath};
+use crate::opened::{Object, ObjectFacts, OpenedPath};
 use crate::platform;
 use crate::read::Reader;
 
 mod clear;
 mod copy;
+mod seal;
 
 pub(crate) use clear::clear;
 pub(crate) use copy::{Print, copy, copy_file, permissions, print};
+pub(crate) use seal::seal;
 
 /// Names of one folder that are looked at, the first in their order.
 const MOST_NAMES: usize = 250_000;
@@ -164,9 +166,14 @@ pub(crate) fn open_file(folder: &OwnedFd, name: &OsStr) -> io::Result<File> {
 }
 
 impl Found<'_> {
+    /// What the system says of it now; nothing where it went away.
+    pub fn facts(&self) -> Option<ObjectFacts> {
+        platform::status_at(self.folder, &self.entry.name).ok().map(|seen| seen.facts)
+    }
+
     /// The volume it is on.
     pub(crate) fn device(&self) -> Option<u64> {
-        platform::status_at(self.folder, &self.entry.name).ok().map(|seen| seen.facts.identity.device)
+        self.facts().map(|facts| facts.identity.device)
     }
 
     /// Reads a file of this name in the folder that was found.

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tool::CallId;
 
 mod folder;
+mod ready;
 mod record;
 mod restore;
 mod room;

@@ -4,12 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags, XattrFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
-use super::{Kept, Status};
+use super::{Kept, Status, moment};
 use crate::opened::{Identity, ObjectFacts};
 
 /// `PATH_MAX` counts the final NUL.
@@ -160,15 +159,12 @@ fn copy_attribute(from: &OwnedFd, to: BorrowedFd<'_>, name: &[u8]) -> Result<(),
 }
 
 pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
-    let nanos = Duration::from_nanos(stat.st_mtime_nsec);
-    let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
-    let whole =
-        if stat.st_mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
     ObjectFacts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         links: stat.st_nlink,
         mode: stat.st_mode & 0o7777,
-        modified: whole.and_then(|time| time.checked_add(nanos)).unwrap_or(UNIX_EPOCH),
+        modified: moment(stat.st_mtime, stat.st_mtime_nsec),
+        changed: moment(stat.st_ctime, stat.st_ctime_nsec),
         identity: Identity { device: stat.st_dev, inode: stat.st_ino },
     }
 }

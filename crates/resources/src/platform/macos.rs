@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -133,15 +132,12 @@ pub(crate) fn sync_file(file: impl AsFd) -> Result<(), Errno> {
 }
 
 pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
-    let nanos = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).unwrap_or(0));
-    let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
-    let whole =
-        if stat.st_mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
     ObjectFacts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         links: u64::from(stat.st_nlink),
         mode: u32::from(stat.st_mode) & 0o7777,
-        modified: whole.and_then(|time| time.checked_add(nanos)).unwrap_or(UNIX_EPOCH),
+        modified: moment(stat.st_mtime, u64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+        changed: moment(stat.st_ctime, u64::try_from(stat.st_ctime_nsec).unwrap_or(0)),
         // The number of a device is an opaque word of 32 bits; its sign means nothing.
         identity: Identity { device: u64::from(stat.st_dev.cast_unsigned()), inode: stat.st_ino },
     }

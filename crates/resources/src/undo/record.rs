@@ -38,13 +38,14 @@ pub(crate) enum Before {
 }
 
 /// How the state before is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Held {
     /// As a copy, whose permissions are private and stand in the record.
     Copied,
-    /// It is the very object, moved here.
-    Moved,
+    /// It is the very object, moved here. Whoever has it open, or knows another name of it, can still change it: the seal
+    /// is what it was like when it went. There is none where nothing is kept.
+    Moved { seal: Option<String> },
     /// Not at all: nothing is kept by the settings.
     Not,
 }
@@ -67,10 +68,10 @@ impl Record {
         Path::new(&self.folder).join(&self.leaf)
     }
 
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> &Held {
         match &self.before {
-            Before::File { held, .. } | Before::Folder { held } => *held,
-            Before::Absent | Before::Link { .. } => Held::Not,
+            Before::File { held, .. } | Before::Folder { held } => held,
+            Before::Absent | Before::Link { .. } => &Held::Not,
         }
     }
 }

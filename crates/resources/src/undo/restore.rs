@@ -6,25 +6,22 @@
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, RenameFlags};
+use rustix::fs::RenameFlags;
 use rustix::io::Errno;
-use tool::{CallId, PathAccess};
+use tool::CallId;
 
 use super::folder::{Folder, before};
 use super::record::{After, Before, Held, Record};
 use super::{Saving, UndoStore};
 use crate::difference::{Difference, difference};
 use crate::error::AccessError;
-use crate::links::OtherNames;
-use crate::obstacle::Obstacle;
 use crate::opened::{Object, OpenedPath, Place};
 use crate::platform;
 use crate::remove::{Descent, Protects};
 use crate::replace::{Expected, Likeness};
-use crate::resolve::is_named;
 use crate::tree;
 
 /// Of texts up to this size the difference is shown.
@@ -58,7 +55,7 @@ impl UndoStore {
     pub fn rehearse(&self, call: CallId) -> Result<Vec<Reverted>, AccessError> {
         let (folder, records) = self.kept(call)?;
         let shown = |record: &Record| {
-            let target = ready(record)?;
+            let target = self.ready(&folder, record)?;
             let difference = compare(&folder, record, &target);
             Ok(Reverted { path: record.path(), how: reversal(record), difference })
         };
@@ -69,11 +66,11 @@ impl UndoStore {
     pub fn revert(self: &Arc<Self>, call: CallId, by: &Saving) -> Result<Vec<Reverted>, AccessError> {
         let (folder, records) = self.kept(call)?;
         for record in &records {
-            ready(record)?;
+            self.ready(&folder, record)?;
         }
         let mut reverted = Vec::new();
         for record in &records {
-            let target = ready(record)?;
+            let target = self.ready(&folder, record)?;
             match (&record.before, &record.after) {
                 (Before::Absent, After::File { sha256 }) => {
                     let expected = Expected::Content { sha256: sha256.clone() };
@@ -82,7 +79,7 @@ impl UndoStore {
                 (Before::File { mode, .. }, After::File { sha256 }) => {
                     restore(&folder, record, *mode, &target, sha256, by)?;
                 }
-                (_, After::Absent) => put_back(&folder, record, &target)?,
+                (_, After::Absent) => self.put_back(&folder, record, &target)?,
                 (Before::Link { .. } | Before::Folder { .. }, After::File { .. }) => {
                     let found = "no change of Sinew's makes a file of it".to_owned();
                     return Err(AccessError::Conflict { path: record.path(), found });
@@ -112,68 +109,52 @@ impl UndoStore {
     }
 }
 
+impl UndoStore {
+    /// Gives what was removed its name back.
+    fn put_back(&self, folder: &Folder, record: &Record, target: &OpenedPath) -> Result<(), AccessError> {
+        let path = record.path();
+        let Object::NotThere { place: Some(place), .. } = &target.object else {
+            return Err(AccessError::Exists { path });
+        };
+        let put = |errno: Errno| match errno {
+            Errno::EXIST => AccessError::Exists { path: record.path() },
+            errno => AccessError::io("putting back", &record.path(), errno),
+        };
+        if let Before::Link { text } = &record.before {
+            rustix::fs::symlinkat(text.as_os_str(), &place.folder, &place.leaf).map_err(put)?;
+        } else {
+            let kept = before(&record.key());
+            let moved = match record.held() {
+                Held::Moved { .. } => take_name(&folder.handle, OsStr::new(&kept), place),
+                Held::Copied | Held::Not => Err(Errno::XDEV),
+            };
+            match moved {
+                Err(Errno::XDEV) => put_copy_back(folder, record, place)
+                    .map_err(|error| AccessError::io("putting back", &path, error))?,
+                moved => moved.map_err(put)?,
+            }
+            // Somebody may have been quicker than the look before.
+            if moved.is_ok()
+                && let Err(changed) = self.unbroken(&place.folder, &place.leaf, record)
+            {
+                let from = (&place.folder, place.leaf.as_os_str());
+                rename_new(from, (&folder.handle, OsStr::new(&kept))).map_err(put)?;
+                return Err(changed);
+            }
+        }
+        match platform::reopen_directory(&place.folder) {
+            Ok(folder) => rustix::fs::fsync(folder).map_err(put),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
 fn reversal(record: &Record) -> Reversal {
     match (&record.before, &record.after) {
         (_, After::Absent) => Reversal::PutBack,
         (Before::Absent, After::File { .. }) => Reversal::Removed,
         (_, After::File { .. }) => Reversal::Restored,
     }
-}
-
-/// What the change left, if it is still there as it was left.
-fn ready(record: &Record) -> Result<OpenedPath, AccessError> {
-    let target = reach(record)?;
-    let conflict = |found: String| Err(AccessError::Conflict { path: record.path(), found });
-    match (&record.after, &target.object) {
-        (After::Absent, Object::NotThere { .. }) => Ok(target),
-        (After::Absent, _) => conflict("something else has its name now".to_owned()),
-        (After::File { sha256 }, Object::File { .. }) => {
-            let now = target.sha256()?;
-            if now == *sha256 {
-                Ok(target)
-            } else {
-                conflict(format!("its sha256 is now {now}, the call had left {sha256}"))
-            }
-        }
-        (After::File { .. }, Object::NotThere { .. }) => conflict("it does not exist any more".to_owned()),
-        (After::File { .. }, _) => conflict("it is not a file any more".to_owned()),
-    }
-}
-
-/// The place of a change, by the name it was judged by. It must lead there without any link, as it did then.
-fn reach(record: &Record) -> Result<OpenedPath, AccessError> {
-    let (folder_name, path) = (Path::new(&record.folder), record.path());
-    let folder = platform::reach_without_links(folder_name).ok().filter(|found| is_named(found, folder_name));
-    let Some(folder) = folder else {
-        return Err(AccessError::NotThere { path, obstacle: Obstacle::NoFolder });
-    };
-    let leaf = record.leaf.clone();
-    let status = match platform::status_at(&folder, &leaf) {
-        Ok(status) => Some(status),
-        Err(Errno::NOENT) => None,
-        Err(errno) => return Err(AccessError::io("looking at", &path, errno)),
-    };
-    let handle = match &status {
-        Some(status) if matches!(status.kind, FileType::RegularFile | FileType::Directory) => {
-            let handle = platform::reach_without_links(&path);
-            Some(handle.map_err(|errno| AccessError::io("opening", &path, errno))?)
-        }
-        _ => None,
-    };
-    let place = Some(Place { folder, folder_name: folder_name.to_owned(), leaf });
-    let object = match (status, handle) {
-        (None, _) => Object::NotThere { obstacle: Obstacle::Absent, place },
-        (Some(seen), Some(handle)) if seen.kind == FileType::RegularFile => {
-            Object::File { handle, facts: seen.facts, place }
-        }
-        (Some(seen), Some(handle)) => Object::Directory { handle, facts: seen.facts, place },
-        (Some(seen), None) => {
-            Object::Special { name: crate::opened::special_name(seen.kind), facts: seen.facts }
-        }
-    };
-    let (typed, other_names) = (path.clone(), OtherNames::Known(Vec::new()));
-    let (key, access) = ("path".to_owned(), PathAccess::Remove);
-    Ok(OpenedPath { key, typed, canonical: path, access, object, other_names })
 }
 
 /// Gives a file the content, permissions and attributes that were kept.
@@ -197,37 +178,12 @@ fn restore(
     target.replace_like(&mut { content }, sha256, &expected, &likeness, by).map(|_| ())
 }
 
-/// Gives what was removed its name back.
-fn put_back(folder: &Folder, record: &Record, target: &OpenedPath) -> Result<(), AccessError> {
-    let path = record.path();
-    let Object::NotThere { place: Some(place), .. } = &target.object else {
-        return Err(AccessError::Exists { path });
-    };
-    let put = |errno: Errno| match errno {
-        Errno::EXIST => AccessError::Exists { path: record.path() },
-        errno => AccessError::io("putting back", &record.path(), errno),
-    };
-    if let Before::Link { text } = &record.before {
-        rustix::fs::symlinkat(text.as_os_str(), &place.folder, &place.leaf).map_err(put)?;
-    } else {
-        let moved = match record.held() {
-            Held::Moved => take_name(&folder.handle, OsStr::new(&before(&record.key())), place),
-            Held::Copied | Held::Not => Err(Errno::XDEV),
-        };
-        match moved {
-            Err(Errno::XDEV) => put_copy_back(folder, record, place)
-                .map_err(|error| AccessError::io("putting back", &path, error))?,
-            moved => moved.map_err(put)?,
-        }
-    }
-    match platform::reopen_directory(&place.folder) {
-        Ok(folder) => rustix::fs::fsync(folder).map_err(put),
-        Err(_) => Ok(()),
-    }
+fn take_name(from: &OwnedFd, name: &OsStr, place: &Place) -> Result<(), Errno> {
+    rename_new((from, name), (&place.folder, &place.leaf))
 }
 
-fn take_name(from: &OwnedFd, name: &OsStr, place: &Place) -> Result<(), Errno> {
-    rustix::fs::renameat_with(from, name, &place.folder, &place.leaf, RenameFlags::NOREPLACE)
+fn rename_new(from: (&OwnedFd, &OsStr), to: (&OwnedFd, &OsStr)) -> Result<(), Errno> {
+    rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE)
 }
 
 /// Copies what was kept to where it was. Until it has its name the record is one of a change under way, so that a crash

@@ -139,7 +139,7 @@ impl Saving {
         Ok(Pending { saving: self, folder, record, end: Cell::new(End::Forget) })
     }
 
-    fn keeps_nothing(&self) -> bool {
+    pub(crate) fn keeps_nothing(&self) -> bool {
         self.store.limits.keep_bytes == 0
     }
 

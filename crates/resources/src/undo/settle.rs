@@ -94,8 +94,9 @@ fn found(folder: &Folder, record: &Record, there: &OwnedFd) -> Found {
         },
         (After::Absent, _) => {
             let is_gone = platform::status_at(there, &record.leaf).is_err();
-            let is_taken = record.held() == Held::Moved && folder.has(&before(&record.key()));
-            if is_taken || (is_gone && record.held() != Held::Moved) { Found::Done } else { Found::Undone }
+            let is_moved = matches!(record.held(), Held::Moved { .. });
+            let is_taken = is_moved && folder.has(&before(&record.key()));
+            if is_taken || (is_gone && !is_moved) { Found::Done } else { Found::Undone }
         }
     }
 }
@@ -113,7 +114,7 @@ fn forget_orphans(folder: &Folder) -> io::Result<()> {
         }
         if let Some(key) = name.strip_suffix(".json")
             && let Ok(record) = folder.read(name)
-            && record.held() != Held::Not
+            && *record.held() != Held::Not
             && !all.contains(before(key).as_str())
         {
             folder.forget(key);

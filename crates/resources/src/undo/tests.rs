@@ -151,6 +151,61 @@ fn what_has_changed_since_is_left_alone() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn what_was_changed_after_it_was_removed_does_not_come_back() {
+    let check = |text: &str, meddle: &dyn Fn(&World)| {
+        let world = World::new();
+        world.file("ws/d/sub/inner", "inner");
+        world.file("ws/f", "file");
+        fs::hard_link(world.path("ws/f"), world.path("ws/twin")).unwrap();
+        // Whoever has a folder open can still write into it by a name from there, whatever its name is by now.
+        let inside = world.path("held");
+        let handle = fs::File::open(world.path("ws/d/sub")).unwrap();
+        std::os::unix::fs::symlink(
+            format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle)),
+            inside,
+        )
+        .unwrap();
+        let call = remove(&world, text);
+        assert!(world.undo().rehearse(call).is_ok(), "{text}: as it went");
+        meddle(&world);
+        check_refused(&world, call, "was changed after it was removed");
+        assert!(!world.names("ws").contains(&text.to_owned()), "{text}");
+    };
+    check("d", &|world| {
+        fs::create_dir_all(world.path("held/.git/hooks")).unwrap();
+        fs::write(world.path("held/.git/hooks/pre-commit"), "evil").unwrap();
+    });
+    check("d", &|world| fs::write(world.path("held/inner"), "INNER").unwrap());
+    check("d", &|world| fs::remove_file(world.path("held/inner")).unwrap());
+    check("d", &|world| std::os::unix::fs::symlink("/", world.path("held/link")).unwrap());
+    let bits = fs::Permissions::from_mode(0o755);
+    check("d", &|world| fs::set_permissions(world.path("held/inner"), bits.clone()).unwrap());
+    check("f", &|world| fs::write(world.path("ws/twin"), "FILE").unwrap());
+}
+
+#[test]
+fn beyond_what_is_read_of_a_tree_its_times_tell() {
+    let world = World::new();
+    let large = fs::File::create(world.file("ws/d/a", "")).unwrap();
+    large.set_len(65 << 20).unwrap();
+    let store = UndoStore::at(
+        &world.path("undo"),
+        UndoLimits { keep_bytes: 1 << 30, keep_for: Duration::from_secs(3600) },
+    );
+    let call = CallId::fresh();
+    let removing = world.remove("d");
+    removing
+        .remove(&Expected::Anything, Descent::Whole, &Protects::nothing(), &store.for_call(call))
+        .unwrap();
+    assert!(store.rehearse(call).is_ok());
+    std::os::unix::fs::FileExt::write_at(&large, b"x", 7).unwrap();
+    large.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let error = store.revert(call, &store.for_call(CallId::fresh())).unwrap_err();
+    assert!(error.to_string().contains("was changed after it was removed"), "{error}");
+}
+
+#[test]
 fn the_last_change_of_a_call_is_taken_back_first() {
     let world = World::new();
     world.file("ws/f", "one");

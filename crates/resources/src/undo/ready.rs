@@ -1,0 +1,100 @@
+//! Whether a change can be taken back: what it left is still there as it left it, and what was kept is as it was taken.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use tool::PathAccess;
+
+use super::UndoStore;
+use super::folder::{Folder, before};
+use super::record::{After, Held, Record};
+use crate::error::AccessError;
+use crate::links::OtherNames;
+use crate::obstacle::Obstacle;
+use crate::opened::{Object, OpenedPath, Place};
+use crate::platform;
+use crate::resolve::is_named;
+use crate::tree;
+
+impl UndoStore {
+    /// What the change left, if it is still there as it was left, and what was kept is as it was taken.
+    pub(super) fn ready(&self, folder: &Folder, record: &Record) -> Result<OpenedPath, AccessError> {
+        let target = reach(record)?;
+        let conflict = |found: String| Err(AccessError::Conflict { path: record.path(), found });
+        match (&record.after, &target.object) {
+            (After::Absent, Object::NotThere { .. }) => {
+                self.unbroken(&folder.handle, OsStr::new(&before(&record.key())), record)?;
+                Ok(target)
+            }
+            (After::Absent, _) => conflict("something else has its name now".to_owned()),
+            (After::File { sha256 }, Object::File { .. }) => {
+                let now = target.sha256()?;
+                if now == *sha256 {
+                    Ok(target)
+                } else {
+                    conflict(format!("its sha256 is now {now}, the call had left {sha256}"))
+                }
+            }
+            (After::File { .. }, Object::NotThere { .. }) => {
+                conflict("it does not exist any more".to_owned())
+            }
+            (After::File { .. }, _) => conflict("it is not a file any more".to_owned()),
+        }
+    }
+
+    /// Whether what a name leads to is what was removed. Taking it did not close it to who had it open, nor to its other
+    /// names: put back changed, it would be what nobody was asked about.
+    pub(super) fn unbroken(
+        &self,
+        folder: &OwnedFd,
+        name: &OsStr,
+        record: &Record,
+    ) -> Result<(), AccessError> {
+        let Held::Moved { seal } = record.held() else { return Ok(()) };
+        let now = tree::seal(folder, name)
+            .map_err(|error| AccessError::io("looking at what was kept of", &record.path(), error))?;
+        if seal.as_deref() == Some(now.as_str()) {
+            return Ok(());
+        }
+        Err(AccessError::KeptChanged { path: record.path(), kept: self.path.join(before(&record.key())) })
+    }
+}
+
+/// The place of a change, by the name it was judged by. It must lead there without any link, as it did then.
+fn reach(record: &Record) -> Result<OpenedPath, AccessError> {
+    let (folder_name, path) = (Path::new(&record.folder), record.path());
+    let folder = platform::reach_without_links(folder_name).ok().filter(|found| is_named(found, folder_name));
+    let Some(folder) = folder else {
+        return Err(AccessError::NotThere { path, obstacle: Obstacle::NoFolder });
+    };
+    let leaf = record.leaf.clone();
+    let status = match platform::status_at(&folder, &leaf) {
+        Ok(status) => Some(status),
+        Err(Errno::NOENT) => None,
+        Err(errno) => return Err(AccessError::io("looking at", &path, errno)),
+    };
+    let handle = match &status {
+        Some(status) if matches!(status.kind, FileType::RegularFile | FileType::Directory) => {
+            let handle = platform::reach_without_links(&path);
+            Some(handle.map_err(|errno| AccessError::io("opening", &path, errno))?)
+        }
+        _ => None,
+    };
+    let place = Some(Place { folder, folder_name: folder_name.to_owned(), leaf });
+    let object = match (status, handle) {
+        (None, _) => Object::NotThere { obstacle: Obstacle::Absent, place },
+        (Some(seen), Some(handle)) if seen.kind == FileType::RegularFile => {
+            Object::File { handle, facts: seen.facts, place }
+        }
+        (Some(seen), Some(handle)) => Object::Directory { handle, facts: seen.facts, place },
+        (Some(seen), None) => {
+            Object::Special { name: crate::opened::special_name(seen.kind), facts: seen.facts }
+        }
+    };
+    let (typed, other_names) = (path.clone(), OtherNames::Known(Vec::new()));
+    let (key, access) = ("path".to_owned(), PathAccess::Remove);
+    Ok(OpenedPath { key, typed, canonical: path, access, object, other_names })
+}
