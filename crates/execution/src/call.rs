@@ -294,6 +294,10 @@ impl Key {
 
 /// A client may call itself anything, a secret included.
 pub(crate) fn nameable(caller: Caller) -> Caller {
+    let recordable = |name: &str| {
+        let shown = recordable(name);
+        if shown == name { shown } else { tool::shortened(&shown, LONGEST_NAME, name) }
+    };
     let client = caller.client.as_deref().map(recordable);
     Caller { client, ..caller }
 }

@@ -64,10 +64,15 @@ fn server_info() -> Value {
     json!({"name": "sinew", "title": "Sinew", "version": env!("CARGO_PKG_VERSION")})
 }
 
+const LONGEST_NAME: usize = 64;
+
 /// At most 64 characters that can be shown anywhere: no control, no direction marks.
-fn displayable(name: &str) -> Option<String> {
+fn displayable(whole: &str) -> Option<String> {
     let harmless = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || *c == ' ';
-    let name: String = name.chars().filter(harmless).take(64).collect();
-    let name = name.trim();
-    (!name.is_empty()).then(|| name.to_owned())
+    let name: String = whole.chars().filter(harmless).take(LONGEST_NAME).collect();
+    match name.trim() {
+        "" => None,
+        name if name == whole => Some(name.to_owned()),
+        name => Some(tool::shortened(name, LONGEST_NAME, whole)),
+    }
 }

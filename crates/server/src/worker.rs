@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use execution::{OpenedSession, SessionError, SessionTerms, ToolExecutionLayer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tool::{Door, fresh_session_id};
+use tool::{Caller, Door, fresh_session_id};
 
 use crate::agent::{self, Agent};
 use crate::listener::{self, Hall, Listener};
@@ -88,6 +88,7 @@ pub(crate) struct Workers {
 pub(crate) struct WorkerDoor {
     pub(crate) opened: OpenedSession,
     pub(crate) socket: PathBuf,
+    opener: Caller,
     doors: Arc<Doors>,
 }
 
@@ -150,12 +151,13 @@ impl Workers {
             NoDoor::Impossible(RpcError::server("busy", message))
         })?;
         let path = self.fresh_path()?;
-        let opened = self.layer.open_session(terms, &opener.caller(Door::Socket)).map_err(NoDoor::Session)?;
+        let opener = opener.caller(Door::Socket);
+        let opened = self.layer.open_session(terms, &opener).map_err(NoDoor::Session)?;
         // From here on the session ends with the door, whatever else fails.
         let stop = self.hall.stop.child_token();
         let open = Open { socket: path.clone(), stop: stop.clone(), _place: place };
         self.doors.open().insert(opened.session_id.clone(), open);
-        let door = WorkerDoor { opened, socket: path, doors: Arc::clone(&self.doors) };
+        let door = WorkerDoor { opened, socket: path, opener, doors: Arc::clone(&self.doors) };
         let bound = BoundSocket::bind_new(&door.socket)
             .map_err(|error| NoDoor::Impossible(RpcError::server("resource_exhausted", error.to_string())))?;
         self.serve(&door, stop, bound);
@@ -195,10 +197,10 @@ impl Workers {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this connection may speak of that session: its own, and those with a name.
+    /// Whether this connection may speak of that session: its own, and those with a name that its party opened.
     pub(crate) fn knows(&self, session: &Session, id: &str) -> bool {
         let is = |door: &WorkerDoor| door.opened.session_id == id;
-        session.workers.iter().any(is) || self.named().values().any(is)
+        session.workers.iter().any(is) || self.named().values().any(|door| is(door) && door.is_of(session))
     }
 
     /// Closes a session that this connection may speak of.
@@ -229,6 +231,13 @@ impl Workers {
     pub(crate) fn close_all(&self) {
         let all = std::mem::take(&mut *self.named());
         drop(all);
+    }
+}
+
+impl WorkerDoor {
+    /// Whether it was opened by the party of this connection.
+    pub(crate) fn is_of(&self, session: &Session) -> bool {
+        self.opener.is_same_party(&session.caller(Door::Socket))
     }
 }
 

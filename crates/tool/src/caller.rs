@@ -42,6 +42,15 @@ pub struct Caller {
     pub session: Option<String>,
 }
 
+/// What is shown of a name that is not shown whole, and the beginning of the digest of all of it: names that differ
+/// somewhere are different names.
+pub fn shortened(shown: &str, longest: usize, whole: &str) -> String {
+    let digest = canonical::sha256_hex(whole.as_bytes());
+    let mark: String = [" #"].into_iter().chain(digest.get(..16)).collect();
+    let shown: String = shown.chars().take(longest.saturating_sub(mark.len())).collect();
+    format!("{}{mark}", shown.trim_end())
+}
+
 impl Caller {
     /// Whether two calls are the same party's. What a client calls itself is its own word: it can only narrow.
     pub fn is_same_party(&self, other: &Caller) -> bool {

@@ -69,18 +69,76 @@ fn a_folder_that_goes_is_bound_to_every_name_in_it() {
 }
 
 #[test]
-fn names_that_are_not_shown_are_counted_and_bind_all_the_same() {
+fn t164_a_folder_with_more_names_than_are_shown_is_not_asked_about() {
     let daemon = daemon_asking_about("tools:\n  delete_file: {requires_approval: true}\n");
     let folder = daemon.home().workspace().join("many");
     std::fs::create_dir(&folder).unwrap();
-    (0..250).for_each(|n| std::fs::write(folder.join(format!("{n:03}")), "").unwrap());
+    (0..201).for_each(|n| std::fs::write(folder.join(format!("{n:03}")), "").unwrap());
     let arguments = json!({"path": "many", "recursive": true});
-    let (id, facts) = asked(&daemon, "delete_file", &arguments);
-    assert!(facts.iter().any(|fact| fact == "with 50 more names that are not shown here"), "{facts:?}");
-    decide(&mut daemon.control(), &id, "approve");
-    std::fs::rename(folder.join("249"), folder.join("precious")).unwrap();
-    let refused = bring(&daemon, "delete_file", &arguments, &id);
-    assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
+    let refused = daemon.agent().execute("delete_file", &arguments);
+    assert_eq!(detail(&refused), "not_foreseeable", "{refused}");
+    let hint = refused["metadata"]["refusal"]["hint"].as_str().unwrap();
+    assert!(hint.contains("part by part"), "{refused}");
+    questions(&mut daemon.control(), 0);
+    assert!(folder.join("200").exists());
+    std::fs::remove_file(folder.join("200")).unwrap();
+    let (_, facts) = asked(&daemon, "delete_file", &arguments);
+    assert_eq!(facts.iter().filter(|fact| fact.starts_with("with ")).count(), 200, "{facts:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn t167_a_yes_for_a_program_is_not_for_a_folder_that_was_added_nor_for_another_mode() {
+    let daemon = daemon_asking_about(
+        "tools:\n  run_command: {requires_approval: true, allowed_commands: [ls], allowed_in_modes: [NORMAL, ALERT]}\n",
+    );
+    let added = daemon.home().user().join("added");
+    std::fs::create_dir(&added).unwrap();
+    let command = json!({"command": ["ls"]});
+    let (id, facts) = asked(&daemon, "run_command", &command);
+    let workspace = format!("may write {:?}", daemon.home().workspace().canonicalize().unwrap());
+    assert!(facts.iter().any(|fact| fact.starts_with("bounds ") && fact.ends_with(&workspace)), "{facts:?}");
+    let mut control = daemon.control();
+    decide(&mut control, &id, "approve");
+    let mut set = |mode: &str| {
+        let set = control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}));
+        assert!(set["result"].is_object(), "{set}");
+    };
+    set("ALERT");
+    let refused = bring(&daemon, "run_command", &command, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "another mode: {refused}");
+    set("NORMAL");
+    let path = added.canonicalize().unwrap();
+    daemon.home().run(&["workspace", "add", path.to_str().unwrap()]).must_exit(0);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let refused = bring(&daemon, "run_command", &command, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "another folder: {refused}");
+}
+
+#[test]
+fn what_a_name_makes_look_like_a_secret_hides_no_path() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    for (path, content) in [
+        ("settings.json", "{\"apiKeyHelper\": \"/home/u/ws/evil.sh\"}\n"),
+        ("run", "token=v1/src/deploy.sh\n"),
+        ("run", "SECRET_CMD=run-the-payload.sh\n"),
+    ] {
+        let arguments = json!({"path": path, "content": content});
+        let answer = agent.execute_with("write_file", &arguments, &json!({"approval": "async"}));
+        if code(&answer) == "approval_pending" {
+            let id = answer["metadata"]["refusal"]["approval_id"].as_str().unwrap();
+            let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
+            assert!(!card.to_string().contains("redacted"), "{card}");
+        } else {
+            assert_eq!(detail(&answer), "too_much_to_show", "{answer}");
+        }
+    }
+    // A name that looks like an assignment is a name.
+    let id = ask(&mut agent, &json!({"path": "token=abc123def456.txt", "content": "x"}));
+    let card = daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
+    assert!(card["effect"].to_string().contains("/token=abc123def456.txt "), "{card}");
+    assert!(card["caller"].as_str().unwrap().starts_with("a client without a name (uid"), "{card}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
-use tests::Daemon;
+use tests::{Daemon, Home};
 
 use super::{Scene, call_id};
 
@@ -58,6 +58,68 @@ fn what_changed_since_is_refused_politely() {
     let again = scene.daemon.home().run(&["undo", &call_id(&change)]).must_exit(1).stderr();
     assert!(again.contains("nothing is kept of call"), "{again}");
     scene.daemon.home().run(&["undo", "not-an-id"]).must_exit(2);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_program_that_stands_in_a_folder_that_went_plants_nothing_in_it() {
+    let home = Home::initialised();
+    home.configure(
+        "governance/tools.yaml",
+        "tools:\n  run_command: {allowed_commands: [sh], timeout_seconds: 15}\n",
+    );
+    let daemon = Daemon::start_in(home);
+    let mut scene = Scene { agent: daemon.agent(), daemon };
+    scene.file("dd/sub/inner", "inner");
+    let script = "echo ready > ../../ready; while [ ! -e go ]; do sleep 0.05; done; \
+                  mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit";
+    scene.file("dd/sub/plant.sh", script);
+    let mut other = scene.daemon.agent();
+    let running = std::thread::spawn(move || {
+        other.execute("run_command", &json!({"command": ["sh", "plant.sh"], "cwd": "dd/sub"}))
+    });
+    while scene.content("ready").is_none() {
+        if running.is_finished() {
+            let told = running.join().unwrap();
+            let code = told["metadata"]["refusal"]["code"].as_str().unwrap_or_default();
+            assert_eq!(code, "sandbox_unavailable", "{told}");
+            eprintln!("skipped: no sandbox on this machine");
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let change = scene.result("delete_file", json!({"path": "dd", "recursive": true}));
+    let id = call_id(&change);
+    let kept = scene.daemon.home().root().join("state/undo").join(format!("{id}-0.before"));
+    std::fs::write(kept.join("sub/go"), "").unwrap();
+    let told = running.join().unwrap();
+    std::fs::remove_file(kept.join("sub/go")).unwrap();
+    assert!(kept.join("sub/.git/hooks/pre-commit").exists(), "it could not even try: {told}");
+    for words in [&["undo", id.as_str(), "--dry-run"][..], &["undo", id.as_str()]] {
+        let refused = scene.daemon.home().run(words).must_exit(1).stderr();
+        assert!(refused.contains("was changed after it was removed"), "{refused}");
+        assert!(refused.contains(kept.file_name().unwrap().to_str().unwrap()), "and where it is: {refused}");
+    }
+    assert_eq!(scene.names(), ["ready"]);
+}
+
+#[test]
+fn what_another_name_of_a_file_changed_does_not_come_back() {
+    let mut scene = Scene::new();
+    scene.file("orig", "mine");
+    let workspace = scene.daemon.home().workspace();
+    std::fs::hard_link(workspace.join("orig"), workspace.join("twin")).unwrap();
+    let change = scene.result("delete_file", json!({"path": "orig"}));
+    let id = call_id(&change);
+    std::fs::write(workspace.join("twin"), "evil").unwrap();
+    for words in [&["undo", id.as_str(), "--dry-run"][..], &["undo", id.as_str()]] {
+        let refused = scene.daemon.home().run(words).must_exit(1).stderr();
+        assert!(refused.contains("was changed after it was removed"), "{refused}");
+    }
+    assert_eq!(scene.names(), ["twin"]);
+    std::fs::write(workspace.join("twin"), "mine").unwrap();
+    scene.daemon.home().run(&["undo", &id]).must_exit(0);
+    assert_eq!(scene.content("orig").unwrap(), "mine");
 }
 
 #[test]

@@ -154,3 +154,45 @@ fn sessions_are_bounded_and_their_terms_checked() {
     until("all of them are over", || sockets(daemon.home()).is_empty());
     open(&mut daemon.agent(), &terms());
 }
+
+#[test]
+fn a_session_with_a_name_is_its_openers_and_nobody_elses() {
+    let daemon = Daemon::start();
+    let client = |name: &str| {
+        let mut agent = daemon.agent();
+        let info = json!({"name": name, "version": "1"});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
+        agent.request("initialize", &hello);
+        agent
+    };
+    let long = "x".repeat(200);
+    let (mut owner, mut twin) = (client(&format!("{long}a")), client(&format!("{long}b")));
+    let mut named = terms();
+    named["name"] = json!("night-shift");
+    let session = open(&mut owner, &named);
+    let id = &session["session_id"];
+    for other in [&mut twin, &mut client("other"), &mut daemon.agent()] {
+        let taken = other.request("sinew/session.open", &named);
+        assert_eq!(taken["error"]["data"]["code"], "conflict", "{taken}");
+        assert!(!taken.to_string().contains(id.as_str().unwrap()), "{taken}");
+        for (method, params) in [
+            ("sinew/session.spend", json!({"session_id": id, "cost": 1})),
+            ("sinew/session.turn", json!({"session_id": id})),
+            ("sinew/session.close", json!({"session_id": id})),
+        ] {
+            let refused = other.request(method, &params);
+            assert_eq!(refused["error"]["data"]["code"], "not_found", "{method}: {refused}");
+        }
+    }
+    // On another connection it still is its opener's.
+    let mut again = client(&format!("{long}a"));
+    let taken = again.request("sinew/session.open", &named);
+    assert_eq!(taken["error"]["data"]["session_id"], *id, "{taken}");
+    for cost in [json!(1e308), json!(-1)] {
+        let refused = again.request("sinew/session.spend", &json!({"session_id": id, "cost": cost}));
+        assert_eq!(refused["error"]["data"]["field"], "cost", "{refused}");
+    }
+    let spent = again.request("sinew/session.spend", &json!({"session_id": id, "cost": 2}));
+    assert_eq!(spent["result"]["cost"], 2.0, "{spent}");
+    assert_eq!(again.request("sinew/session.close", &json!({"session_id": id}))["result"]["closed"], true);
+}

@@ -17,6 +17,10 @@ const MOST_LINES: usize = 1000;
 const MOST_CHARACTERS: usize = 64 * 1024;
 const LONGEST_LINE: usize = 4096;
 
+/// Labels of what a call reaches: programs, paths and hosts.
+const PLACES: [&str; 9] =
+    ["reads", "writes", "removes", "with", "program", "runs in", "host", "caution", "bounds"];
+
 /// A question, as a human sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Card {
@@ -150,7 +154,7 @@ impl Card {
     }
 
     /// The same with what looks like a secret masked; nothing where a mask would hide more than a plain token, for what
-    /// it hides could be what the call does.
+    /// it hides could be what the call does. Where it reaches is never masked. The summary may be: all of it stands below.
     pub(crate) fn masked(mut self) -> Option<Self> {
         let redactor = redact::shared();
         let (mut masked, mut plain) = (0, true);
@@ -162,12 +166,12 @@ impl Card {
                 *text = redacted.into_owned();
             }
         };
-        mask(&mut self.summary);
-        let facts = self.effect.iter_mut().chain(&mut self.arguments);
-        facts.for_each(|fact| mask(&mut fact.text));
+        let facts = self.effect.iter_mut().filter(|fact| !PLACES.contains(&fact.label.as_str()));
+        facts.chain(&mut self.arguments).for_each(|fact| mask(&mut fact.text));
         self.changes.iter_mut().for_each(|change| change.each_text(&mut mask));
         mask(&mut self.caller);
         self.masked = masked;
+        self.summary = redactor.redact_text(&self.summary).into_owned();
         plain.then_some(self)
     }
 }
@@ -180,10 +184,10 @@ fn hides_tokens_only(text: &str, redacted: &str) -> bool {
     rest = after;
     for piece in pieces {
         // What names the mask stands before the piece that follows it.
-        let Some((_, kept)) = piece.split_once(']') else { return false };
+        let Some((name, kept)) = piece.split_once(']') else { return false };
         let end = if kept.is_empty() { Some(rest.len()) } else { rest.find(kept) };
         let Some((hidden, after)) = end.and_then(|end| rest.split_at_checked(end)) else { return false };
-        if !is_token(hidden) {
+        if !is_token(hidden, name) {
             return false;
         }
         rest = after.strip_prefix(kept).unwrap_or_default();
@@ -193,11 +197,18 @@ fn hides_tokens_only(text: &str, redacted: &str) -> bool {
 
 /// How a mask begins.
 const MASK: &str = "[redacted:";
+/// What a mask is called that stands for the value of a name, whatever the value looks like.
+const BY_NAME: &str = "assignment";
 const LONGEST_TOKEN: usize = 512;
 
-fn is_token(hidden: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "+/=_.~:@-".contains(c);
-    hidden.len() <= LONGEST_TOKEN && hidden.chars().all(plain)
+/// Whether what a mask of this name hides can be nothing but a token. What is known by its shape may have signs in it; what
+/// is only known by the name before it may as well be a path, a host or a file, and then must be seen.
+fn is_token(hidden: &str, mask: &str) -> bool {
+    let signs = if mask == BY_NAME { "+=_-" } else { "+/=_.~:@-" };
+    let plain = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
+    let is_place =
+        ["/", "./", "../", "~"].iter().any(|start| hidden.starts_with(start)) || hidden.contains("://");
+    hidden.len() <= LONGEST_TOKEN && !is_place && hidden.chars().all(plain)
 }
 
 /// The first line of a text behind its label, the others below it.

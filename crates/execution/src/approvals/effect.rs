@@ -1,13 +1,13 @@
 //! What a call would do, looked at through its opened handles: what a human is shown, and the digest that a yes is
 //! bound to. Both are made of the same facts.
 
-use governance::{Network, Permit};
+use governance::{Network, Permit, Workspace, WorkspaceAccess};
 use jiff::Timestamp;
 use ledger::Ledger;
 use registry::{AtWork, Change, Preview, Tool};
 use resources::{ObjectKind, OpenedPath};
 use serde_json::{Value, json};
-use tool::{Failure, FailureKind, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
+use tool::{Failure, FailureKind, Mode, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
 
 use super::card::{Card, Fact, ShownChange};
 use super::rule::Wanted;
@@ -32,7 +32,7 @@ pub(crate) struct Effect {
 
 impl Effect {
     /// Looks at the disk, and may block on it.
-    pub(crate) fn of(tool: &Tool, permit: &Permit, ledger: &Ledger) -> Result<Effect, Failure> {
+    pub(crate) fn of(tool: &Tool, permit: &Permit, mode: Mode, ledger: &Ledger) -> Result<Effect, Failure> {
         let preview = tool.executor().preview(permit)?;
         let definition = permit.call().definition();
         let paths = permit.paths().iter().map(bound_path).collect::<Result<Vec<Value>, Failure>>()?;
@@ -50,6 +50,7 @@ impl Effect {
             "changes": changes.collect::<Vec<Value>>(),
             "facts": preview.facts,
             "bounds": bounds,
+            "mode": mode,
         });
         let seen = permit.facts();
         let texts = |key: &str| seen.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -107,7 +108,7 @@ impl Effect {
         let definition = permit.call().definition();
         let changes = self.preview.changes.iter().map(ShownChange::of).collect::<Option<Vec<_>>>();
         let Some(changes) = changes else { return Err(unshowable(call, "it would write what is no text")) };
-        let client = call.caller.client.as_deref().unwrap_or("a client without a name");
+        let client = quoted(call.caller.client.as_deref());
         let pid = call.caller.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
         let card = Card {
             id: question.id.to_owned(),
@@ -199,6 +200,11 @@ impl Effect {
     }
 }
 
+/// What a client calls itself, as its own word: between quotes, so that it cannot pass for ours.
+pub(crate) fn quoted(client: Option<&str>) -> String {
+    client.map_or_else(|| "a client without a name".to_owned(), |name| json!(name).to_string())
+}
+
 /// The frame of a question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking<'a> {
@@ -283,7 +289,16 @@ fn bounds(permit: &Permit, at_work: AtWork) -> String {
     };
     let memory = confinement.memory_mebibytes();
     format!(
-        "at most {seconds} s, in a sandbox: network {network}, {memory} MiB, {} processes",
-        confinement.processes()
+        "at most {seconds} s, in a sandbox: network {network}, {memory} MiB, {} processes{}{}",
+        confinement.processes(),
+        folders(permit, WorkspaceAccess::ReadWrite, "may write"),
+        folders(permit, WorkspaceAccess::ReadOnly, "may read"),
     )
+}
+
+/// The folders that a program gets: a yes is not for those that are added later.
+fn folders(permit: &Permit, access: WorkspaceAccess, what: &str) -> String {
+    let of_kind = permit.folders().iter().filter(|folder| folder.access() == access).map(Workspace::root);
+    let names: Vec<String> = of_kind.map(|root| format!("{root:?}")).collect();
+    if names.is_empty() { String::new() } else { format!("; {what} {}", names.join(", ")) }
 }

@@ -49,7 +49,7 @@ pub enum PinError {
         seconds: u64,
     },
     /// It is no PIN.
-    #[error("a PIN has {SHORTEST} to {LONGEST} characters")]
+    #[error("a PIN has {SHORTEST} to {LONGEST} characters, at least {SHORTEST} of them visible")]
     Length,
     /// The file cannot be used.
     #[error("the operator PIN cannot be used: {0}")]
@@ -97,7 +97,7 @@ impl Pin {
 
     /// Sets a PIN, or takes it away. Whoever does knows the one there is.
     pub async fn set(&self, given: Option<String>, new: Option<String>) -> Result<(), PinError> {
-        if new.as_ref().is_some_and(|new| !(SHORTEST..=LONGEST).contains(&new.chars().count())) {
+        if new.as_ref().is_some_and(|new| !is_pin(new)) {
             return Err(PinError::Length);
         }
         self.verify(given).await?;
@@ -108,6 +108,12 @@ impl Pin {
         *self.hash() = Ok(hash);
         Ok(())
     }
+}
+
+/// What cannot be seen does not count: whoever guesses begins with what is pasted by accident.
+fn is_pin(new: &str) -> bool {
+    let visible = new.chars().filter(|c| *c != ' ' && !tool::is_unseen(*c)).count();
+    visible >= SHORTEST && new.chars().count() <= LONGEST
 }
 
 /// At the costs that the hash names.
@@ -138,4 +144,22 @@ fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
     out.sync_all()?;
     std::fs::rename(&beside, file)?;
     Ok(Some(hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_has_six_characters_that_can_be_seen() {
+        let check = |new: &str, expect: bool| assert_eq!(is_pin(new), expect, "{new:?}");
+        check("135790", true);
+        check("pass phrase", true);
+        check("13579", false);
+        check(&"\u{200b}".repeat(6), false);
+        check("1 2 3 4 5 ", false);
+        check("12345\u{202e}\t\n", false);
+        check(&"x".repeat(128), true);
+        check(&"x".repeat(129), false);
+    }
 }

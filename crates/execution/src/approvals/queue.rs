@@ -19,6 +19,8 @@ use super::rule::{Rule, Wanted};
 const MOST_OPEN: usize = 128;
 const MOST_OF_USER: usize = 64;
 const MOST_OF_ONE: usize = 32;
+/// Places of a user that are kept for its clients without a question: two busy ones do not silence a third.
+const KEPT_FREE: usize = 16;
 /// Rules that can stand at a time: more than a person remembers having made.
 const MOST_STANDING: usize = 64;
 /// Questions that are over and still remembered, to tell a caller what became of them.
@@ -165,11 +167,13 @@ impl Queue {
         if open().count() >= MOST_OPEN {
             return Err(Full::All(MOST_OPEN));
         }
-        if of_user().count() >= MOST_OF_USER {
-            return Err(Full::OfUser(MOST_OF_USER));
-        }
-        if of_user().filter(|asked| asked.terms.call.caller.is_same_party(asks)).count() >= MOST_OF_ONE {
+        let of_one = of_user().filter(|asked| asked.terms.call.caller.is_same_party(asks)).count();
+        if of_one >= MOST_OF_ONE {
             return Err(Full::OfCaller(MOST_OF_ONE));
+        }
+        let room = if of_one == 0 { MOST_OF_USER } else { MOST_OF_USER - KEPT_FREE };
+        if of_user().count() >= room {
+            return Err(Full::OfUser(room));
         }
         let asked = Asked { digest: digest.to_owned(), terms: terms.clone(), state: State::Pending };
         Ok(entry(id, &asked, "requested", None, json!(terms)))

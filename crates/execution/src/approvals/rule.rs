@@ -7,6 +7,8 @@ use globset::GlobBuilder;
 use serde::{Deserialize, Serialize};
 use tool::{Caller, Mode};
 
+use super::effect::quoted;
+
 /// Programs that run what their arguments say: a rule for the beginning of such a command would be one for anything.
 const WRAPPERS: [&str; 72] = [
     "ash",
@@ -262,7 +264,7 @@ impl Rule {
                 lines.push("  other arguments: any".to_owned());
             }
         }
-        let client = self.client.as_deref().unwrap_or("a client without a name");
+        let client = quoted(self.client.as_deref());
         let session = self.session.as_deref().map(|id| format!(", session {id}")).unwrap_or_default();
         let connection = if self.connection.is_some() { ", on this connection" } else { "" };
         lines.push(format!("for {client} (uid {}){session}{connection}", self.uid));

@@ -80,8 +80,8 @@ impl Turn {
 
     /// Adds what something has cost. Returns the cap that is to be warned of: once a turn, when it is first passed.
     pub(crate) fn spend(&mut self, budget: &Budget, cost: f64) -> Option<f64> {
-        // A sum that only grows, whatever is reported.
-        self.cost += if cost.is_finite() { cost.max(0.0) } else { 0.0 };
+        // A sum that only grows and stays a number, whatever is reported.
+        self.cost = (self.cost + if cost.is_finite() { cost.max(0.0) } else { 0.0 }).min(f64::MAX);
         match budget.cap {
             Cap::Warn(cap) if self.cost > cap && !self.warned => {
                 self.warned = true;

@@ -129,7 +129,11 @@ mod tests {
         let alone = |client: Option<&str>| Era::Stateless { client: client.map(str::to_owned) };
         let stated = json!({REVISION: STATELESS, CAPABILITIES: {}, CLIENT: {"name": "c\u{202e}1"}});
         for handshake in [false, true] {
-            assert_eq!(era(handshake, &stated).unwrap(), alone(Some("c1")), "its own word counts");
+            assert_eq!(
+                era(handshake, &stated).unwrap(),
+                alone(Some("c1 #82edfd4ff8757f91")),
+                "its own word counts"
+            );
             let nameless = json!({REVISION: STATELESS, CAPABILITIES: {}});
             assert_eq!(era(handshake, &nameless).unwrap(), alone(None));
         }

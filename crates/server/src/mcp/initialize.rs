@@ -88,9 +88,19 @@ mod tests {
             check(revision, json!({"name": "claude-code", "version": "2"}), revision, Some("claude-code"));
         }
         check("2026-07-28", json!({}), "2025-11-25", None);
-        check("", json!({"name": "a\u{202e}b\n\u{1b}[31mc"}), "2025-11-25", Some("ab[31mc"));
+        check(
+            "",
+            json!({"name": "a\u{202e}b\n\u{1b}[31mc"}),
+            "2025-11-25",
+            Some("ab[31mc #91e8faf4c0868046"),
+        );
         check("1", json!({"name": "\u{0}\u{7} "}), "2025-11-25", None);
-        check("1", json!({"name": "x".repeat(100)}), "2025-11-25", Some(&"x".repeat(64)));
+        check(
+            "1",
+            json!({"name": "x".repeat(100)}),
+            "2025-11-25",
+            Some(&format!("{} #09ecb6ebc8bcefc7", "x".repeat(46))),
+        );
         check("1", json!({"name": 5}), "2025-11-25", None);
         assert_eq!(agree(json!({})).unwrap_err().data["field"], "protocolVersion");
         assert_eq!(agree(json!({"protocolVersion": 1})).unwrap_err().data["field"], "protocolVersion");

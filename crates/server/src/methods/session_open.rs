@@ -23,7 +23,12 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     let mut named = workers.named();
     if let Some(door) = name.as_ref().and_then(|name| named.get(name)) {
         let error = RpcError::server("conflict", "a session of this name is open");
-        return Err(error.with("session_id", &door.opened.session_id));
+        // Whose it is may go on with it; to others its id is as good as a hold on it.
+        return Err(if door.is_of(session) {
+            error.with("session_id", &door.opened.session_id)
+        } else {
+            error
+        });
     }
     let door = workers.open(terms, session).map_err(told)?;
     let reply = shown(&door);

@@ -18,28 +18,28 @@ pub(super) struct OpenCalls(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    open: HashSet<String>,
+    open: HashSet<Value>,
     /// The handshake and its id, once it was answered or while it may still be.
-    greeting: Option<(String, Vec<u8>)>,
+    greeting: Option<(Value, Vec<u8>)>,
 }
 
 impl OpenCalls {
     /// Takes note of what the client says.
     pub(super) fn note(&self, head: &Head<'_>, line: &[u8]) {
-        let Some(id) = head.asks() else { return };
+        let Some(id) = head.asks().map(read) else { return };
         let mut state = self.lock();
-        state.open.insert(id.to_owned());
+        state.open.insert(id.clone());
         if head.method.as_deref() == Some("initialize") && state.greeting.is_none() {
-            state.greeting = Some((id.to_owned(), line.to_owned()));
+            state.greeting = Some((id, line.to_owned()));
         }
     }
 
     /// Takes note of what the client is told.
     pub(super) fn answered(&self, head: &Head<'_>) {
-        let Some(id) = head.answers() else { return };
+        let Some(id) = head.answers().map(read) else { return };
         let mut state = self.lock();
-        state.open.remove(id);
-        if head.is_error() && state.greeting.as_ref().is_some_and(|(greeting, _)| greeting == id) {
+        state.open.remove(&id);
+        if head.is_error() && state.greeting.as_ref().is_some_and(|(greeting, _)| *greeting == id) {
             state.greeting = None;
         }
     }
@@ -51,16 +51,17 @@ impl OpenCalls {
         if state.greeting.as_ref().is_some_and(|(id, _)| open.contains(id)) {
             state.greeting = None;
         }
-        open.iter().map(|id| gone(id)).collect()
+        open.iter().map(gone).collect()
     }
 
     /// The same for one request, unless it was told already.
     pub(super) fn give_up_one(&self, id: &str) -> Option<Vec<u8>> {
+        let id = read(id);
         let mut state = self.lock();
-        if state.greeting.as_ref().is_some_and(|(greeting, _)| greeting == id) {
+        if state.greeting.as_ref().is_some_and(|(greeting, _)| *greeting == id) {
             state.greeting = None;
         }
-        state.open.remove(id).then(|| gone(id))
+        state.open.remove(&id).then(|| gone(&id))
     }
 
     /// The client's handshake, to be said once more, if it has had one.
@@ -78,8 +79,12 @@ impl OpenCalls {
     }
 }
 
-fn gone(id: &str) -> Vec<u8> {
-    let id: Value = serde_json::from_str(id).unwrap_or_default();
+/// An id as what it means: the daemon answers `"\u0041"` as `"A"`.
+fn read(id: &str) -> Value {
+    serde_json::from_str(id).unwrap_or_default()
+}
+
+fn gone(id: &Value) -> Vec<u8> {
     let message = "the daemon stopped before it had answered: how the call ended is in the ledger";
     let error = json!({"code": -32000, "message": message, "data": {"code": "daemon_gone"}});
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
@@ -113,6 +118,10 @@ mod tests {
             told_first[0].contains(r#""id":"b""#) && told_first[0].contains("daemon_gone"),
             "{told_first:?}"
         );
+        assert!(told(&calls).is_empty());
+        // However an id is written, it is the same one.
+        note(&calls, r#"{"id":"\u0041","method":"tools/call"}"#);
+        calls.answered(&Head::of(br#"{"id":"A","result":{}}"#));
         assert!(told(&calls).is_empty());
         note(&calls, r#"{"id":2,"method":"tools/call"}"#);
         assert!(calls.give_up_one("2").is_some() && calls.give_up_one("2").is_none());

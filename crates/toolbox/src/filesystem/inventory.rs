@@ -1,5 +1,5 @@
-//! What is in a folder that would go, for the person who is asked: the first names, and a digest of all of them, so that a
-//! yes is for these names and no others. Contents are not read: sizes and times of change stand for them.
+//! What is in a folder that would go, for the person who is asked: every name, and a digest of all of them, so that a yes
+//! is for these names and no others. Contents are not read: objects, sizes and times stand for them.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -7,15 +7,20 @@ use std::time::SystemTime;
 use resources::{Entry, EntryKind, Next, OpenedPath};
 use tool::{Failure, FailureKind, canonical};
 
-/// Names that a person is shown one by one; the others are counted, and bound all the same.
+/// Names that a person can be expected to read. A folder that holds more is not one to be asked about: what is not shown
+/// is not agreed to.
 const MOST_SHOWN: usize = 200;
-/// Names that a yes can be bound to. Listing more takes longer than a person waits.
-const MOST_BOUND: usize = 50_000;
+
+/// An object and the time of its last change. Who writes a file can give it the size and the time it had, but not these.
+type Object = (u64, u64, SystemTime);
 
 /// Everything below the folder, as facts for a card.
 pub(super) fn facts(folder: &OpenedPath) -> Result<Vec<(String, String)>, Failure> {
     let mut inventory = Inventory::default();
-    let unseen = folder.visit(&mut |found| inventory.take(found.relative, found.entry))?;
+    let unseen = folder.visit(&mut |found| {
+        let object = found.facts().map(|facts| (facts.identity.device, facts.identity.inode, facts.changed));
+        inventory.take(found.relative, found.entry, object)
+    })?;
     inventory.is_cut |= unseen.cut || !unseen.unreadable.is_empty();
     inventory.facts()
 }
@@ -31,23 +36,21 @@ struct Inventory {
 }
 
 impl Inventory {
-    fn take(&mut self, relative: &Path, entry: &Entry) -> Next {
-        if self.count == MOST_BOUND {
+    fn take(&mut self, relative: &Path, entry: &Entry, object: Option<Object>) -> Next {
+        if self.count == MOST_SHOWN {
             self.is_cut = true;
             return Next::Stop;
         }
         self.count += 1;
-        self.bind(relative, entry);
-        if self.count <= MOST_SHOWN {
-            self.shown.push(("with".to_owned(), line(relative, entry)));
-        }
+        self.bind(relative, entry, object);
+        self.shown.push(("with".to_owned(), line(relative, entry)));
         Next::Enter
     }
 
     /// Each part has its length before it, so that no two listings read the same.
-    fn bind(&mut self, relative: &Path, entry: &Entry) {
+    fn bind(&mut self, relative: &Path, entry: &Entry, object: Option<Object>) {
         let since = entry.modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let facts = format!("{:?} {:?} {:?}", entry.kind, entry.size, since);
+        let facts = format!("{:?} {:?} {since:?} {object:?}", entry.kind, entry.size);
         for part in [relative.as_os_str().as_encoded_bytes(), facts.as_bytes()] {
             self.listing.extend((part.len() as u64).to_be_bytes());
             self.listing.extend(part);
@@ -56,14 +59,11 @@ impl Inventory {
 
     fn facts(mut self) -> Result<Vec<(String, String)>, Failure> {
         if self.is_cut {
-            let message = format!("it holds more than {MOST_BOUND} names, or some that cannot be looked at");
-            return Err(
-                Failure::new(FailureKind::TooLarge, message).hint("delete what is in it part by part")
+            let message = format!(
+                "it holds more than the {MOST_SHOWN} names that a person is shown, or some that cannot be looked at"
             );
-        }
-        let hidden = self.count.saturating_sub(MOST_SHOWN);
-        if hidden > 0 {
-            self.shown.push(("with".to_owned(), format!("{hidden} more names that are not shown here")));
+            let hint = format!("delete what is in it part by part, each with at most {MOST_SHOWN} names");
+            return Err(Failure::new(FailureKind::TooLarge, message).hint(hint));
         }
         let digest = canonical::sha256_hex(&self.listing);
         let text = format!("sha256 {digest}, of all {} names, sizes and times", self.count);
@@ -109,7 +109,7 @@ mod tests {
     fn facts(entries: &[(&str, Entry)]) -> Vec<(String, String)> {
         let mut inventory = Inventory::default();
         for (name, entry) in entries {
-            assert_eq!(inventory.take(Path::new(name), entry), Next::Enter);
+            assert_eq!(inventory.take(Path::new(name), entry, None), Next::Enter);
         }
         inventory.facts().unwrap()
     }
@@ -134,20 +134,30 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_bound_is_refused_and_more_than_can_be_shown_is_counted() {
+    fn another_object_or_one_that_was_changed_is_another_listing() {
+        let digest = |object: Object| {
+            let mut inventory = Inventory::default();
+            inventory.take(Path::new("a"), &file(1, 1), Some(object));
+            inventory.facts().unwrap().pop()
+        };
+        let (then, later) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + Duration::from_nanos(1));
+        assert_ne!(digest((1, 1, then)), digest((1, 2, then)));
+        assert_ne!(digest((1, 1, then)), digest((1, 1, later)));
+        assert_eq!(digest((1, 1, then)), digest((1, 1, then)));
+    }
+
+    #[test]
+    fn more_than_can_be_shown_is_refused() {
         let mut inventory = Inventory::default();
         let one = file(0, 0);
-        for n in 0..MOST_BOUND {
-            assert_eq!(inventory.take(Path::new(&n.to_string()), &one), Next::Enter);
+        for n in 0..MOST_SHOWN {
+            assert_eq!(inventory.take(Path::new(&n.to_string()), &one, None), Next::Enter);
         }
         assert_eq!(inventory.shown.len(), MOST_SHOWN);
-        assert_eq!(inventory.take(Path::new("one more"), &one), Next::Stop);
-        assert_eq!(inventory.facts().unwrap_err().kind, FailureKind::TooLarge);
-        let names: Vec<String> = (0..MOST_SHOWN + 5).map(|n| n.to_string()).collect();
-        let many: Vec<(&str, Entry)> = names.iter().map(|name| (name.as_str(), file(0, 0))).collect();
-        let shown = facts(&many);
-        assert_eq!(shown.len(), MOST_SHOWN + 2);
-        assert_eq!(shown[MOST_SHOWN].1, "5 more names that are not shown here");
+        assert_eq!(inventory.take(Path::new("one more"), &one, None), Next::Stop);
+        let refused = inventory.facts().unwrap_err();
+        assert_eq!(refused.kind, FailureKind::TooLarge);
+        assert!(refused.hint.unwrap().contains("part by part"));
     }
 
     #[test]

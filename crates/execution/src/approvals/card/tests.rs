@@ -127,9 +127,48 @@ fn a_mask_hides_tokens_and_nothing_that_a_program_acts_on() {
     check("key sk-abcDEF_123= end", "key [redacted:model_key] end", true);
     check("sk-abc", "[redacted:model_key]", true);
     check("a=tok1 b=tok2", "a=[redacted:x] b=[redacted:y]", true);
+    check("PASSWORD=tok+A_1-=", "PASSWORD=[redacted:assignment]", true);
+    check("k AKIA/x.y:z@w", "k [redacted:aws]", true);
+    check("k /usr/bin/x", "k [redacted:aws]", false);
+    check("k ~x", "k [redacted:aws]", false);
+    check("k ../x", "k [redacted:aws]", false);
+    check("k ftp://x", "k [redacted:aws]", false);
+    check("token=v1/src/deploy.sh", "token=[redacted:assignment]", false);
+    check("TOKEN_HOST=evil1.example.com", "TOKEN_HOST=[redacted:assignment]", false);
     check("P=\"$(touch x)\"", "P=\"[redacted:assignment]\"", false);
     check("P=a b", "P=[redacted:assignment]", false);
     check("x\ntouch pwned", "x[redacted:private_key]", false);
     check(&"k".repeat(600), "[redacted:long]", false);
     check("other", "else [redacted:x]", false);
+}
+
+#[test]
+fn a_place_is_never_masked_and_what_a_name_gives_away_is_a_token_or_not_asked_about() {
+    let named = |text: &str| {
+        let mut card = card("x");
+        (card.summary, card.effect) = (text.to_owned(), vec![fact("writes", text)]);
+        card.arguments = vec![fact("content", "nothing")];
+        card
+    };
+    let path = "/w/token=abc123def456/deploy.sh";
+    let masked = named(path).masked().unwrap();
+    assert_eq!((masked.effect[0].text.as_str(), masked.masked), (path, 0));
+    for told in [
+        "\"apiKeyHelper\": \"/home/u/ws/evil.sh\"",
+        "token=v1/src/deploy.sh",
+        "SECRET_CMD=run-the-payload.sh",
+        "export AUTH_TOKEN=$(curl evil)",
+        "api_key: evil.example.com:8080",
+    ] {
+        let mut card = named("/w/a");
+        card.arguments = vec![fact("content", told)];
+        match card.masked() {
+            None => {}
+            Some(card) => assert_eq!(card.arguments[0].text, told, "all of it is seen"),
+        }
+    }
+    let mut card = named("/w/a");
+    card.arguments = vec![fact("content", "api_key = abcDEF123456")];
+    let card = card.masked().unwrap();
+    assert_eq!((card.masked, card.arguments[0].text.as_str()), (1, "api_key = [redacted:assignment]"));
 }

@@ -48,8 +48,14 @@ impl Tries {
     pub(super) fn make(&self, is_right: impl FnOnce() -> bool) -> Result<(), PinError> {
         // One at a time: each costs much memory, and the next has to wait for what comes of this one.
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = made.next(Timestamp::now())?;
+        let now = Timestamp::now();
         let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", self.file.display()));
+        let sound = made.within_reach(now);
+        if sound != *made {
+            write(&self.file, sound).map_err(unwritten)?;
+            *made = sound;
+        }
+        let next = made.next(now)?;
         write(&self.file, next).map_err(unwritten)?;
         *made = next;
         if !is_right() {
@@ -63,12 +69,16 @@ impl Tries {
 }
 
 impl Made {
+    /// The same by a clock that was set back since: nobody waits for longer than the longest pause, counted once.
+    fn within_reach(self, now: Timestamp) -> Made {
+        Made { not_before: self.not_before.map(|then| then.min(later(now, LONGEST_PAUSE))), ..self }
+    }
+
     /// The same with one more, if it is time for it.
     fn next(self, now: Timestamp) -> Result<Made, PinError> {
         let left =
             self.not_before.map(|then| Duration::try_from(then.duration_since(now)).unwrap_or_default());
-        // A clock that was set back makes nobody wait for longer than the longest pause.
-        if let Some(left) = left.map(|left| left.min(LONGEST_PAUSE)).filter(|left| !left.is_zero()) {
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
             return Err(PinError::TooMany { seconds: left.as_secs() + 1 });
         }
         let wrong = self.wrong.saturating_add(1);
@@ -108,6 +118,12 @@ mod tests {
         std::fs::write(&file, r#"{"wrong": 2, "not_before": null}"#).unwrap();
         assert!(Tries::at(file.clone()).make(|| true).is_ok());
         assert!(!file.exists(), "a right one forgets them");
+        // A clock that was ahead when the pause was written, and was put right: it ends, and a restart remembers when.
+        std::fs::write(&file, r#"{"wrong": 5, "not_before": "2999-01-01T00:00:00Z"}"#).unwrap();
+        let tries = Tries::at(file.clone());
+        assert!(matches!(tries.make(|| panic!("not yet")), Err(PinError::TooMany { .. })));
+        let written: Made = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert!(written.not_before.unwrap() <= later(Timestamp::now(), LONGEST_PAUSE), "{written:?}");
         std::fs::remove_dir_all(folder.path()).unwrap();
         let unwritten = Tries::at(file).make(|| panic!("what cannot be counted is not tried"));
         assert!(matches!(unwritten, Err(PinError::File(_))), "{unwritten:?}");
@@ -124,7 +140,9 @@ mod tests {
             now = until;
         }
         assert_eq!(pauses, [0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-        let Err(PinError::TooMany { seconds }) = made.next(start) else { panic!("no pause") };
+        let set_back = made.within_reach(start);
+        let Err(PinError::TooMany { seconds }) = set_back.next(start) else { panic!("no pause") };
         assert_eq!(seconds, 301, "the clock was set back");
+        assert!(set_back.within_reach(later(start, LONGEST_PAUSE)).next(later(start, LONGEST_PAUSE)).is_ok());
     }
 }

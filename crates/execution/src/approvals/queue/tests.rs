@@ -250,6 +250,24 @@ fn neither_one_caller_nor_one_user_can_fill_the_queue() {
 }
 
 #[test]
+fn two_busy_clients_leave_places_to_those_who_have_not_asked() {
+    let mut queue = Queue::default();
+    let mut ask = |id: &str, who: usize| {
+        let requested = queue.request(id, "d", &terms(who, &[], 0, 10))?;
+        queue.apply(&requested);
+        Ok::<(), Full>(())
+    };
+    let taken: Vec<usize> =
+        [1, 2].map(|who| (0..99).take_while(|n| ask(&format!("{who} {n}"), who).is_ok()).count()).to_vec();
+    assert_eq!(taken, [MOST_OF_ONE, MOST_OF_USER - KEPT_FREE - MOST_OF_ONE]);
+    for who in 3..3 + KEPT_FREE {
+        assert_eq!(ask(&format!("{who} first"), who), Ok(()), "it has no question yet");
+        assert!(ask(&format!("{who} second"), who).is_err());
+    }
+    assert_eq!(ask("last", 99), Err(Full::OfUser(MOST_OF_USER)));
+}
+
+#[test]
 fn what_is_over_is_forgotten_in_the_end() {
     let mut queue = Queue::default();
     for n in 0..1000 {

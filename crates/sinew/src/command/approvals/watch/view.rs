@@ -19,8 +19,6 @@ use layout::{cut, rule_lines, why_lines, wrap};
 const MOST_LISTED: usize = 6;
 /// How long a card is on the screen before a yes counts: a key that was meant for the one before is not one for this.
 const SETTLED: Duration = Duration::from_millis(600);
-/// Lines that one key scrolls.
-const PAGE: usize = 10;
 const KEYS: [&str; 10] = [
     "a approve",
     "d deny",
@@ -52,6 +50,9 @@ pub(super) struct View {
     /// Since when it is.
     since: Option<Instant>,
     scroll: usize,
+    /// How far down the first line can be, and how many lines one key scrolls: set by drawing, for a screen has the height
+    /// it has, and what a key skips was not seen.
+    room: Cell<(usize, usize)>,
     /// The last line of the chosen card that was on the screen, and how many it has: set by drawing it.
     seen: Cell<(usize, usize)>,
     /// The same of the rule that is displayed.
@@ -184,8 +185,8 @@ impl View {
                 return Some(Act::Decide(id, params));
             }
             KeyCode::Char('y') => self.say("there is more of the rule: scroll to its end first (space)"),
-            KeyCode::Char(' ') | KeyCode::PageDown => self.scroll = self.scroll.saturating_add(PAGE),
-            KeyCode::Char('b') | KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(PAGE),
+            KeyCode::Char(' ') | KeyCode::PageDown => self.down(),
+            KeyCode::Char('b') | KeyCode::PageUp => self.up(),
             _ => {
                 self.scroll = 0;
                 self.say("no rule was made, and nothing was approved");
@@ -208,12 +209,23 @@ impl View {
             KeyCode::Char('e') => return self.chosen().map(|one| Act::Edit(one.card.id.clone())),
             KeyCode::Char('j') | KeyCode::Down => self.step(1),
             KeyCode::Char('k') | KeyCode::Up => self.step(-1),
-            KeyCode::Char(' ') | KeyCode::PageDown => self.scroll = self.scroll.saturating_add(PAGE),
-            KeyCode::Char('b') | KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(PAGE),
+            KeyCode::Char(' ') | KeyCode::PageDown => self.down(),
+            KeyCode::Char('b') | KeyCode::PageUp => self.up(),
             KeyCode::Home => self.scroll = 0,
             _ => {}
         }
         None
+    }
+
+    /// A screen further, but for the line that was last: nothing falls between two screens.
+    fn down(&mut self) {
+        let (last, page) = self.room.get();
+        self.scroll = self.scroll.saturating_add(page).min(last);
+    }
+
+    fn up(&mut self) {
+        let (last, page) = self.room.get();
+        self.scroll = self.scroll.min(last).saturating_sub(page);
     }
 
     fn step(&mut self, by: isize) {
@@ -258,7 +270,10 @@ impl View {
         lines.push(paint(QUIET, "─".repeat(width)));
         let foot = self.foot(width);
         let room = height.saturating_sub(lines.len() + foot.len() + 1).max(1);
-        lines.extend(self.card(width, room));
+        // A card that no line is left for is not shown, and not seen.
+        if lines.len() < height {
+            lines.extend(self.card(width, room));
+        }
         while lines.len() + foot.len() < height {
             lines.push(String::new());
         }
@@ -307,7 +322,9 @@ impl View {
         let wrapped: Vec<CardLine> = text.iter().flat_map(|line| wrap(line, width)).collect();
         let fits = wrapped.len() <= room;
         let room = if fits { room } else { room.saturating_sub(1).max(1) };
-        let from = self.scroll.min(wrapped.len().saturating_sub(room));
+        let last = wrapped.len().saturating_sub(room);
+        self.room.set((last, room.saturating_sub(1).max(1)));
+        let from = self.scroll.min(last);
         let to = (from + room).min(wrapped.len());
         let looked_at = match self.mode {
             Mode::Looking => Some(&self.seen),

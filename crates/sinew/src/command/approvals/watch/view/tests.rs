@@ -114,6 +114,30 @@ fn a_yes_is_taken_once_everything_was_on_the_screen() {
 }
 
 #[test]
+fn a_card_can_be_seen_whole_on_a_screen_of_any_size() {
+    for (width, height) in [(80, 20), (80, 12), (40, 16), (200, 60)] {
+        let many = (0..9).map(|n| question(&format!("q{n}"), "x", 90)).collect();
+        let mut view = view(many);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let screen = plain(&view, width, height);
+            seen.extend((0..90).filter(|n| screen.iter().any(|line| *line == format!("  +{n} x"))));
+            press(&mut view, KeyCode::Char(' '));
+        }
+        assert_eq!(seen.len(), 90, "{width}x{height}: {seen:?}");
+        let yes = press(&mut view, KeyCode::Char('a'));
+        assert!(matches!(yes, Some(Act::Decide(id, _)) if id == "q0"), "{width}x{height}");
+    }
+    // Where not even one line of it is on the screen, nothing of it was seen.
+    let mut view = view((0..9).map(|n| question(&format!("q{n}"), "x", 0)).collect());
+    for _ in 0..20 {
+        view.lines(80, 9);
+        press(&mut view, KeyCode::Char(' '));
+    }
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None);
+}
+
+#[test]
 fn a_key_for_one_call_is_none_for_the_next() {
     let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
     view.lines(80, 24);
