@@ -134,11 +134,11 @@ fn what_a_name_makes_look_like_a_secret_hides_no_path() {
             assert_eq!(detail(&answer), "too_much_to_show", "{answer}");
         }
     }
-    // A name that looks like an assignment is a name.
-    let id = ask(&mut agent, &json!({"path": "token=abc123def456.txt", "content": "x"}));
+    let mut named = super::parties::named(&daemon, "sinew (uid 0)");
+    let id = ask(&mut named, &json!({"path": "a.txt", "content": "x"}));
     let card = daemon.control().request("control/approvals.show", &json!({"id": id}))["result"].clone();
-    assert!(card["effect"].to_string().contains("/token=abc123def456.txt "), "{card}");
-    assert!(card["caller"].as_str().unwrap().starts_with("a client without a name (uid"), "{card}");
+    let caller = card["caller"].as_str().unwrap();
+    assert!(caller.starts_with("\"sinew (uid 0)\" (uid "), "its own word, between quotes: {card}");
 }
 
 #[test]

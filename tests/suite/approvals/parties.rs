@@ -15,7 +15,7 @@ fn worker(daemon: &Daemon) -> (Client, Client) {
     (Client::connect(socket.as_ref()), orchestrator)
 }
 
-fn named(daemon: &Daemon, name: &str) -> Client {
+pub(super) fn named(daemon: &Daemon, name: &str) -> Client {
     let mut agent = daemon.agent();
     let client = json!({"name": name, "version": "1"});
     agent.request(
