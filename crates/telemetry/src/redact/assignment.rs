@@ -1,10 +1,11 @@
-//! Secrets known by the name they are given: `password=…`, `"api_key": "…"`, `--token …`.
+//! Secrets known by the name they are given: `password=…`, `"api_key": "…"`, `--token …`; and by the place where a program
+//! takes one: `curl -u ada:…`.
 //!
-//! Works on text, in whatever syntax: shell, YAML, JSON and JSON quoted inside JSON. It does not parse any of them.
+//! Works on text, in whatever syntax: shell, YAML, XML, JSON and JSON quoted inside JSON. It does not parse any of them.
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::detectors::not_a_marker;
 use super::sensitive::{self, Sensitivity};
@@ -12,11 +13,37 @@ use super::{Compiled, Span};
 
 pub(super) const NAME: &str = "assignment";
 
-/// One of these is in every name looked for.
-pub(super) const NEEDLES: [&str; 29] = [
+/// One of these is in every text that is looked through.
+pub(super) const NEEDLES: &[&str] = &[
     "password",
     "passwd",
     "passphrase",
+    "passcode",
+    "passwort",
+    "kennwort",
+    "wachtwoord",
+    "contrase",
+    "de passe",
+    "de_passe",
+    "de-passe",
+    "depasse",
+    "pass=",
+    "pass:",
+    "pass\"",
+    "pass'",
+    "pass\\",
+    "-pass ",
+    "senha",
+    "senord",
+    "hasło",
+    "HASŁO",
+    "пароль",
+    "Пароль",
+    "ПАРОЛЬ",
+    "密码",
+    "密碼",
+    "パスワード",
+    "비밀번호",
     "pwd",
     "secret",
     "token",
@@ -43,46 +70,133 @@ pub(super) const NEEDLES: [&str; 29] = [
     "auth_key",
     "auth-key",
     "authkey",
+    "identified",
+    "curl",
+    "wget",
+    "sshpass",
+    "mysql",
+    "mariadb",
+    "redis-cli",
 ];
 
-/// Groups: 1 the name, then the value by the way it is quoted: escaped, double, single, backtick, bare.
-const ASSIGNED: &str = r#"(?ix)
-    ([a-z0-9_.\-]* (?: pass(?:word|wd|phrase) | pwd | secret | token | credential
-        | (?: api | private | access | signing | encryption | master | auth ) [_\-\x20]? key ) [a-z0-9_.\-]*)
-    (?: \\* ["'`] )? \]? [\ \t]* (?: := | => | == | [:=] ) [\ \t]*
-    (?: \\+ ["'] ( [^"']*? ) \\+ ["']
-      | " ( (?: [^"\\] | \\ (?s:.) )* )
-      | ' ( (?: [^'\\] | \\ (?s:.) )* )
-      | ` ( [^`]* )
-      | (?: (?: bearer | basic | token ) [\ \t]+ )? ( [^\s"'`,;&<>(){}\\]+ ) )"#;
+/// The words for a password that people use, in whatever language.
+const PASSWORD: &str = r"pass(?:word|wd|phrase|code|wort)|pwd|kennwort|wachtwoord|contrase[ñn]a|mot[_\-\x20]?de[_\-\x20]?passe|senha|lösenord|hasło|пароль|密[码碼]|パスワード|비밀번호";
+/// The other words that give a secret away.
+const OTHER: &str =
+    r"pass|secret|token|credential|(?:api|private|access|signing|encryption|master|auth)[_\-\x20]?key";
 
-/// Groups: 1 the name, 2 the value that follows the flag as its own word.
-const FLAG: &str = r#"(?i)(?:^|[\s"']|\\[nrt])--?([a-z0-9_-]*(?:pass(?:word|wd|phrase)|pwd|secret|token|credential|(?:api|private|access|auth)[_-]?key)[a-z0-9_-]*)[ \t]+["']?([^\s"'-][^\s"']*)"#;
-
-struct Patterns {
-    assigned: Option<Regex>,
-    flag: Option<Regex>,
+/// How sure the way it stands there makes us of a value, beside its name.
+#[derive(Clone, Copy, PartialEq)]
+enum Stands {
+    /// In quotes, or between tags.
+    Quoted,
+    /// As a word of its own: a name that is only likely to tell asks for more.
+    Bare,
+    /// In a sentence: it must look like a secret, whatever its name.
+    Said,
+    /// Where a program takes its password: there is no name to ask.
+    Placed,
 }
 
-static PATTERNS: LazyLock<Patterns> =
-    LazyLock::new(|| Patterns { assigned: Regex::new(ASSIGNED).ok(), flag: Regex::new(FLAG).ok() });
+/// A way to write a secret. Group 1 is the name, or what stands in its place; the first group after it is the value.
+struct Shape {
+    /// `{P}` stands for the words for a password, `{O}` for the others.
+    pattern: &'static str,
+    /// How a value stands there, by the number of its group.
+    stands: fn(usize) -> Stands,
+}
+
+const SHAPES: [Shape; 10] = [
+    // Escaped, double, single, backtick, bare. Bare at the beginning of a line it may hold what separates elsewhere.
+    Shape {
+        pattern: r#"(?x)
+            ([a-z0-9_.\-]* (?: {P} | {O} ) [a-z0-9_.\-]*)
+            (?: \\* ["'`] )? \]? [\ \t]* (?: := | => | == | [:=：＝] ) [\ \t]*
+            (?: \\+ ["'] ( [^"']*? ) \\+ ["']
+              | " ( (?: [^"\\] | \\ (?s:.) )* )
+              | ' ( (?: [^'\\] | \\ (?s:.) )* )
+              | ` ( [^`]* )
+              | (?: (?: bearer | basic | token ) [\ \t]+ )? ( [^\s"'`,;&<>(){}\\]+ ) )"#,
+        stands: |group| if group == 6 { Stands::Bare } else { Stands::Quoted },
+    },
+    Shape {
+        pattern: r#"(?m)^[ \t]*(?:-[ \t]+|export[ \t]+)?([a-z0-9_.\-]*(?:{P})[a-z0-9_.\-]*)[ \t]*[=:][ \t]*([^\s"'`\\]+)"#,
+        stands: |_| Stands::Bare,
+    },
+    // A flag and the word after it.
+    Shape {
+        pattern: r#"(?:^|[\s"']|\\[nrt])--?([a-z0-9_-]*(?:{P}|{O})[a-z0-9_-]*)[ \t]+["']?([^\s"'-][^\s"']*)"#,
+        stands: |_| Stands::Bare,
+    },
+    // `<password>…</password>`, and `key="password" value="…"`.
+    Shape {
+        pattern: r"<([a-z0-9_.:\-]*(?:{P}|{O})[a-z0-9_.\-]*)(?:\s[^<>]*)?>([^<]+)<",
+        stands: |_| Stands::Quoted,
+    },
+    Shape {
+        pattern: r#"\b(?:name|key|id)\s*=\s*\\*["']([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)\\*["']\s+(?:\w+\s*=\s*\\*["'][^"'<>]*["']\s+)?value\s*=\s*\\*["']([^"'\\]+)"#,
+        stands: |_| Stands::Quoted,
+    },
+    // A block of YAML, and a value on the next line.
+    Shape {
+        pattern: r#"([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)["']?[ \t]*:[ \t]*[|>][+-]?[0-9]?[ \t]*(?:\r?\n|\\n)((?:[ \t]+[^\r\n\\"]*(?:\r?\n|\\n|\z)?)+)"#,
+        stands: |_| Stands::Quoted,
+    },
+    Shape {
+        pattern: r#"(?m)([a-z0-9_.\-]*(?:{P})[a-z0-9_.\-]*)["']?[ \t]*[:=][ \t]*(?:\r?\n|\\n)[ \t]+["']?([^\s"':|>][^\s"':\\]*)["']?[ \t]*(?:$|\\n|\r)"#,
+        stands: |_| Stands::Bare,
+    },
+    // `ALTER USER ada PASSWORD '…'`, `login ada password …`, `the password is …`.
+    Shape {
+        pattern: r#"\b({P}|identified(?:[ \t]+with[ \t]+\w+)?[ \t]+(?:by|as))[ \t]+\\*["']([^"'\\]+)|\blogin\s+\S+\s+{P}\s+(\S+)"#,
+        stands: |_| Stands::Placed,
+    },
+    Shape {
+        pattern: r#"({P}|api[ _\-]?key)[ \t]+(?:is|was|to|will[ \t]+be)[ \t]*:?[ \t]+["'`]?([^\s"'`]+)"#,
+        stands: |_| Stands::Said,
+    },
+    // The programs that take one under a flag of a single letter.
+    Shape {
+        pattern: r#"\b(curl|wget|sshpass|mysql\w*|mariadb\S*|redis-cli)\b[^\r\n|;]*?[ \t](?:(?:-u|-U|--user|--proxy-user)[ \t=]*["']?[^\s:"'/]+:([^\s"']+)|-p([^\s"'-][^\s"']*)|-[pa][ \t]+["']?([^\s"'-][^\s"']*))"#,
+        stands: |_| Stands::Placed,
+    },
+];
+
+static PATTERNS: LazyLock<Vec<(Regex, fn(usize) -> Stands)>> = LazyLock::new(|| {
+    let compile = |shape: &Shape| {
+        let spelt = shape.pattern.replace("{P}", &format!("(?:{PASSWORD})")).replace("{O}", OTHER);
+        let regex = RegexBuilder::new(&spelt).case_insensitive(true).build().ok()?;
+        Some((regex, shape.stands))
+    };
+    SHAPES.iter().filter_map(compile).collect()
+});
+
+/// Whether a list of words begins with a program that takes a secret where no name says so.
+pub(super) fn is_telling_program(word: &str) -> bool {
+    let program = word.rsplit('/').next().unwrap_or(word);
+    ["curl", "wget", "sshpass", "mysql", "mariadb", "redis-cli"].iter().any(|name| program.starts_with(name))
+}
 
 /// Adds what is found in `text` to `spans`.
 pub(super) fn find(text: &str, compiled: Compiled, spans: &mut Vec<Span>) {
-    for regex in [&PATTERNS.assigned, &PATTERNS.flag].into_iter().flatten() {
+    for (regex, stands) in PATTERNS.iter() {
         // A step of one from the end of the name, not of the value: a value may hold the next name.
         let mut from = 0;
         while let Some(found) = text.get(from..).and_then(|_| regex.captures_at(text, from)) {
-            let Some(name) = found.get(1) else { break };
-            let bare = found.get(6).is_some() || regex.captures_len() == 3;
-            if let Some(value) = found.iter().skip(2).flatten().next()
-                && !is_user_of_url(text, name.start())
-                && is_secret(name.as_str(), value.as_str(), bare)
+            let name = found.get(1);
+            let values = found.iter().enumerate().skip(2);
+            let Some((group, value)) = values.filter_map(|(group, value)| Some((group, value?))).next()
+            else {
+                break;
+            };
+            let named = name.map_or(value.start(), |name| name.end());
+            if !name.is_some_and(|name| is_user_of_url(text, name.start()))
+                && is_secret(name.map_or("", |name| name.as_str()), value.as_str(), stands(group))
             {
                 spans.push(Span { start: value.start(), end: value.end(), detector: compiled });
-                from = value.end().max(name.end());
+                from = value.end().max(named);
             } else {
-                from = name.end();
+                from = named;
             }
         }
     }
@@ -93,17 +207,21 @@ fn is_user_of_url(text: &str, start: usize) -> bool {
     text.get(..start).is_some_and(|before| before.ends_with("://"))
 }
 
-fn is_secret(name: &str, value: &str, bare: bool) -> bool {
-    let Some(sensitivity) = sensitive::sensitivity(name) else { return false };
+fn is_secret(name: &str, value: &str, stands: Stands) -> bool {
     if sensitive::is_placeholder(value) || !not_a_marker(value) || !value.chars().any(char::is_alphanumeric) {
         return false;
     }
+    if stands == Stands::Placed {
+        return true;
+    }
+    let Some(sensitivity) = sensitive::sensitivity(name) else { return false };
     let number = value.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'_');
     match sensitivity {
+        _ if stands == Stands::Said => telling(value),
         Sensitivity::Certain => true,
-        Sensitivity::UnlessNumber => !number && (!bare || telling(value)),
+        Sensitivity::UnlessNumber => !number && (stands == Stands::Quoted || telling(value)),
         Sensitivity::Likely if number => value.len() >= 6,
-        Sensitivity::Likely => !bare || telling(value),
+        Sensitivity::Likely => stands == Stands::Quoted || telling(value),
     }
 }
 
@@ -117,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_patterns_compile() {
-        assert!(PATTERNS.assigned.is_some() && PATTERNS.flag.is_some());
+    fn every_pattern_compiles() {
+        assert_eq!(PATTERNS.len(), SHAPES.len());
     }
 }

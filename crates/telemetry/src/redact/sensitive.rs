@@ -15,10 +15,24 @@ pub(super) enum Sensitivity {
     UnlessNumber,
 }
 
-const CERTAIN: [&str; 16] = [
+const CERTAIN: [&str; 31] = [
     "password",
     "passwd",
     "passphrase",
+    "passcode",
+    "passwort",
+    "kennwort",
+    "wachtwoord",
+    "contraseña",
+    "contrasena",
+    "motdepasse",
+    "senha",
+    "lösenord",
+    "hasło",
+    "пароль",
+    "密码",
+    "密碼",
+    "パスワード",
     "pwd",
     "secret",
     "apikey",
@@ -32,6 +46,7 @@ const CERTAIN: [&str; 16] = [
     "authorization",
     "setcookie",
     "sharedkey",
+    "비밀번호",
 ];
 const LIKELY: [&str; 3] = ["token", "cookie", "bearer"];
 /// Names that hold one of the words above and still name no secret.
@@ -54,7 +69,31 @@ const HARMLESS: [&str; 14] = [
 
 /// One of these is in every name that matters. Most names have none, and are done with cheaply.
 static STEMS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    let stems = ["pass", "pwd", "secret", "key", "credential", "authorization", "cookie", "token", "bearer"];
+    let stems = [
+        "pass",
+        "pwd",
+        "secret",
+        "key",
+        "credential",
+        "authorization",
+        "cookie",
+        "token",
+        "bearer",
+        "kennwort",
+        "wachtwoord",
+        "contrase",
+        "senha",
+        "senord",
+        "hasło",
+        "HASŁO",
+        "пароль",
+        "Пароль",
+        "ПАРОЛЬ",
+        "密码",
+        "密碼",
+        "パスワード",
+        "비밀번호",
+    ];
     AhoCorasick::builder().ascii_case_insensitive(true).build(stems).ok()
 });
 
@@ -68,23 +107,29 @@ pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
     if name.len() > 128 || !has_stem(name) || name.contains("[redacted:") {
         return None;
     }
-    let folded: String = name
-        .chars()
-        .filter(|c| !matches!(c, '_' | '-' | '.' | ' '))
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
+    let folded: String =
+        name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase).collect();
     let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
     if has(&HARMLESS) {
         None
     } else if has(&CERTAIN) {
         Some(Sensitivity::Certain)
-    } else if folded.contains("tokens") {
+    } else if folded.contains("tokens") || ends_in_pass(name) {
         Some(Sensitivity::UnlessNumber)
     } else if has(&LIKELY) {
         Some(Sensitivity::Likely)
     } else {
         None
     }
+}
+
+/// `pass` as a word of its own, and `DB_PASS`; not `bypass` and `compass`.
+fn ends_in_pass(name: &str) -> bool {
+    let Some((before, end)) = name.len().checked_sub(4).and_then(|at| name.split_at_checked(at)) else {
+        return false;
+    };
+    let own_word = before.is_empty() || before.ends_with(['_', '-', '.', ' ']) || end.starts_with('P');
+    end.eq_ignore_ascii_case("pass") && own_word
 }
 
 /// A word that stands for "no value here" or names a type; never a secret.

@@ -120,6 +120,15 @@ fn json_is_redacted_by_name_and_by_shape() {
         json!({"argv": ["psql", "--password=x"]}),
         json!({"argv": ["psql", "--password=[redacted:assignment]"]}),
     );
+    check(
+        json!({"argv": ["/usr/bin/curl", "-s", "-u", "ada:hunter2", "https://example.org/"]}),
+        json!({"argv": ["/usr/bin/curl", "-s", "-u", marker, "https://example.org/"]}),
+    );
+    check(json!(["mysql", "-phunter2", "shop"]), json!(["mysql", marker, "shop"]));
+    check(
+        json!({"Mot de passe": "x", "пароль": {"новый": "y"}, "db_pass": "z", "bypass": "on"}),
+        json!({"Mot de passe": marker, "пароль": {"новый": marker}, "db_pass": marker, "bypass": "on"}),
+    );
     check(json!({"password": "", "token": null}), json!({"password": "", "token": null}));
     check(json!({"token": 7, "token_pin": 123456}), json!({"token": 7, "token_pin": marker}));
     check(
@@ -230,8 +239,14 @@ fn hostile_text_costs_linear_time() {
         "sk-",
         "cookie:",
         "tokens=1 ",
+        "<password>",
+        "password is ",
+        "password: |\n -",
+        "password:\n ",
+        "curl -u a ",
+        "mysql -p",
     ] {
-        let text = unit.repeat(200_000 / unit.len());
+        let text = unit.repeat(60_000 / unit.len());
         let started = std::time::Instant::now();
         let _ = redactor.redact_text(&text);
         // Quadratic time would be minutes; an unoptimised build of the linear one stays far below.

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::Redactor;
 use super::sensitive::{Sensitivity, is_placeholder, sensitivity};
+use super::{Compiled, Redactor, assignment};
 
 const MARKER: &str = "[redacted:sensitive_key]";
 
@@ -33,10 +33,13 @@ impl Redactor {
     fn is_clean(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => matches!(self.redact_text(text), Cow::Borrowed(_)),
-            Value::Array(items) => items.iter().all(|item| {
-                let is_name = item.as_str().is_some_and(|text| sensitivity(text).is_some());
-                !is_name && self.is_clean(item)
-            }),
+            Value::Array(items) => {
+                let clean = |item: &Value| {
+                    let is_name = item.as_str().is_some_and(|text| sensitivity(text).is_some());
+                    !is_name && self.is_clean(item)
+                };
+                !is_telling_command(items) && items.iter().all(clean)
+            }
             Value::Object(map) => {
                 let named = NAME_MEMBERS.iter().any(|member| names_a_secret(map.get(*member)));
                 let clean = |(key, value): (&String, &Value)| {
@@ -80,14 +83,30 @@ impl Redactor {
     fn redact_items(&self, items: &[Value]) -> Vec<Value> {
         let mut announced = None;
         let mut out = Vec::with_capacity(items.len());
-        for item in items {
+        let placed = if is_telling_command(items) { self.placed(items) } else { Vec::new() };
+        for (index, item) in items.iter().enumerate() {
             out.push(match announced.take() {
                 Some(sensitivity) if item.is_string() => self.hide(item, sensitivity),
+                _ if placed.contains(&index) => Value::String(MARKER.to_owned()),
                 _ => self.redact_value(item),
             });
             announced = item.as_str().and_then(|text| announces(text, items.len()));
         }
         out
+    }
+
+    /// The words of a command that hold a secret only where the whole of it is seen.
+    fn placed(&self, items: &[Value]) -> Vec<usize> {
+        let words: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or_default()).collect();
+        let line = words.join(" ");
+        let (mut ends, mut end) = (Vec::with_capacity(words.len()), 0);
+        for word in &words {
+            end += word.len() + 1;
+            ends.push(end);
+        }
+        let mut spans = Vec::new();
+        assignment::find(&line, Compiled::Assignment, &mut spans);
+        spans.iter().map(|span| ends.partition_point(|end| *end <= span.start)).collect()
     }
 
     /// Everything below a telling name, whatever it looks like.
@@ -114,6 +133,10 @@ impl Redactor {
             Value::Null | Value::Bool(_) => value.clone(),
         }
     }
+}
+
+fn is_telling_command(items: &[Value]) -> bool {
+    items.len() > 1 && items.first().and_then(Value::as_str).is_some_and(assignment::is_telling_program)
 }
 
 fn names_a_secret(name: Option<&Value>) -> bool {
