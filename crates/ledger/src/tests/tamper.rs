@@ -97,7 +97,8 @@ fn each_byte_counts() {
         victim.check_line(&changed, line, &format!("byte {place} changed"));
     }
     for (path, bytes) in &victim.files[1..] {
-        for place in 0..bytes.len() {
+        // A bad anchor is looked at again and again; each of its bytes is tried where it is read.
+        for place in (0..bytes.len()).step_by(bytes.len() / 64) {
             let mut changed = bytes.clone();
             changed[place] ^= 1;
             put(path, &changed);
@@ -105,6 +106,32 @@ fn each_byte_counts() {
             assert!(noticed, "byte {place} of {}", path.display());
         }
         victim.restore();
+    }
+}
+
+#[test]
+fn bytes_removed_doubled_swapped_and_appended() {
+    let victim = Victim::new(1);
+    let whole = victim.segment();
+    for place in 0..whole.len() {
+        let line = whole[..place].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let mut removed = whole.to_vec();
+        removed.remove(place);
+        victim.check_line(&removed, line, &format!("byte {place} removed"));
+        let mut doubled = whole.to_vec();
+        doubled.insert(place, whole[place]);
+        // A line's own end twice leaves the line whole: what is too much is the empty one behind it.
+        let too_much = if whole[place] == b'\n' { line + 1 } else { line };
+        victim.check_line(&doubled, too_much, &format!("byte {place} doubled"));
+        if whole.get(place + 1).is_some_and(|next| *next != whole[place]) {
+            let mut swapped = whole.to_vec();
+            swapped.swap(place, place + 1);
+            victim.check_line(&swapped, line, &format!("bytes {place} and {} swapped", place + 1));
+        }
+    }
+    let lines = victim.lines().len();
+    for byte in 0..=u8::MAX {
+        victim.check_line(&[whole, &[byte]].concat(), lines + 1, &format!("byte {byte:#x} appended"));
     }
 }
 
@@ -187,6 +214,50 @@ fn forged_with_care() {
     Victim::write(&victim.folder, &victim.options, 5);
     let problems = victim.problems().unwrap();
     assert!(problems[0].what.contains("records 3 to 4 of that time were missing"), "{problems:?}");
+}
+
+/// A record in several files: each byte of each, and each file as a whole.
+#[test]
+fn segments_changed_removed_and_exchanged() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("ledger");
+    let options = Options { segment_bytes: 4096, ..Options::default() };
+    Victim::write(&folder, &options, 40);
+    let files: Vec<(PathBuf, Vec<u8>)> =
+        segments(&folder).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    assert!(files.len() >= 3, "{} segments", files.len());
+    let problems = || crate::verify(&folder, &options).unwrap().problems;
+    assert_eq!(problems(), [], "untouched");
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    for (path, bytes) in &files {
+        // Its own file, its own line: what is behind the change is as it was.
+        // A prime: the places differ from line to line.
+        for place in (0..bytes.len()).step_by(7) {
+            let line = bytes[..place].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let mut changed = bytes.clone();
+            changed[place] ^= 0x20;
+            put(path, &changed);
+            let found = problems();
+            assert_eq!((found[0].file.as_str(), found[0].line), (&*name(path), Some(line as u64)), "{place}");
+        }
+        put(path, bytes);
+        fs::remove_file(path).unwrap();
+        assert!(!problems().is_empty(), "{} removed", name(path));
+        put(path, bytes);
+    }
+    for pair in files.windows(2) {
+        put(&pair[0].0, &pair[1].1);
+        put(&pair[1].0, &pair[0].1);
+        let found = problems();
+        assert_eq!(found[0].file, name(&pair[0].0), "exchanged: {found:?}");
+        pair.iter().for_each(|(path, bytes)| put(path, bytes));
+    }
+    // A whole segment once more, at the end and under the next free name.
+    let next = crate::segment::Segment::new(&folder, 1_000);
+    fs::write(&next.path, &files[0].1).unwrap();
+    assert_eq!(problems()[0].file, next.name());
+    fs::remove_file(&next.path).unwrap();
+    assert_eq!(problems(), [], "as it was");
 }
 
 #[test]
