@@ -43,6 +43,9 @@ pub(crate) struct Anchor {
     pub(crate) end: u64,
     /// The last record that is on disk for certain.
     pub(crate) synced: u64,
+    /// Reads that were let through and whose records are still owed: a crash takes the records, not the number of them.
+    #[serde(default)]
+    pub(crate) owed: u64,
     /// Whether the writer meant to go on.
     pub(crate) writer: WriterState,
     /// The boot of the machine this was written in, where the system tells.
@@ -59,7 +62,7 @@ pub(crate) enum AnchorFlaw {
 impl Anchor {
     /// The sealed, padded line. Written after every record, so without a detour through a value.
     pub(crate) fn render(&self, key: &Key) -> Vec<u8> {
-        let Anchor { seq, hash, segment, end, synced, writer, boot } = self;
+        let Anchor { seq, hash, segment, end, synced, owed, writer, boot } = self;
         let mut line = Vec::with_capacity(SIZE);
         let writer = match writer {
             WriterState::Open => "open",
@@ -68,6 +71,9 @@ impl Anchor {
         };
         // Writing into memory cannot fail, and `boot` is made of plain characters.
         let _ = write!(line, r#"{{"seq":{seq},"segment":{segment},"end":{end},"synced":{synced},"#);
+        if *owed > 0 {
+            let _ = write!(line, r#""owed":{owed},"#);
+        }
         let _ = write!(line, r#""writer":"{writer}","boot":"{boot}","hash":""#);
         hash.write(&mut line);
         line.push(b'"');
@@ -164,6 +170,7 @@ mod tests {
             segment: u64::MAX,
             end: u64::MAX,
             synced: u64::MAX,
+            owed: u64::MAX,
             writer: WriterState::Closed,
             boot: "f".repeat(36),
         };

@@ -37,6 +37,8 @@ pub struct Recovery {
     pub missing: Option<Missing>,
     /// What else is wrong, and where.
     pub damage: Vec<String>,
+    /// Reads that were answered while no record could be taken, and whose records went with the last daemon.
+    pub unrecorded_reads: u64,
     /// Calls that were under way; each is now recorded as `unknown`.
     pub interrupted: Vec<Arc<Call>>,
     /// The mode that held last.
@@ -116,6 +118,7 @@ impl Recovery {
             torn: found.torn.clone(),
             missing: found.missing.clone(),
             damage: found.damage.clone(),
+            unrecorded_reads: found.unrecorded_reads,
             interrupted: found.tracker.open_calls(),
             mode: found.tracker.mode(),
             executed: Vec::new(),
@@ -183,6 +186,7 @@ fn build(
         segment: chain.next,
         end: 0,
         synced: chain.head(),
+        owed: 0,
         writer: WriterState::Open,
         boot,
     };
@@ -221,6 +225,7 @@ fn build(
         rotated: true,
         synced: 0,
         owed: Vec::new(),
+        reads_owed: 0,
         turned_away: 0,
         turned_away_before: 0,
         lost: 0,
@@ -236,13 +241,15 @@ fn build(
 
 /// Records what was found, and ends every call that was under way.
 fn record_recovery(writer: &mut Writer, recovery: &Recovery) -> Result<(), LedgerError> {
-    let Recovery { crashed, torn, missing, damage, interrupted, .. } = recovery;
-    if *crashed || !torn.is_empty() || missing.is_some() || !damage.is_empty() || !interrupted.is_empty() {
+    let Recovery { crashed, torn, missing, damage, interrupted, unrecorded_reads, .. } = recovery;
+    let lost = !torn.is_empty() || missing.is_some() || !damage.is_empty() || *unrecorded_reads > 0;
+    if *crashed || lost || !interrupted.is_empty() {
         let entry = Entry::Recovered(Recovered {
             crashed: *crashed,
             torn: torn.clone(),
             missing: missing.clone(),
             damage: damage.clone(),
+            unrecorded_reads: *unrecorded_reads,
             interrupted: u64::try_from(interrupted.len()).unwrap_or(u64::MAX),
         });
         write(writer, &entry)?;

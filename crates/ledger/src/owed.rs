@@ -67,6 +67,9 @@ impl Shared {
         }
         let debt = Debt::Read { decision: Box::new(entry), bytes, end: None };
         writer.owed.push(Owed { call, debt, due: Instant::now() });
+        writer.reads_owed += 1;
+        // The anchor needs no room: also on a full disk the number is in the kernel before the read is answered.
+        writer.write_anchor();
         drop(writer);
         // Records may be taken again by now.
         lock(&self.queue).look_within(Duration::ZERO);
@@ -161,7 +164,10 @@ impl Writer {
                 self.pay_entry(&entry).is_err().then(|| Owed { call, debt: Debt::End(outcome), due })
             }
             Debt::Read { decision, bytes, end } => {
+                // The line and the number change together, or a crash in between would count it twice or never.
+                self.reads_owed = self.reads_owed.saturating_sub(1);
                 if self.pay_entry(&decision).is_err() {
+                    self.reads_owed += 1;
                     return Some(Owed { call, debt: Debt::Read { decision, bytes, end }, due });
                 }
                 // Without an end it is from here on a call like any other.

@@ -36,6 +36,7 @@ pub(crate) struct Found {
     pub(crate) missing: Option<Missing>,
     pub(crate) damage: Vec<String>,
     pub(crate) writer: Option<WriterState>,
+    pub(crate) unrecorded_reads: u64,
 }
 
 /// What is done about what a writer that died left behind.
@@ -56,6 +57,8 @@ pub(crate) fn recover(
     remains: Remains,
 ) -> Result<Found, LedgerError> {
     let good: Vec<&Anchor> = anchors.iter().flatten().collect();
+    // The first is written with every record; the second follows it.
+    let first = anchors.first().and_then(|first| first.as_ref().ok());
     let mut found = Found {
         chain: Chain::START,
         last: None,
@@ -63,7 +66,8 @@ pub(crate) fn recover(
         torn: Vec::new(),
         missing: None,
         damage: Vec::new(),
-        writer: anchors.first().and_then(|first| first.as_ref().ok()).map(|anchor| anchor.writer),
+        writer: first.map(|anchor| anchor.writer),
+        unrecorded_reads: first.map_or(0, |anchor| anchor.owed),
     };
     for segment in segments(folder, remains)?.into_iter().rev() {
         let scan = scan(&segment, key, &good).map_err(LedgerError::io("read", &segment.path))?;

@@ -155,6 +155,12 @@ impl<'a> Walk<'a> {
                 }
             }
         }
+        if recovered.unrecorded_reads > 0 {
+            let reads = recovered.unrecorded_reads;
+            let what =
+                format!("{reads} reads were answered while no record could be taken, and are not on record");
+            self.notice(line, seq, what);
+        }
         for damage in &recovered.damage {
             let what = format!("a start found: {damage}");
             self.trouble(line, seq, what);

@@ -75,6 +75,8 @@ pub(crate) struct Writer {
     pub(crate) rotated: bool,
     pub(crate) synced: u64,
     pub(crate) owed: Vec<Owed>,
+    /// Reads that were let through and whose decisions are not written yet.
+    pub(crate) reads_owed: u64,
     pub(crate) turned_away: u64,
     /// What was turned away since the halt began.
     pub(crate) turned_away_before: u64,
@@ -208,6 +210,7 @@ impl Writer {
         anchor.segment = self.active.segment.first;
         anchor.end = self.active.length;
         anchor.synced = self.synced;
+        anchor.owed = self.reads_owed;
         anchor.writer = state;
         match self.anchor_file.write(&anchor.render(&self.key)) {
             Ok(()) => self.anchor_failing = false,

@@ -48,8 +48,16 @@ pub struct Recovered {
     /// What else was wrong, and where; it was left as it is for `verify` to show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
+    /// Reads that were answered while no record could be taken, and whose records went with that daemon.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unrecorded_reads: u64,
     /// Calls that were under way and are now marked `unknown`.
     pub interrupted: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Bytes that were taken off the end of a segment.

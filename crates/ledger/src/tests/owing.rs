@@ -77,6 +77,46 @@ async fn a_read_is_let_through_and_recorded_later() {
     assert_intact(folder.path());
 }
 
+/// A crash takes the records that are owed. How many they were is known all the same, and said once.
+#[tokio::test]
+async fn a_crash_takes_what_is_owed_but_not_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, ledger) = broken(folder.path(), WhenUnavailable::AllowReads).await;
+    let held = [read(&ledger).await.unwrap(), read(&ledger).await.unwrap(), read(&ledger).await.unwrap()];
+    let crashed = tempfile::tempdir().unwrap();
+    super::copy(folder.path(), crashed.path());
+    let (after, recovery) = super::open(crashed.path());
+    assert_eq!(recovery.unrecorded_reads, 3);
+    drop(after);
+    let told: Vec<u64> = all(crashed.path()).iter().filter_map(unrecorded).collect();
+    assert_eq!(told, [3]);
+    let report = assert_intact(crashed.path());
+    assert!(
+        report.notices.iter().any(|notice| notice.what.starts_with("3 reads were answered")),
+        "{report:?}"
+    );
+    let (_, again) = super::open(crashed.path());
+    assert_eq!(again.unrecorded_reads, 0, "said once");
+
+    mend(&disk, &ledger).await;
+    let paid = tempfile::tempdir().unwrap();
+    super::copy(folder.path(), paid.path());
+    let (_, recovery) = super::open(paid.path());
+    assert_eq!(
+        (recovery.unrecorded_reads, recovery.interrupted.len()),
+        (0, 3),
+        "on record, they are not lost"
+    );
+    drop(held);
+}
+
+fn unrecorded(record: &crate::Record) -> Option<u64> {
+    match &record.entry {
+        Entry::Recovered(recovered) => Some(recovered.unrecorded_reads),
+        _ => None,
+    }
+}
+
 /// A call that was decided, overtaken before it began, and decided again has two decisions and two ends.
 #[tokio::test]
 async fn a_read_that_is_decided_again_ends_by_its_newest_decision() {
