@@ -2,6 +2,7 @@
 
 pub(crate) mod collector;
 mod events;
+mod names;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -97,6 +97,7 @@ impl Program {
         let usage = Usage {
             cpu_ms: report.spent.cpu.as_secs_f64() * 1000.0,
             max_rss_bytes: report.spent.max_rss_bytes,
+            confine_ms: report.confining.as_secs_f64() * 1000.0,
             read_bytes: report.spent.read_bytes,
             written_bytes: report.spent.written_bytes,
         };

@@ -1,5 +1,6 @@
 //! What a door hands in, and what the road carries along.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

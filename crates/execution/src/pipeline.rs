@@ -32,12 +32,19 @@ pub(crate) struct Ran {
     pub(crate) end: Ending,
 }
 
+/// What a tool answered, within its bounds.
+pub(crate) struct Answered {
+    pub(crate) output: Output,
+    /// The one byte form of its value: measured once, and what the record's digest is of.
+    pub(crate) canonical: Vec<u8>,
+}
+
 /// How far a permitted and recorded call came.
 pub(crate) enum Ending {
     /// The tool ran, to its end or not.
     Ran {
         /// How it ended, the last time.
-        end: Result<Output, Failure>,
+        end: Result<Answered, Failure>,
         /// How often it was tried.
         attempts: u32,
     },

@@ -11,10 +11,11 @@ mod repeats;
 mod sessions;
 
 use governance::Permit;
+use ledger::entry::StageTime;
 use ledger::{Decision, Effect};
 use registry::Order;
 use serde_json::{Value, json};
-use telemetry::{Event, Note, Subject, emit, redact};
+use telemetry::{Event, Note, StageTiming, Subject, emit, redact};
 use tool::{Category, Metadata, ToolDefinition};
 
 use crate::call::{Call, CuratedMap};
@@ -91,8 +92,14 @@ fn redacted(text: &str) -> String {
 }
 
 /// The time of each stage, for `sinew trace`.
-fn stages(call: &Call) -> Value {
-    json!({"stages": call.span.timings()})
+fn stages(call: &Call) -> Vec<StageTime> {
+    let timings = call.span.timings().into_iter();
+    let time = |timing: StageTiming| StageTime {
+        stage: timing.stage.as_str().into(),
+        start_us: timing.start_us,
+        duration_us: timing.duration_us,
+    };
+    timings.map(time).collect()
 }
 
 fn metadata(call: &Call) -> Metadata {

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use registry::{Order, Tool};
-use telemetry::Stage;
 use telemetry::metrics::Level;
-use tool::{Failure, FailureKind, Output, canonical};
+use telemetry::{Note, Stage};
+use tool::{Failure, FailureKind, Output, SandboxTier, canonical};
 
 use crate::call::Call;
 use crate::calls::StoppedBy;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
 use crate::limits::Counted;
-use crate::pipeline::Ending;
+use crate::pipeline::{Answered, Ending};
 use crate::recorder;
 use crate::sessions;
 use crate::slots::Slot;
@@ -90,7 +90,7 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     /// Whether the same may be tried again, and after which pause: once, where a fault passes by itself and doing it
     /// twice is the same as once, and only in the time there is.
-    fn time_for_another(&self, end: &Result<Output, Failure>) -> Option<Duration> {
+    fn time_for_another(&self, end: &Result<Answered, Failure>) -> Option<Duration> {
         let passing = end.as_ref().is_err_and(|failure| failure.kind == FailureKind::Transient);
         let repeatable = self.order.value().call().definition().annotations().idempotent_hint;
         let left = self.until.saturating_duration_since(Instant::now());
@@ -102,7 +102,8 @@ impl Attempt<'_> {
         allowed.then_some(PAUSE_BEFORE_RETRY)
     }
 
-    async fn make(&self, limit: Duration) -> Result<Output, Failure> {
+    async fn make(&self, limit: Duration) -> Result<Answered, Failure> {
+        let began = Instant::now();
         let running = self.tool.executor().run_telling(Arc::clone(self.order), self.call.progress.clone());
         let place = Arc::clone(&self.slot);
         let work = AssertUnwindSafe(async move {
@@ -116,7 +117,10 @@ impl Attempt<'_> {
             Poll::Pending => self.wait_for(tokio::spawn(work), limit).await,
         };
         match end {
-            End::Came(Ok(Ok(end))) => end.and_then(|output| within_bounds(self.order, output)),
+            End::Came(Ok(Ok(end))) => {
+                self.note_walls(began, &end);
+                end.and_then(|output| within_bounds(self.order, output))
+            }
             End::Came(Ok(Err(_panic))) => Err(crashed("panicked")),
             End::Came(Err(_cancelled)) => Err(crashed("was cancelled")),
             End::TimedOut => {
@@ -125,6 +129,21 @@ impl Attempt<'_> {
                     .hint("its effect may still happen: look before trying again"))
             }
             End::Stopped(by) => Err(by.failure(&self.call.tool_name, self.layer.mode())),
+        }
+    }
+
+    /// The walls of a tool's programs are the first thing it has built.
+    fn note_walls(&self, began: Instant, end: &Result<Output, Failure>) {
+        let (tier, confining) = match end {
+            Ok(output) => (
+                output.sandbox,
+                Duration::try_from_secs_f64(output.usage.confine_ms / 1000.0).unwrap_or_default(),
+            ),
+            Err(failure) => (failure.sandbox, Duration::ZERO),
+        };
+        if tier != SandboxTier::None {
+            self.call.span.note(Note::Sandbox(tier.as_str()));
+            self.call.span.staged(Stage::Confine, began, confining);
         }
     }
 
@@ -174,18 +193,19 @@ enum End {
 }
 
 /// An answer larger than policy allows is not cut blindly: only the tool knows where that makes sense.
-fn within_bounds(order: &Order, output: Output) -> Result<Output, Failure> {
+fn within_bounds(order: &Order, output: Output) -> Result<Answered, Failure> {
     if let Some(failure) = content::withheld(&output.value) {
         return Err(failure);
     }
-    let (bytes, most) = (canonical::bytes(&output.value).len() as u64, order.value().max_output_bytes());
+    let canonical = canonical::bytes(&output.value);
+    let (bytes, most) = (canonical.len() as u64, order.value().max_output_bytes());
     if bytes > most {
         let message = format!("the answer has {bytes} bytes; policy allows {most}");
         return Err(
             Failure::new(FailureKind::TooLarge, message).hint("ask for less, or raise max_output_bytes")
         );
     }
-    Ok(output)
+    Ok(Answered { output, canonical })
 }
 
 /// The panic's own words may hold arguments, so they stay in the log of the process, not in the reply.

@@ -9,7 +9,7 @@ mod housekeeping;
 
 use serde::{Deserialize, Serialize};
 
-pub use call::{Call, Concluded, Decision, Effect, Outcome, Refused, Status};
+pub use call::{Call, Concluded, Decision, Effect, EndFacts, Outcome, Refused, StageTime, Status};
 pub use event::{Approval, ModeChange, Note, Reload, ReloadResult, Session, Start, Stop, Undo};
 pub use housekeeping::{
     Checkpoint, Executed, Missing, MissingCause, Recovered, Resumed, Retention, Sealed, Torn,

@@ -1,6 +1,6 @@
 //! The seal of one line, and the text form it has in the record.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 /// 32 bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text().iter().try_for_each(|digit| f.write_char(char::from(*digit)))
+        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 

@@ -35,7 +35,7 @@ impl Body {
     /// Writes an entry of our own making, however long.
     pub(crate) fn whole(entry: &impl Serialize) -> Result<Body, LedgerError> {
         let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
-        let mut bytes = Vec::with_capacity(1024);
+        let mut bytes = Vec::with_capacity(2048);
         entry.serialize(&mut Serializer::with_formatter(&mut bytes, Visible)).map_err(encode)?;
         let inner = bytes.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
         let inner = inner.filter(|inner| inner.starts_with(br#""kind":""#));
@@ -151,7 +151,8 @@ impl Formatter for Visible {
     where
         W: ?Sized + std::io::Write,
     {
-        if fragment.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
+        // What is below the space never comes here: JSON itself escapes it.
+        if fragment.is_ascii() && !fragment.as_bytes().contains(&0x7f) {
             return writer.write_all(fragment.as_bytes());
         }
         let mut units = [0; 2];

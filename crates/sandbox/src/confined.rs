@@ -31,6 +31,8 @@ pub struct Confined {
     pub(crate) least: SandboxTier,
     pub(crate) output_bytes: usize,
     pub(crate) deadline: Instant,
+    /// When its preparation began.
+    pub(crate) begun: Instant,
     pub(crate) variables: Vec<(String, OsString)>,
     pub(crate) input: Option<Vec<u8>>,
     /// Whose output it is.
@@ -42,6 +44,7 @@ pub struct Confined {
 impl Confined {
     /// Finds the program and looks through the folders of the permit. Blocks on the disk.
     pub fn prepare(permit: &Permit, command: &Command) -> Result<Confined, SandboxError> {
+        let begun = Instant::now();
         let of = |access| {
             let granted = permit.folders().iter().filter(move |folder| folder.access() == access);
             granted.map(|folder| folder.root().to_owned()).collect::<Vec<PathBuf>>()
@@ -97,6 +100,7 @@ impl Confined {
             least,
             output_bytes: command.output_bytes,
             deadline: command.deadline,
+            begun,
             variables: command.variables.clone(),
             input: command.input.clone(),
             party: permit.call().party().to_owned(),
@@ -153,6 +157,7 @@ impl Confined {
             least: SandboxTier::Reduced,
             output_bytes: 1024,
             deadline: Instant::now() + time,
+            begun: Instant::now(),
             variables: Vec::new(),
             input: None,
             party: String::new(),

@@ -21,6 +21,8 @@ pub struct Report {
     pub tier: SandboxTier,
     /// What it used, with everything it started.
     pub spent: Spent,
+    /// From the beginning of its preparation until the processes that stood ready had its order.
+    pub confining: Duration,
     /// What was run.
     pub executable: Executable,
     /// Pins what its walls let through.

@@ -27,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 pub(crate) struct Finished {
     pub(crate) end: End,
     pub(crate) spent: Spent,
+    pub(crate) confining: Duration,
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
 }
@@ -43,6 +44,7 @@ pub(crate) async fn run(
     let (mut feed, stdin_end) = Feed::new(confined.input.as_deref()).map_err(SandboxError::Launcher)?;
     let descriptors = [stdin_end.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()];
     give_order(launcher, confined, tier, descriptors).await?;
+    let confining = confined.begun.elapsed();
     drop((stdin_end, stdout_end, stderr_end));
     let longest = confined.time_left() + confined.spec.limits.grace + PATIENCE;
     let spills = outlets.spills.as_ref().map(|spills| spills.of(&confined.party));
@@ -64,7 +66,7 @@ pub(crate) async fn run(
         }
     };
     let (end, spent) = heard?;
-    Ok(Finished { end, spent, stdout: out.finish(&mut outlets), stderr: err.finish(&mut outlets) })
+    Ok(Finished { end, spent, confining, stdout: out.finish(&mut outlets), stderr: err.finish(&mut outlets) })
 }
 
 /// What a program is given to read. One that does not read it is not waited for.

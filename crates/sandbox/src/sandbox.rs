@@ -130,6 +130,7 @@ impl Sandbox {
             stderr: finished.stderr,
             tier,
             spent: finished.spent,
+            confining: finished.confining,
             executable,
             walls_sha256,
             quarantined,

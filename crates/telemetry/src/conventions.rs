@@ -38,6 +38,7 @@ pub mod attribute {
     pub const APPROVAL_ID: &str = "sinew.approval.id";
     pub const APPROVAL_OUTCOME: &str = "sinew.approval.outcome";
     pub const SANDBOX_TIER: &str = "sinew.sandbox.tier";
+    pub const UNIT: &str = "sinew.unit";
 }
 
 /// Names of metrics.
@@ -52,8 +53,28 @@ pub mod metric {
     pub const APPROVALS_PENDING: &str = "sinew.approvals.pending";
     pub const TOOLS_RUNNING: &str = "sinew.tools.running";
     pub const TRUNCATED_BYTES: &str = "sinew.output.truncated_bytes";
+    pub const TRUNCATED_ITEMS: &str = "sinew.output.truncated_items";
 
     /// The bucket boundaries of every duration, in seconds, as the MCP conventions give them.
     pub const DURATION_BOUNDARIES: [f64; 14] =
         [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+}
+
+#[cfg(test)]
+mod tests {
+    /// Whoever builds a dashboard looks there, and nowhere else.
+    #[test]
+    fn every_name_is_on_the_page() {
+        const PAGE: &str = include_str!("../../../docs/telemetry.md");
+        let (names, events) = (include_str!("conventions.rs"), include_str!("event.rs"));
+        let (_, events) = events.split_once("pub fn name(&self)").unwrap();
+        let quoted = |text: &'static str, before: &'static str| {
+            text.lines().filter_map(move |line| line.split_once(before)?.1.split('"').next())
+        };
+        let all: Vec<&str> = quoted(names, "str = \"").chain(quoted(events, "=> \"")).collect();
+        assert!(all.len() > 40, "{all:?}");
+        for name in all {
+            assert!(PAGE.contains(&format!("`{name}")), "`{name}` is not in docs/telemetry.md");
+        }
+    }
 }

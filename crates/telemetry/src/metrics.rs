@@ -8,7 +8,7 @@ use std::time::Duration;
 use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use tool::{Mode, RefusalCode, ToolName};
+use tool::{CutUnit, Mode, RefusalCode, ToolName, Truncation};
 
 use crate::conventions::{self, OTHER, attribute, metric};
 use crate::{ApprovalDecision, Outcome, otel};
@@ -77,10 +77,17 @@ pub fn approval(outcome: ApprovalDecision, wait: Duration) {
     });
 }
 
-/// Output was cut by so many bytes.
-pub fn truncated(tool: &ToolName, bytes: u64) {
+/// Output was cut.
+pub fn truncated(tool: &ToolName, cut: &Truncation) {
     record(|instruments| {
-        instruments.truncated.add(bytes, &[KeyValue::new(attribute::TOOL_NAME, tool.as_str().to_owned())]);
+        let by = cut.total.saturating_sub(cut.returned);
+        let tool = KeyValue::new(attribute::TOOL_NAME, tool.as_str().to_owned());
+        match cut.unit {
+            CutUnit::Bytes => instruments.truncated_bytes.add(by, &[tool]),
+            unit => {
+                instruments.truncated_items.add(by, &[tool, KeyValue::new(attribute::UNIT, unit.as_str())]);
+            }
+        }
     });
 }
 
@@ -150,7 +157,8 @@ pub(crate) struct Instruments {
     decisions: Counter<u64>,
     approvals: Counter<u64>,
     approval_wait: Histogram<f64>,
-    truncated: Counter<u64>,
+    truncated_bytes: Counter<u64>,
+    truncated_items: Counter<u64>,
 }
 
 impl Instruments {
@@ -166,7 +174,8 @@ impl Instruments {
             decisions: counter(metric::POLICY_DECISIONS, "{decision}"),
             approvals: counter(metric::APPROVALS, "{approval}"),
             approval_wait: seconds(&meter, metric::APPROVAL_WAIT),
-            truncated: counter(metric::TRUNCATED_BYTES, "By"),
+            truncated_bytes: counter(metric::TRUNCATED_BYTES, "By"),
+            truncated_items: counter(metric::TRUNCATED_ITEMS, "{item}"),
         }
     }
 }

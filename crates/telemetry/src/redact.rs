@@ -120,6 +120,11 @@ impl Redactor {
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(self.replace(text, spans)) }
     }
 
+    /// Whether a secret may be in these lines. In doubt it says yes.
+    fn hints(&self, lines: &str) -> bool {
+        BUILT.gate.as_ref().is_none_or(|gate| gate.is_match(lines)) || self.extra.hints(lines)
+    }
+
     /// The first pattern with the action `block` that is in the text.
     pub fn blocked(&self, text: &str) -> Option<&str> {
         self.extra.first(text, Action::Block)

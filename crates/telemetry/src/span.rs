@@ -153,6 +153,13 @@ impl CallSpan {
         StageSpan { call: self, stage, started: Instant::now() }
     }
 
+    /// A stage that was timed elsewhere: it began then and took so long.
+    pub fn staged(&self, stage: Stage, began: Instant, duration: Duration) {
+        let start_us = micros(began.saturating_duration_since(self.started));
+        let timing = StageTiming { stage, start_us, duration_us: micros(duration) };
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner).push(timing);
+    }
+
     /// Adds a fact to the span.
     pub fn note(&self, note: Note<'_>) {
         if let Some(exported) = &self.exported {
@@ -261,12 +268,7 @@ pub struct StageSpan<'a> {
 
 impl Drop for StageSpan<'_> {
     fn drop(&mut self) {
-        let timing = StageTiming {
-            stage: self.stage,
-            start_us: micros(self.started.saturating_duration_since(self.call.started)),
-            duration_us: micros(self.started.elapsed()),
-        };
-        self.call.stages.lock().unwrap_or_else(PoisonError::into_inner).push(timing);
+        self.call.staged(self.stage, self.started, self.started.elapsed());
     }
 }
 

@@ -51,7 +51,8 @@ pub use problem::Problem;
 pub use progress::{Progress, ProgressNote};
 pub use refusal::{Refusal, RefusalCode, Repair, RuleRef};
 pub use result::{
-    FailureReport, Metadata, Output, Repeat, SandboxReport, SandboxTier, ToolResult, Truncation, Usage,
+    CutUnit, FailureReport, Metadata, Output, Repeat, SandboxReport, SandboxTier, ToolResult, Truncation,
+    Usage,
 };
 pub use risk::RiskLevel;
 pub use session::{CostCapReport, Marks, SessionReport, fresh_session_id};

@@ -26,12 +26,39 @@ pub struct Output {
 /// A result that was cut says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Truncation {
-    /// What there was in all, in the unit of the tool: bytes, entries, lines.
+    /// What is counted.
+    #[serde(default)]
+    pub unit: CutUnit,
+    /// What there was in all.
     pub total: u64,
     /// What was returned.
     pub returned: u64,
     /// How to get the rest.
     pub how_to_continue: String,
+}
+
+/// What a tool counts its answer in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CutUnit {
+    /// Bytes.
+    Bytes,
+    /// Characters of a text.
+    Characters,
+    /// Lines, files, matches: whatever the tool lists.
+    #[default]
+    Entries,
+}
+
+impl CutUnit {
+    /// The word in results and measurements.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CutUnit::Bytes => "bytes",
+            CutUnit::Characters => "characters",
+            CutUnit::Entries => "entries",
+        }
+    }
 }
 
 /// What a call used.
@@ -43,10 +70,17 @@ pub struct Usage {
     /// The most memory a process of its own had; 0 for a tool that runs inside the daemon.
     #[serde(default)]
     pub max_rss_bytes: u64,
+    /// Until the processes of its walls had their orders, in milliseconds; 0 for a tool that runs inside the daemon.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub confine_ms: f64,
     /// Bytes read from files.
     pub read_bytes: u64,
     /// Bytes written to files.
     pub written_bytes: u64,
+}
+
+fn is_none(milliseconds: &f64) -> bool {
+    *milliseconds <= 0.0
 }
 
 /// How confined the tool was.

@@ -134,6 +134,7 @@ impl Walls {
             self.sandbox.run_telling(confined, heard_by(progress)).await.map_err(|error| not_run(&error))?;
         self.tier = report.tier;
         self.usage.cpu_ms += report.spent.cpu.as_secs_f64() * 1000.0;
+        self.usage.confine_ms += report.confining.as_secs_f64() * 1000.0;
         self.usage.max_rss_bytes = self.usage.max_rss_bytes.max(report.spent.max_rss_bytes);
         self.usage.read_bytes += report.spent.read_bytes;
         self.usage.written_bytes += report.spent.written_bytes;

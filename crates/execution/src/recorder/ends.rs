@@ -4,23 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ledger::entry::Concluded;
+use ledger::entry::{Concluded, EndFacts};
 use ledger::{Effect, Entry, LedgerError, Outcome, Status};
 use registry::Order;
 use telemetry::{Event, emit, metrics};
-use tool::{Failure, FailureKind, Metadata, Output, Refusal, RefusalCode, ToolResult, canonical};
+use tool::{Failure, FailureKind, Metadata, Refusal, RefusalCode, ToolResult};
 
 use super::{effect, metadata, redacted, refused, stages, subject};
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 use crate::nudge;
-use crate::pipeline::{Ending, Ran};
+use crate::pipeline::{Answered, Ending, Ran};
 
 /// The result of a call that was started.
 pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolResult {
     let Ran { order, end } = ran;
-    // Before anything is recorded of it: what comes after is the record's own time.
-    let latency = call.started.elapsed();
     let definition = Arc::clone(order.value().call().definition());
     let (end, started, attempts) = match end {
         Ending::Ran { end, attempts } => {
@@ -29,15 +27,17 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
         }
         Ending::NotStarted(failure) => (Err(failure), Started::No, 0),
     };
-    let output = end.as_ref().ok().map(|output| canonical::bytes(&output.value));
-    let mut outcome =
-        Outcome { facts: stages(call), ..outcome(layer, latency, started, &end, output.as_deref()) };
-    if let Some(facts) = outcome.facts.as_object_mut() {
-        facts.extend((attempts > 1).then(|| ("attempts".to_owned(), attempts.into())));
-        let undoable = end.as_ref().is_ok_and(|done| done.undoable);
-        facts.extend(undoable.then(|| ("undoable".to_owned(), true.into())));
-    }
-    let (end, recorded) = match layer.ledger.conclude(&order, outcome) {
+    // Before anything is recorded of it: what comes from here to the receipt is the record's own time.
+    let latency = call.started.elapsed();
+    let facts = EndFacts {
+        stages: stages(call),
+        attempts: (attempts > 1).then_some(attempts),
+        undoable: end.as_ref().is_ok_and(|done| done.output.undoable).then_some(true),
+    };
+    let outcome = Outcome { facts, ..outcome(layer, latency, started, &end) };
+    let concluded = layer.ledger.conclude(&order, outcome);
+    let latency_ms = call.latency_ms();
+    let (end, recorded) = match concluded {
         Ok(receipt) => (end, receipt.seq().is_some()),
         Err(error) => (Err(unrecorded(&end, &error)), false),
     };
@@ -48,14 +48,13 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
         remaining: order.value().remaining(layer.limits.counts(definition.name())),
         ..metadata(call)
     };
-    let latency_ms = call.latency_ms();
     match end {
-        Ok(done) => {
+        Ok(Answered { output: done, canonical }) => {
             layer.tally.done.fetch_add(1, Ordering::Relaxed);
-            let output_bytes = output.map_or(0, |bytes| bytes.len() as u64);
+            let output_bytes = canonical.len() as u64;
             emit(Event::ToolCallCompleted { call: subject(call, name), latency_ms, output_bytes });
             if let Some(cut) = &done.truncated {
-                metrics::truncated(definition.name(), cut.total.saturating_sub(cut.returned));
+                metrics::truncated(definition.name(), cut);
             }
             ToolResult::done(name, done, metadata, latency_ms)
         }
@@ -73,7 +72,7 @@ pub(crate) fn overtaken(layer: &ToolExecutionLayer, call: &Call, order: &Order) 
         message: Some(
             "the mode or the rules changed before the tool was started; it is judged again".to_owned(),
         ),
-        facts: stages(call),
+        facts: EndFacts { stages: stages(call), ..EndFacts::default() },
         ..Outcome::new(Status::NotStarted, call.started.elapsed())
     };
     // Where that cannot be written, the next decision cannot be either, and the call is refused for it.
@@ -106,12 +105,11 @@ fn outcome(
     layer: &ToolExecutionLayer,
     latency: Duration,
     started: Started,
-    end: &Result<Output, Failure>,
-    output: Option<&[u8]>,
+    end: &Result<Answered, Failure>,
 ) -> Outcome {
     match end {
-        Ok(done) => Outcome {
-            output_digest: output.map(|bytes| layer.ledger.keyed_digest(bytes)),
+        Ok(Answered { output: done, canonical }) => Outcome {
+            output_digest: Some(layer.ledger.keyed_digest(canonical)),
             files_touched: done.files_touched.iter().map(|name| redacted(name)).collect(),
             truncated: done.truncated.clone(),
             usage: done.usage,
@@ -135,7 +133,7 @@ fn status_of(failure: &Failure, started: Started) -> Status {
 }
 
 /// The tool ended, but its end is not on record: the caller must not take it for done.
-fn unrecorded(end: &Result<Output, Failure>, error: &LedgerError) -> Failure {
+fn unrecorded<T>(end: &Result<T, Failure>, error: &LedgerError) -> Failure {
     let what = if end.is_ok() { "ran to its end" } else { "failed" };
     Failure::new(FailureKind::Io, format!("the tool {what}, but that could not be recorded: {error}"))
         .hint("its effect may have happened; look before trying again")
@@ -160,7 +158,7 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
     let concluded = Concluded { call: call.on_record(&call.tool_name), outcome };
     let (failure, recorded) = match layer.ledger.append(&Entry::Outcome(concluded)) {
         Ok(_) => (failure, true),
-        Err(error) => (unrecorded(&Err(failure), &error), false),
+        Err(error) => (unrecorded::<()>(&Err(failure), &error), false),
     };
     failed(layer, call, &call.tool_name, failure, Metadata { recorded, ..metadata(call) })
 }

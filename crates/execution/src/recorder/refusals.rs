@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use ledger::entry::Refused;
 use ledger::{Entry, LedgerError};
-use serde_json::Value;
+use serde_json::{Value, json};
 use telemetry::{Event, emit};
 use tool::{Metadata, Refusal, RefusalCode, ToolResult};
 
@@ -39,7 +39,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
 }
 
 fn facts(call: &Call) -> Value {
-    let mut facts = super::with_guard(call, stages(call));
+    let mut facts = super::with_guard(call, json!({"stages": stages(call)}));
     if let Value::Object(facts) = &mut facts {
         facts.extend(call.host.iter().map(|host| ("host".to_owned(), host.clone())));
         let saw = call.facts().and_then(Value::as_object).into_iter().flatten();

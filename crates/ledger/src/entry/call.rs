@@ -1,5 +1,6 @@
 //! The entries about calls: permitted, ended, refused.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -123,9 +124,40 @@ pub struct Outcome {
     /// What it used.
     #[serde(default)]
     pub usage: Usage,
-    /// Anything else, redacted: the sandbox tier, the exit code, the time of each stage.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub facts: Value,
+    /// What else is known of it.
+    #[serde(default, skip_serializing_if = "EndFacts::is_empty")]
+    pub facts: EndFacts,
+}
+
+/// What else is known of the end of a call. Typed, so that writing it, which every call waits for, builds no values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndFacts {
+    /// The time of each stage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageTime>,
+    /// How often it was tried, where that was more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// Whether what it changed can be taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoable: Option<bool>,
+}
+
+impl EndFacts {
+    fn is_empty(&self) -> bool {
+        *self == EndFacts::default()
+    }
+}
+
+/// How long a stage of the road took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageTime {
+    /// The stage.
+    pub stage: Cow<'static, str>,
+    /// Microseconds from the start of the call.
+    pub start_us: u64,
+    /// Microseconds.
+    pub duration_us: u64,
 }
 
 impl Outcome {
@@ -140,7 +172,7 @@ impl Outcome {
             files_touched: Vec::new(),
             truncated: None,
             usage: Usage::default(),
-            facts: Value::Null,
+            facts: EndFacts::default(),
         }
     }
 }

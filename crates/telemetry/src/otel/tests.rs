@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::common::v1::{KeyValue as Pair, any_value::Value 
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
-use tool::{CallId, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext};
+use tool::{CallId, CutUnit, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext, Truncation};
 
 use super::*;
 use crate::event::{ContentCapture, set_content_capture};
@@ -192,7 +192,10 @@ fn measurements_arrive_under_their_names() {
         drop(CallSpan::start(&call("read_file")));
         metrics::decision(Mode::Lockdown, "deny");
         metrics::approval(ApprovalDecision::TimedOut, Duration::from_secs(300));
-        metrics::truncated(&tool, 512);
+        for (unit, total) in [(CutUnit::Bytes, 1024), (CutUnit::Entries, 515), (CutUnit::Bytes, 600)] {
+            let cut = Truncation { unit, total, returned: 512, how_to_continue: String::new() };
+            metrics::truncated(&tool, &cut);
+        }
         let operation = metrics::Operation {
             method: "tools/call",
             tool: Some(&tool),
@@ -231,7 +234,12 @@ fn measurements_arrive_under_their_names() {
     );
     check("sinew.approvals", "{approval}", vec![(json!({"sinew.approval.outcome": "timed_out"}), 1.0)]);
     check("sinew.approval.wait", "s", vec![(json!({"sinew.approval.outcome": "timed_out"}), 1.0)]);
-    check("sinew.output.truncated_bytes", "By", vec![(json!({"gen_ai.tool.name": "read_file"}), 512.0)]);
+    check("sinew.output.truncated_bytes", "By", vec![(json!({"gen_ai.tool.name": "read_file"}), 600.0)]);
+    check(
+        "sinew.output.truncated_items",
+        "{item}",
+        vec![(json!({"gen_ai.tool.name": "read_file", "sinew.unit": "entries"}), 3.0)],
+    );
     check("sinew.approvals.pending", "{approval}", vec![(json!({}), 1.0)]);
     check("sinew.tools.running", "{call}", vec![(json!({}), 1.0)]);
     check(

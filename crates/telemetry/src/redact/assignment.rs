@@ -102,9 +102,11 @@ enum Stands {
 struct Shape {
     /// `{P}` stands for the words for a password, `{O}` for the others.
     pattern: &'static str,
-    /// How a value stands there, by the number of its group.
-    stands: fn(usize) -> Stands,
+    stands: OfGroup,
 }
+
+/// How a value stands there, by the number of its group.
+type OfGroup = fn(usize) -> Stands;
 
 const SHAPES: [Shape; 10] = [
     // Escaped, double, single, backtick, bare. Bare at the beginning of a line it may hold what separates elsewhere.
@@ -162,7 +164,7 @@ const SHAPES: [Shape; 10] = [
     },
 ];
 
-static PATTERNS: LazyLock<Vec<(Regex, fn(usize) -> Stands)>> = LazyLock::new(|| {
+static PATTERNS: LazyLock<Vec<(Regex, OfGroup)>> = LazyLock::new(|| {
     let compile = |shape: &Shape| {
         let spelt = shape.pattern.replace("{P}", &format!("(?:{PASSWORD})")).replace("{O}", OTHER);
         let regex = RegexBuilder::new(&spelt).case_insensitive(true).build().ok()?;

@@ -1,7 +1,7 @@
 //! The secret patterns of the configuration: checked once, then matched beside the built-in detectors.
 
 use regex::{Regex, RegexBuilder};
-use regex_automata::meta;
+use regex_automata::{meta, nfa::thompson::NFA};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,8 @@ pub(super) struct Extra {
     /// Whether any of them is there. Most texts hold none, and one search that may skip ahead to what the patterns begin
     /// with says so far sooner than a `RegexSet`, which visits every byte.
     gate: Option<meta::Regex>,
+    /// Whether one of them looks for the beginning or the end of a text, and so cannot be looked for in several at once.
+    anchored: bool,
 }
 
 #[derive(Debug)]
@@ -59,11 +61,17 @@ impl Extra {
             .configure(meta::Config::new().nfa_size_limit(Some(limit)))
             .build_many(&patterns)
             .map_err(|cause| refused("all together", cause.to_string()))?;
-        Ok(Extra { gate: (!rows.is_empty()).then_some(gate), rows })
+        let anchored = NFA::new_many(&patterns).map_or(true, |nfa| nfa.look_set_any().contains_anchor());
+        Ok(Extra { gate: (!rows.is_empty()).then_some(gate), anchored, rows })
     }
 
     pub(super) fn name(&self, index: usize) -> &str {
         self.rows.get(index).map_or("secret", |row| &row.name)
+    }
+
+    /// Whether one of them may be in these lines, each a text of its own.
+    pub(super) fn hints(&self, lines: &str) -> bool {
+        self.anchored || self.gate.as_ref().is_some_and(|gate| gate.is_match(lines))
     }
 
     pub(super) fn find(&self, text: &str, spans: &mut Vec<Span>) {

@@ -101,6 +101,19 @@ fn has_stem(name: &str) -> bool {
     STEMS.as_ref().is_none_or(|stems| stems.is_match(name))
 }
 
+/// Whether a name in these lines may say that its value is secret. The word `key` alone says nothing, and facts have it.
+pub(super) fn hints_at_a_name(lines: &str) -> bool {
+    let Some(stems) = STEMS.as_ref() else { return true };
+    let whole_line = |start: usize, end: usize| {
+        lines.get(end..).is_some_and(|rest| rest.starts_with('\n'))
+            && lines.get(..start).is_some_and(|before| before.is_empty() || before.ends_with('\n'))
+    };
+    stems.find_iter(lines).any(|hit| {
+        let is_key = lines.get(hit.range()).is_some_and(|stem| stem == "key");
+        !(is_key && whole_line(hit.start(), hit.end()))
+    })
+}
+
 /// What a name says of its value. Case and the separators `_ - . space` do not matter.
 pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
     // No name is this long, and what redaction wrote holds a detector's name, not a secret's.

@@ -90,6 +90,28 @@ fn patterns_of_the_configuration() {
     }
 }
 
+/// Patterns that a look at several texts at once would miss or find elsewhere.
+#[test]
+fn what_is_given_away_is_redacted_by_every_pattern() {
+    let pattern = |pattern: &str| SecretPattern {
+        name: "mine".to_owned(),
+        pattern: pattern.to_owned(),
+        action: Action::Redact,
+    };
+    for text in ["^start$", "start\\z", "(?m)^start", r"\bstart\b", "[a-z]{5}", "(?s)s.*t"] {
+        let redactor = Redactor::new(vec![pattern(text)]).unwrap();
+        for value in
+            [json!({"a": "x", "b": ["start", 1]}), json!({"start": 1}), json!(["restarted", "astart"])]
+        {
+            assert_eq!(
+                redactor.redact_owned(value.clone()),
+                redactor.redact_value(&value),
+                "{text}: {value}"
+            );
+        }
+    }
+}
+
 #[test]
 fn json_is_redacted_by_name_and_by_shape() {
     let redactor = Redactor::built_in();

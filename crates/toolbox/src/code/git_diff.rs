@@ -6,7 +6,7 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::git::{Program, RepoPath, Repository, Revision, all_but};
 use crate::in_walls::{InWalls, Walls, Work};
@@ -109,6 +109,7 @@ fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Differen
         let patch = room::beginning(text, budget).to_owned();
         let is_cut = report.stdout.omitted > 0 || patch.len() < text.len() || (files.len() as u64) < total;
         let truncated = is_cut.then(|| Truncation {
+            unit: CutUnit::Bytes,
             total: report.stdout.total(),
             returned: patch.len() as u64,
             how_to_continue: "call again with some of `files`".to_owned(),

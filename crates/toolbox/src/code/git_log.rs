@@ -6,7 +6,7 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, CutUnit, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::git::{Program, RepoPath, Repository, Revision};
 use crate::in_walls::{InWalls, Walls, Work};
@@ -116,6 +116,7 @@ fn log<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Log> {
         let commits = room::first(commits.into_iter().take(most).collect(), budget);
         let returned = commits.len() as u64;
         let truncated = (returned < found || report.stdout.omitted > 0).then(|| Truncation {
+            unit: CutUnit::Entries,
             total: found,
             returned,
             how_to_continue: format!("call again with skip={}", arguments.skip + returned),

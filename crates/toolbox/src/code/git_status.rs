@@ -7,7 +7,7 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, CutUnit, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::git::{Program, Repository};
 use crate::in_walls::{InWalls, Walls, Work};
@@ -112,6 +112,7 @@ fn status<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status
         let returned = entries.len() as u64;
         let is_cut = returned < total || report.stdout.omitted > 0;
         let truncated = is_cut.then(|| Truncation {
+            unit: CutUnit::Entries,
             total,
             returned,
             how_to_continue: "raise max_entries, or let .gitignore name what need not be listed".to_owned(),

@@ -8,7 +8,9 @@ use sandbox::{End, Grant, Report, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{
+    Annotations, Category, CutUnit, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation,
+};
 
 use super::complaints::{self, Complaint};
 use super::git::RepoPath;
@@ -116,6 +118,7 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
         let complaints = room::first(first, room::for_content(permit));
         let returned = complaints.len() as u64;
         let truncated = (returned < total || report.stdout.omitted > 0).then(|| Truncation {
+            unit: CutUnit::Entries,
             total,
             returned,
             how_to_continue: "raise max_entries, or name some of `files`".to_owned(),

@@ -9,7 +9,9 @@ use sandbox::{End, Grant, Report, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{
+    Annotations, Category, CutUnit, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation,
+};
 
 use super::git::RepoPath;
 use super::junit;
@@ -118,6 +120,7 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
         walls.tell(format!("the tests have ended: {}", value.outcome));
         let total = cut + value.failures.len() as u64;
         let truncated = (cut > 0).then(|| Truncation {
+            unit: CutUnit::Entries,
             total,
             returned: value.failures.len() as u64,
             how_to_continue: "run some of `tests`, or set max_failures".to_owned(),

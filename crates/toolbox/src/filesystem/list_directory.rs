@@ -8,7 +8,7 @@ use resources::{Entry, EntryKind, Next};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, CutUnit, Failure, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::cursor::Cursor;
 use super::pattern::NamePattern;
@@ -138,6 +138,7 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<Answer<Listing>, Failu
     let next_cursor = entries.last().filter(|_| entries.len() < waiting).map(|(place, _)| place.to_string());
     let entries: Vec<Listed> = entries.into_iter().map(|(_, entry)| entry).collect();
     let truncated = next_cursor.as_ref().map(|_| Truncation {
+        unit: CutUnit::Entries,
         total,
         returned: entries.len() as u64,
         how_to_continue: "call again with cursor set to next_cursor".to_owned(),

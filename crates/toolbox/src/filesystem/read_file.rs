@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::{
-    Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage, canonical,
+    Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage,
+    canonical,
 };
 
 use super::part::{Part, Piece};
@@ -153,7 +154,7 @@ fn cut(piece: &Piece, used: u64, size: u64) -> Option<Truncation> {
         (false, Some(offset)) => format!("call again with offset={offset} for what comes before"),
         (false, None) => return None,
     };
-    Some(Truncation { total: size, returned: used, how_to_continue })
+    Some(Truncation { unit: CutUnit::Bytes, total: size, returned: used, how_to_continue })
 }
 
 fn too_large(file: &OpenedPath, size: u64, limit: u64) -> Failure {

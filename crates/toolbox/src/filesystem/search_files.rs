@@ -7,7 +7,9 @@ use resources::{EntryKind, Found, Next};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage};
+use tool::{
+    Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation, Usage,
+};
 
 use super::cursor::Cursor;
 use super::ignored::Ignored;
@@ -315,7 +317,12 @@ impl Search<'_> {
                 Some(_) => "call again with cursor set to next_cursor, or search for less",
                 None => "search a directory below, or for less",
             };
-            truncated = Some(Truncation { total: returned, returned, how_to_continue: how.to_owned() });
+            truncated = Some(Truncation {
+                unit: CutUnit::Entries,
+                total: returned,
+                returned,
+                how_to_continue: how.to_owned(),
+            });
         }
         let usage = Usage { read_bytes: self.read_bytes, ..Usage::default() };
         Answer { value: self.results, facts: Output { usage, truncated, ..Output::default() } }

@@ -5,7 +5,7 @@ use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, CutUnit, Failure, FailureKind, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::platform;
 use super::process_facts::ProcessFacts;
@@ -103,6 +103,7 @@ fn by_name(name: &str) -> (Health, Option<Truncation>) {
     let total = numbers.len() as u64;
     let processes: Vec<ProcessFacts> = on_threads(numbers.into_iter().take(MOST).collect());
     let truncated = (total > MOST as u64).then(|| Truncation {
+        unit: CutUnit::Entries,
         total,
         returned: processes.len() as u64,
         how_to_continue: "there are more; ask for one by pid".to_owned(),

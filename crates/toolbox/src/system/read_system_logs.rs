@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, Output, RiskLevel, ToolSpec, Truncation};
+use tool::{Annotations, Category, CutUnit, Failure, Output, RiskLevel, ToolSpec, Truncation};
 
 use super::log_record::{Level, LogQuery, LogRecord, Logs};
 use super::{log_files, platform};
@@ -105,6 +105,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Answered>, Fail
     entries.reverse();
     let returned = entries.len() as u64;
     let truncated = (returned < found || cut.is_some()).then(|| Truncation {
+        unit: CutUnit::Entries,
         total: found,
         returned,
         how_to_continue: "raise max_entries, or narrow by minutes, level, process, unit or contains"

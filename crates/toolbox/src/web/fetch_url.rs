@@ -11,7 +11,7 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Failure, FailureKind, Output, SandboxTier, Truncation, Usage};
+use tool::{CutUnit, Failure, FailureKind, Output, SandboxTier, Truncation, Usage};
 use url::Url;
 
 use super::{NOTICE, Robots, Way, Web, reader, response_cap};

@@ -44,7 +44,9 @@ pub(super) async fn read(
     })?;
     let lifetime = deadline.saturating_duration_since(Instant::now());
     let task = Task { name: PAGE_WORKER, memory_bytes: MEMORY, processes: 4, lifetime };
+    let begun = Instant::now();
     let mut worker = sandbox.start(&task).await.map_err(|error| not_started(&error))?;
+    let confining = begun.elapsed();
     let most = most_bytes.saturating_mul(WORST_GROWTH).saturating_add(ROOM_FOR_FACTS);
     let spoken = tokio::time::timeout(lifetime, speak(&mut worker, &message, most)).await;
     let tier = worker.tier();
@@ -54,7 +56,7 @@ pub(super) async fn read(
         Err(_) => return Err(unread(End::TimedOut, tier)),
     };
     match page::read_reading(&text) {
-        Ok(reading) => Ok(Read { reading, tier, usage: usage(&spent) }),
+        Ok(reading) => Ok(Read { reading, tier, usage: usage(&spent, confining) }),
         Err(_) => Err(unread(end, tier)),
     }
 }
@@ -71,10 +73,11 @@ async fn speak(
     (text, worker.ended().await)
 }
 
-fn usage(spent: &Spent) -> Usage {
+fn usage(spent: &Spent, confining: Duration) -> Usage {
     Usage {
         cpu_ms: Duration::as_secs_f64(&spent.cpu) * 1000.0,
         max_rss_bytes: spent.max_rss_bytes,
+        confine_ms: confining.as_secs_f64() * 1000.0,
         ..Usage::default()
     }
 }

@@ -4,7 +4,7 @@ use governance::Permit;
 use sandbox::{Captured, End, Report};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::{Failure, FailureKind, Output, Truncation, Usage};
+use tool::{CutUnit, Failure, FailureKind, Output, Truncation, Usage};
 
 use super::denied::{self, Denied, note};
 use crate::code::bytes;
@@ -91,6 +91,7 @@ pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Output, Failure
     let usage = Usage {
         cpu_ms: report.spent.cpu.as_secs_f64() * 1000.0,
         max_rss_bytes: report.spent.max_rss_bytes,
+        confine_ms: report.confining.as_secs_f64() * 1000.0,
         read_bytes: report.spent.read_bytes,
         written_bytes: report.spent.written_bytes,
     };
@@ -189,6 +190,7 @@ fn truncation(report: &Report) -> Option<Truncation> {
     let omitted = report.stdout.omitted + report.stderr.omitted;
     let total = report.stdout.total() + report.stderr.total();
     (omitted > 0).then(|| Truncation {
+unit: CutUnit::Bytes,
         total,
         returned: total - omitted,
         how_to_continue: match report.stdout.spilled.as_ref().or(report.stderr.spilled.as_ref()) {
