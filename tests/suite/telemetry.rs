@@ -3,6 +3,7 @@
 pub(crate) mod collector;
 mod events;
 mod names;
+mod passwords;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -127,7 +127,7 @@ const SHAPES: [Shape; 10] = [
     },
     // A flag and the word after it.
     Shape {
-        pattern: r#"(?:^|[\s"']|\\[nrt])--?([a-z0-9_-]*(?:{P}|{O})[a-z0-9_-]*)[ \t]+["']?([^\s"'-][^\s"']*)"#,
+        pattern: r#"(?:^|[^a-z0-9_\-]|\\[nrt])--?([a-z0-9_-]*(?:{P}|{O})[a-z0-9_-]*)[ \t]+["']?([^\s"'`-][^\s"'`]*)"#,
         stands: |_| Stands::Bare,
     },
     // `<password>…</password>`, and `key="password" value="…"`.

@@ -139,8 +139,9 @@ pub(super) const BUILT_IN: &[Detector] = &[
     },
     Detector {
         name: "url_credentials",
-        needles: &["://"],
-        pattern: r#"[A-Za-z][A-Za-z0-9+.-]*://([^\s/?#"'<>\\]+)@"#,
+        // One slash is left where it was taken for a path.
+        needles: &[":/"],
+        pattern: r#"[A-Za-z][A-Za-z0-9+.-]*:/{1,2}([^\s/?#"'<>\\]+)@"#,
         accept: userinfo_has_secret,
     },
     Detector {
