@@ -305,7 +305,10 @@ pub(crate) fn nameable(caller: Caller) -> Caller {
 
 /// A name that nobody checked can be anything a caller wrote: it is redacted and cut like every other text.
 fn recordable(name: &str) -> String {
-    redact::shared().redact_text(name).chars().take(LONGEST_NAME).collect()
+    match redact::shared().redact_text(name) {
+        Cow::Borrowed(name) if name.len() <= LONGEST_NAME => name.to_owned(),
+        name => name.chars().take(LONGEST_NAME).collect(),
+    }
 }
 
 const LONGEST_NAME: usize = 128;

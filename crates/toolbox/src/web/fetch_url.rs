@@ -262,6 +262,7 @@ fn answer(
     let returned = text.chars().count();
     let end = arguments.offset + returned;
     let truncated = (end < fetched.characters).then(|| Truncation {
+        unit: CutUnit::Characters,
         total: fetched.characters as u64,
         returned: returned as u64,
         how_to_continue: format!("call again with offset={end}"),
