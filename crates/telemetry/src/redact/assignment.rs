@@ -136,7 +136,7 @@ const SHAPES: [Shape; 10] = [
         stands: |_| Stands::Quoted,
     },
     Shape {
-        pattern: r#"\b(?:name|key|id)\s*=\s*\\*["']([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)\\*["']\s+(?:\w+\s*=\s*\\*["'][^"'<>]*["']\s+)?value\s*=\s*\\*["']([^"'\\]+)"#,
+        pattern: r#"(?:\b|\\[nrt])(?:name|key|id)\s*=\s*\\*["']([a-z0-9_.\-]*(?:{P}|{O})[a-z0-9_.\-]*)\\*["']\s+(?:\w+\s*=\s*\\*["'][^"'<>]*["']\s+)?value\s*=\s*\\*["']([^"'\\]+)"#,
         stands: |_| Stands::Quoted,
     },
     // A block of YAML, and a value on the next line.
@@ -150,7 +150,7 @@ const SHAPES: [Shape; 10] = [
     },
     // `ALTER USER ada PASSWORD '…'`, `login ada password …`, `the password is …`.
     Shape {
-        pattern: r#"\b({P}|identified(?:[ \t]+with[ \t]+\w+)?[ \t]+(?:by|as))[ \t]+\\*["']([^"'\\]+)|\blogin\s+\S+\s+{P}\s+(\S+)"#,
+        pattern: r#"(?:\b|\\[nrt])({P}|identified(?:[ \t]+with[ \t]+\w+)?[ \t]+(?:by|as))[ \t]+\\*["']([^"'\\]+)|(?:\b|\\[nrt])login\s+\S+\s+{P}\s+(\S+)"#,
         stands: |_| Stands::Placed,
     },
     Shape {
@@ -159,7 +159,7 @@ const SHAPES: [Shape; 10] = [
     },
     // The programs that take one under a flag of a single letter.
     Shape {
-        pattern: r#"\b(curl|wget|sshpass|mysql\w*|mariadb\S*|redis-cli)\b[^\r\n|;]*?[ \t](?:(?:-u|-U|--user|--proxy-user)[ \t=]*["']?[^\s:"'/]+:([^\s"']+)|-p([^\s"'-][^\s"']*)|-[pa][ \t]+["']?([^\s"'-][^\s"']*))"#,
+        pattern: r#"(?:\b|\\[nrt])(curl|wget|sshpass|mysql\w*|mariadb\S*|redis-cli)\b[^\r\n|;]*?[ \t](?:(?:-u|-U|--user|--proxy-user)[ \t=]*["']?[^\s:"'/]+:([^\s"']+)|-p([^\s"'-][^\s"']*)|-[pa][ \t]+["']?([^\s"'-][^\s"']*))"#,
         stands: |_| Stands::Placed,
     },
 ];

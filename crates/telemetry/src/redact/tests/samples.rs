@@ -168,6 +168,7 @@ pub(super) const ASSIGNMENTS: &[&str] = &[
     "My API key is: ⟦assignment⟧abc123def⟦⟧",
     "curl -u ada:⟦assignment⟧hunter2⟦⟧ https://example.org/",
     "curl -s --user 'ada:⟦assignment⟧hunter2⟦⟧' https://example.org/",
+    "a\\ncurl -u ada:⟦assignment⟧hunter2⟦⟧ x\\nlogin ada password ⟦assignment⟧correct⟦⟧ x",
     "mysql -u root -p⟦assignment⟧hunter2⟦⟧ shop",
     "sshpass -p ⟦assignment⟧correct⟦⟧ ssh ada@host",
     "redis-cli -a ⟦assignment⟧correct⟦⟧ ping",
