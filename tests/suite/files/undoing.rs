@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
-use tests::{Daemon, Home};
+use tests::Daemon;
 
 use super::{Scene, call_id};
 
@@ -63,7 +63,7 @@ fn what_changed_since_is_refused_politely() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_program_that_stands_in_a_folder_that_went_plants_nothing_in_it() {
-    let home = Home::initialised();
+    let home = tests::Home::initialised();
     home.configure(
         "governance/tools.yaml",
         "tools:\n  run_command: {allowed_commands: [sh], timeout_seconds: 15}\n",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::Status;
+use super::{Status, moment};
 use crate::opened::{Identity, ObjectFacts};
 
 mod copyfile;
