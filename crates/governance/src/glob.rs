@@ -24,6 +24,8 @@ pub(crate) struct PathGlobs {
     sources: Vec<usize>,
     /// The patterns as they are written, in the order of the file.
     written: Vec<Written>,
+    /// What is listed by its plain name, with everything below it, and with the links in it followed.
+    outright: Vec<PathBuf>,
     case: Case,
 }
 
@@ -58,6 +60,7 @@ pub(crate) struct PathGlobsBuilder {
     set: GlobSetBuilder,
     sources: Vec<usize>,
     written: Vec<Written>,
+    outright: Vec<PathBuf>,
 }
 
 impl PathGlobsBuilder {
@@ -68,6 +71,7 @@ impl PathGlobsBuilder {
             set: GlobSetBuilder::new(),
             sources: Vec::new(),
             written: Vec::new(),
+            outright: Vec::new(),
         }
     }
 
@@ -83,6 +87,9 @@ impl PathGlobsBuilder {
         self.add_spelling(pattern, source)?;
         if resolved != literal {
             self.add_spelling(&pattern.moved_to(&resolved, rest), source)?;
+        }
+        if matches!(rest, "" | "**") {
+            self.outright.push(resolved);
         }
         Ok(())
     }
@@ -122,14 +129,14 @@ impl PathGlobsBuilder {
             message: format!("the patterns cannot be compiled together: {error}"),
             suggestion: Some("use fewer or simpler patterns".to_owned()),
         })?;
-        Ok(PathGlobs { set, sources: self.sources, written: self.written, case })
+        Ok(PathGlobs { set, sources: self.sources, written: self.written, outright: self.outright, case })
     }
 }
 
 impl PathGlobs {
     /// A list that matches nothing.
     pub(crate) fn none() -> Self {
-        PathGlobs { set: GlobSet::empty(), sources: Vec::new(), written: Vec::new(), case: Case::Kept }
+        PathGlobs { set: GlobSet::empty(), sources: Vec::new(), written: Vec::new(), outright: Vec::new(), case: Case::Kept }
     }
 
     /// The folders that are listed with everything in them, with root's links in their names followed.
@@ -139,6 +146,11 @@ impl PathGlobs {
             _ => None,
         });
         whole.collect()
+    }
+
+    /// What is listed by its plain name, with everything below it, and with the links in it followed.
+    pub(crate) fn outright(&self) -> &[PathBuf] {
+        &self.outright
     }
 
     /// The rule of the first pattern, in the order of the file, that matches.

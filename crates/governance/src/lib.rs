@@ -70,6 +70,7 @@ pub use rates::RateLimits;
 pub use reach::Reach;
 pub use rehearse::{REHEARSED_WORKSPACE, Rehearsal, rehearse, rehearsed_workspaces};
 pub use remedy::{Act, Change, Edit, PolicyFile};
+pub use sight::Sight;
 pub use situation::{Counts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use surroundings::{FileNames, Protected, Surroundings, Variables};
 pub use tool_rules::Confinement;

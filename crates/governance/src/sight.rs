@@ -1,6 +1,6 @@
 //! What a permitted call may show of the names it comes across, such as the entries of a directory it lists.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tool::{PathAccess, RuleRef};
@@ -11,14 +11,14 @@ use crate::name::Name;
 
 /// The rules that hide names, shared with the policy they come from.
 #[derive(Clone, Debug)]
-pub(crate) struct Sight {
+pub struct Sight {
     pub(crate) floor: Arc<Floor>,
     pub(crate) forbidden: Option<Arc<PathGlobs>>,
 }
 
 impl Sight {
     /// Whether a name may be shown: not if reading it would be refused as forbidden.
-    pub(crate) fn shows(&self, path: &Path) -> bool {
+    pub fn shows(&self, path: &Path) -> bool {
         !self.forbids(path, PathAccess::Read)
     }
 
@@ -27,6 +27,11 @@ impl Sight {
         let name = Name::canonical(path)?;
         let forbidden = self.forbidden.as_ref().and_then(|globs| globs.first_match(&name).cloned());
         forbidden.or_else(|| self.floor.protects(&name, PathAccess::Read).map(|floor| floor.rule))
+    }
+
+    /// What the rules of the call forbid by its plain name, with everything below it. Links in it are followed.
+    pub fn forbidden_by_name(&self) -> &[PathBuf] {
+        self.forbidden.as_ref().map_or(&[], |globs| globs.outright())
     }
 
     /// Whether doing this there would be refused as forbidden.

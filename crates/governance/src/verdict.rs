@@ -159,6 +159,11 @@ impl Permit {
         self.limits.sight.hidden_by(path)
     }
 
+    /// What it may show of the names it comes across, for whoever looks again later.
+    pub fn sight(&self) -> Sight {
+        self.limits.sight.clone()
+    }
+
     /// Whether a name the call comes across must stay as it is, whatever goes with the folder it is in.
     pub fn protects(&self, path: &Path) -> bool {
         self.limits.sight.forbids(path, PathAccess::Remove)

@@ -1,13 +1,17 @@
 //! What comes after a run: names it made that something would run by itself are set aside. Where nobody waits for it any
 //! more that is done once its processes are gone, and where the daemon went with it, by the next one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::confined::Confined;
 use crate::error::SandboxError;
-use crate::inventory::{self, Kept};
+use crate::inventory::{Inventory, Kept};
+use crate::left::Left;
+use crate::look::{self, Closed, SIGN_OF_REPOSITORY};
+use crate::places::Place;
 use crate::pool::Launcher;
 use crate::quarantine::{Quarantined, quarantine};
 use crate::runs::Noted;
@@ -18,9 +22,20 @@ pub(crate) struct Before {
     /// The folders it could change.
     pub(crate) writable: Vec<PathBuf>,
     /// What was hidden there, and not looked into.
-    pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) hidden: BTreeSet<PathBuf>,
     /// Protected names that were there.
     pub(crate) kept: BTreeMap<PathBuf, Kept>,
+    /// Repositories under names of their own that were there.
+    pub(crate) repositories: BTreeSet<PathBuf>,
+}
+
+/// Whether other runs went on beside one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// None did, the whole time.
+    None,
+    /// Some did, or nobody knows.
+    Others,
 }
 
 impl Before {
@@ -28,32 +43,58 @@ impl Before {
     /// what it left behind. Blocks on the disk.
     pub(crate) fn set_new_names_aside(
         &self,
+        company: Company,
         latest: Option<SystemTime>,
     ) -> Result<Vec<Quarantined>, SandboxError> {
         let (mut aside, mut problem) = (Vec::new(), None);
-        let hidden: HashSet<&Path> = self.hidden.iter().map(PathBuf::as_path).collect();
         for folder in &self.writable {
             // What was hidden was not looked into before, so what is in it is not new.
-            let found = inventory::take(folder, inventory::MOST_AFTER, |path| !hidden.contains(path));
-            let new = found.kept.iter().filter(|(path, now)| !self.knew(path, now)).map(|(path, _)| path);
-            // What was unlisted before was hidden, and is not come to again.
-            let all = new.chain(&found.unlisted);
-            let in_time = all.filter(|path| latest.is_none_or(|latest| is_from_before(path, latest)));
-            aside.extend(in_time.map(|path| quarantine(path)));
-            problem = problem.or(found.problem);
+            let shows = |path: &Path| !self.hidden.contains(path);
+            let mut found = look::take(folder, look::MOST_AFTER, Closed::Opened, shows);
+            let new = self.new_in(&found, company);
+            let in_time = new.iter().filter(|path| latest.is_none_or(|latest| is_from_before(path, latest)));
+            aside.extend(in_time.filter_map(|path| self.set_aside(path)));
+            problem = problem.or(found.problem.take());
         }
         let Some(problem) = problem else { return Ok(aside) };
         aside.iter().for_each(told);
         Err(SandboxError::LeftUnseen(Box::new(problem)))
     }
 
-    /// Whether a protected name found later is the one that was here. Another file in the same folder is: a mount held
-    /// the name, so only somebody outside can have replaced it. In another folder of that name it is not: the folder
-    /// was put there to bring it.
-    fn knew(&self, path: &Path, now: &Kept) -> bool {
+    /// What is there now that was not, in a folder that is one of those that could be changed.
+    fn new_in(&self, found: &Inventory, company: Company) -> Vec<PathBuf> {
+        let is_known = |folder: &Path| self.repositories.contains(folder);
+        let of_new_repository =
+            |path: &Path, now: &Kept| now.is_of_repository && !path.parent().is_some_and(is_known);
+        let names = found.kept.iter().filter(|(path, now)| !self.knew(path, now, company));
+        let names = names.filter(|(path, now)| !of_new_repository(path, now)).map(|(path, _)| path.clone());
+        // Without its sign git takes no notice of the rest, which may have been there before.
+        let repositories = found.repositories.iter().filter(|folder| !is_known(folder));
+        let signs = repositories.map(|folder| folder.join(SIGN_OF_REPOSITORY));
+        // What was too deep before was hidden, and is not come to again.
+        let deep = found.deep.iter().map(|held| held.path.clone());
+        names.chain(signs).chain(deep).collect()
+    }
+
+    /// Sets a name aside, unless something that was there before would go with it: a rule knows that by its path.
+    fn set_aside(&self, path: &Path) -> Option<Quarantined> {
+        let below = (Bound::Excluded(path), Bound::Unbounded);
+        let kept = self.kept.range::<Path, _>(below).next().map(|(path, _)| path);
+        let mut next = self.hidden.range::<Path, _>(below).next().into_iter().chain(kept).chain(&self.writable);
+        match next.any(|other| other.starts_with(path)) {
+            true => Some(Quarantined { path: path.to_owned(), moved_to: None }),
+            false => quarantine(path),
+        }
+    }
+
+    /// Whether a protected name found later is the one that was here: the same file. For a run without company another
+    /// one in the same folder is, too: a mount held the name, so only somebody outside can have replaced it. In company
+    /// a name can be freed by who did not hold it, and given by who did.
+    fn knew(&self, path: &Path, now: &Kept, company: Company) -> bool {
         self.kept.get(path).is_some_and(|before| {
-            let is_unchanged = (before.file, before.changed) == (now.file, now.changed);
-            is_unchanged || (!before.is_link && !now.is_link && before.folder == now.folder)
+            let is_same = before.file == now.file && before.made == now.made && before.is_link == now.is_link;
+            let is_held = !before.is_link && !now.is_link && before.folder == now.folder;
+            is_same || (is_held && company == Company::None)
         })
     }
 }
@@ -69,38 +110,100 @@ fn is_from_before(path: &Path, latest: SystemTime) -> bool {
 /// A run that goes on. Dropped before it is over, because nobody waits for it any more or because it failed, it is ended
 /// all the same, and seen to.
 pub(crate) struct Underway {
-    run: Option<(Confined, Launcher, Option<Noted>)>,
+    run: Option<Run>,
+}
+
+struct Run {
+    confined: Confined,
+    launcher: Launcher,
+    remains: Remains,
+}
+
+/// What a run leaves to be done.
+struct Remains {
+    noted: Option<Noted>,
+    place: Option<Place>,
+    left: Left,
 }
 
 impl Underway {
-    pub(crate) fn new(confined: Confined, launcher: Launcher, noted: Option<Noted>) -> Underway {
-        Underway { run: Some((confined, launcher, noted)) }
+    pub(crate) fn new(
+        confined: Confined,
+        launcher: Launcher,
+        noted: Option<Noted>,
+        place: Option<Place>,
+        left: Left,
+    ) -> Underway {
+        let remains = Remains { noted, place, left };
+        Underway { run: Some(Run { confined, launcher, remains }) }
     }
 
     pub(crate) fn parts(&mut self) -> Option<(&Confined, &mut Launcher)> {
-        self.run.as_mut().map(|(confined, launcher, _)| (&*confined, launcher))
+        self.run.as_mut().map(|run| (&run.confined, &mut run.launcher))
     }
 
     /// It is over, and nothing of it is left but what it made.
     pub(crate) async fn over(mut self) -> Result<Vec<Quarantined>, SandboxError> {
-        let Some((confined, _, noted)) = self.run.take() else { return Err(SandboxError::Lost) };
-        see_to(confined.before, noted).await
+        let Some(run) = self.run.take() else { return Err(SandboxError::Lost) };
+        run.remains.see_to(run.confined.before).await
+    }
+
+    /// Its walls were not built, so that nothing ran and nothing can be left.
+    pub(crate) async fn not_begun(mut self) -> Option<Confined> {
+        let run = self.run.take()?;
+        run.launcher.end().await;
+        if let Some(noted) = run.remains.noted {
+            noted.over();
+        }
+        Some(run.confined)
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        let Some((confined, launcher, noted)) = self.run.take() else { return };
+        let Some(run) = self.run.take() else { return };
         // Without a runtime this program is ending, and the next one finds the note.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            launcher.end().await;
-            match see_to(confined.before, noted).await {
+            run.launcher.end().await;
+            match run.remains.see_to(run.confined.before).await {
                 Ok(aside) => aside.iter().for_each(told),
-                Err(error) => tracing::warn!(%error, "what a run left behind could not be looked through"),
+                Err(error) => tracing::warn!(%error, "what an abandoned run left behind"),
             }
         });
     }
+}
+
+impl Remains {
+    async fn see_to(self, before: Before) -> Result<Vec<Quarantined>, SandboxError> {
+        if before.writable.is_empty() {
+            return Ok(Vec::new());
+        }
+        let looked = tokio::task::spawn_blocking(move || {
+            let company = if self.place.as_ref().is_some_and(Place::was_alone) { Company::None } else { Company::Others };
+            let aside = all_set_aside(before.set_new_names_aside(company, None)?, &self.left)?;
+            if let Some(noted) = self.noted {
+                noted.over();
+            }
+            Ok(aside)
+        });
+        looked.await.unwrap_or(Err(SandboxError::Lost))
+    }
+}
+
+/// What was set aside, if all of it was; what was not is kept in mind.
+pub(crate) fn all_set_aside(
+    aside: Vec<Quarantined>,
+    left: &Left,
+) -> Result<Vec<Quarantined>, SandboxError> {
+    let still: Vec<PathBuf> =
+        aside.iter().filter(|one| one.moved_to.is_none()).map(|one| one.path.clone()).collect();
+    if still.is_empty() {
+        return Ok(aside);
+    }
+    aside.iter().for_each(told);
+    left.add(still.iter().cloned());
+    Err(SandboxError::LeftInPlace(still))
 }
 
 /// Says what was set aside where no result can.
@@ -109,59 +212,117 @@ pub(crate) fn told(aside: &Quarantined) {
     tracing::warn!(%path, moved_to = moved_to.map(tracing::field::display), "set aside what a run left behind");
 }
 
-async fn see_to(before: Before, noted: Option<Noted>) -> Result<Vec<Quarantined>, SandboxError> {
-    if before.writable.is_empty() {
-        return Ok(Vec::new());
-    }
-    let looked = tokio::task::spawn_blocking(move || {
-        let aside = before.set_new_names_aside(None);
-        if let Some(noted) = noted {
-            noted.over();
-        }
-        aside
-    });
-    looked.await.unwrap_or(Err(SandboxError::Lost))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
 
-    fn before(root: &Path) -> Before {
-        let kept = inventory::take(root, inventory::MOST_BEFORE, |_| true).kept;
-        Before { writable: vec![root.to_owned()], hidden: Vec::new(), kept }
+    struct World {
+        _folder: tempfile::TempDir,
+        root: PathBuf,
+    }
+
+    impl World {
+        fn with(folders: &[&str], files: &[&str]) -> World {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            folders.iter().for_each(|name| std::fs::create_dir_all(root.join(name)).unwrap());
+            files.iter().for_each(|name| std::fs::write(root.join(name), name).unwrap());
+            World { _folder: folder, root }
+        }
+
+        fn before(&self) -> Before {
+            let found = look::take(&self.root, look::MOST_BEFORE, Closed::Told, |_| true);
+            let Inventory { kept, repositories, .. } = found;
+            Before { writable: vec![self.root.clone()], hidden: BTreeSet::new(), kept, repositories }
+        }
+
+        /// Another file under this name.
+        fn replace(&self, name: &str) {
+            std::fs::write(self.root.join("other"), "another").unwrap();
+            std::fs::rename(self.root.join("other"), self.root.join(name)).unwrap();
+        }
+    }
+
+    /// What is set aside then, by its name.
+    fn aside(before: &Before, company: Company) -> Vec<PathBuf> {
+        let aside = before.set_new_names_aside(company, None).unwrap();
+        assert!(aside.iter().all(|one| one.moved_to.is_some()), "{aside:?}");
+        aside.into_iter().map(|one| one.path).collect()
     }
 
     #[test]
-    fn a_protected_name_is_known_again_unless_its_folder_is_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let config = root.join(".git/config");
-        std::fs::create_dir(root.join(".git")).unwrap();
-        std::fs::write(&config, "original").unwrap();
-        let before = before(&root);
-        let aside = || before.set_new_names_aside(None).unwrap().len();
-        assert_eq!(aside(), 0);
-        std::fs::write(root.join("other"), "by the owner").unwrap();
-        std::fs::rename(root.join("other"), &config).unwrap();
-        assert_eq!(aside(), 0, "replaced in its folder: from outside");
-        std::fs::rename(root.join(".git"), root.join("moved")).unwrap();
-        std::fs::create_dir(root.join(".git")).unwrap();
+    fn a_protected_name_is_known_again_by_its_file() {
+        let world = World::with(&[".git"], &[".git/config"]);
+        let (before, config) = (world.before(), world.root.join(".git/config"));
+        assert!(aside(&before, Company::Others).is_empty());
+        std::fs::write(&config, "changed by the owner").unwrap();
+        assert!(aside(&before, Company::Others).is_empty(), "the same file");
+        world.replace(".git/config");
+        assert!(aside(&before, Company::None).is_empty(), "replaced in its folder: from outside");
+        assert_eq!(aside(&before, Company::Others), [config.clone()], "or by a run beside this one");
+        std::fs::rename(world.root.join(".git"), world.root.join("moved")).unwrap();
+        std::fs::create_dir(world.root.join(".git")).unwrap();
         std::fs::write(&config, "by another").unwrap();
-        assert_eq!(aside(), 1, "the folder is another");
-        assert!(!config.exists());
+        assert_eq!(aside(&before, Company::None), [config], "the folder is another");
+    }
+
+    #[test]
+    fn a_number_given_out_again_makes_no_other_file_known() {
+        let world = World::with(&[], &[".envrc"]);
+        let mut before = world.before();
+        let kept = before.kept.values_mut().next().unwrap();
+        kept.made.1 += 1;
+        assert_eq!(aside(&before, Company::Others), [world.root.join(".envrc")], "made at another time");
+    }
+
+    #[test]
+    fn a_folder_that_became_a_repository_loses_what_makes_it_one() {
+        let world = World::with(&["src/hooks", "own/objects", "own/refs"], &["own/HEAD", "own/config"]);
+        let before = world.before();
+        assert!(before.kept.contains_key(&world.root.join("own/config")));
+        for name in ["src/objects", "src/refs", "own/hooks"] {
+            std::fs::create_dir(world.root.join(name)).unwrap();
+        }
+        for name in ["src/HEAD", "src/config"] {
+            std::fs::write(world.root.join(name), "evil").unwrap();
+        }
+        let mut set_aside = aside(&before, Company::None);
+        set_aside.sort();
+        assert_eq!(set_aside, ["own/hooks", "src/HEAD"].map(|name| world.root.join(name)));
+        assert!(world.root.join("src/hooks").exists(), "it was there before");
+        assert!(aside(&before, Company::None).is_empty());
+    }
+
+    #[test]
+    fn nothing_that_was_there_before_goes_with_a_name_that_is_set_aside() {
+        let world = World::with(&["a/.vscode"], &["a/.env"]);
+        let hidden = [world.root.join("a/.env")].into();
+        for before in [world.before(), Before { hidden, kept: BTreeMap::new(), ..world.before() }] {
+            let left = before.set_aside(&world.root.join("a")).unwrap();
+            assert_eq!(left.moved_to, None);
+            assert_eq!(before.set_aside(&world.root).unwrap().moved_to, None);
+        }
+        assert!(world.root.join("a/.env").exists());
+        let left = Left::default();
+        let one = |moved_to| vec![Quarantined { path: world.root.join("a/.vscode"), moved_to }];
+        assert!(all_set_aside(one(Some(PathBuf::from("/x"))), &left).is_ok());
+        assert!(left.refuse_in(std::slice::from_ref(&world.root)).is_ok());
+        assert!(matches!(all_set_aside(one(None), &left), Err(SandboxError::LeftInPlace(_))));
+        assert!(left.refuse_in(&[world.root.join("elsewhere")]).is_ok());
+        assert!(world.root.join("a/.vscode").exists());
+        assert!(left.refuse_in(std::slice::from_ref(&world.root)).is_ok(), "by now it can be set aside");
+        assert!(!world.root.join("a/.vscode").exists());
     }
 
     #[test]
     fn what_is_newer_than_a_run_is_not_its_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let before = before(&root);
-        std::fs::write(root.join(".bashrc"), "").unwrap();
+        let world = World::with(&[], &[]);
+        let before = world.before();
+        std::fs::write(world.root.join(".bashrc"), "").unwrap();
         let now = SystemTime::now();
-        let aside = |latest| before.set_new_names_aside(Some(latest)).unwrap().len();
+        let aside = |latest| before.set_new_names_aside(Company::Others, Some(latest)).unwrap().len();
         assert_eq!(aside(now - Duration::from_secs(60)), 0);
         assert_eq!(aside(now + Duration::from_secs(60)), 1);
     }

@@ -86,7 +86,7 @@ fn lean(tier: SandboxTier, targets: &Targets) -> Result<String, String> {
     let confined = Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE);
     let ran = apart(async move {
         let mut launcher = Launcher::start(tier).await?;
-        run::run(&confined, tier, &mut launcher, Outlets::default()).await
+        run::run(&confined, tier, &mut launcher, &mut Outlets::default()).await
     })?;
     let finished = ran.map_err(|error| error.to_string())?;
     match finished.end {
@@ -148,7 +148,7 @@ fn remedy(error: &SandboxError) -> Option<&'static str> {
 async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
     let confined = command(&["true"])?;
     let mut launcher = Launcher::start(tier).await?;
-    Ok(run::run(&confined, tier, &mut launcher, Outlets::default()).await?.end)
+    Ok(run::run(&confined, tier, &mut launcher, &mut Outlets::default()).await?.end)
 }
 
 /// A program that is granted nothing.

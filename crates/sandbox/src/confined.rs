@@ -14,7 +14,7 @@ use crate::check;
 use crate::command::{Command, Grant};
 use crate::environment;
 use crate::error::SandboxError;
-use crate::inventory::{self, Inventory};
+use crate::grants::Grants;
 use crate::program::{self, Executable, Program};
 use crate::spec::{Limits, Spec};
 
@@ -39,6 +39,8 @@ pub struct Confined {
     pub(crate) party: String,
     /// What was there before.
     pub(crate) before: Before,
+    /// What is granted to it, if anything is.
+    pub(crate) grants: Option<Grants>,
 }
 
 impl Confined {
@@ -56,14 +58,9 @@ impl Confined {
             readable.append(&mut writable);
         }
         let folder = working_folder(command, permit)?;
-        let mut found = Inventory::default();
-        for granted in writable.iter().chain(&readable) {
-            found.extend(inventory::take(granted, inventory::MOST_BEFORE, |path| permit.shows(path)));
-        }
-        let found = found.whole()?;
         let asked = permit.confinement();
         let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
-        let spec = Spec {
+        let mut spec = Spec {
             tier: SandboxTier::Full,
             network: asked.network,
             program: program.executable.path.clone(),
@@ -72,12 +69,11 @@ impl Confined {
             words,
             variables: Vec::new(),
             folder,
-            pinned: found.pinned(&writable).into_iter().collect(),
-            writable,
-            readable,
-            // What cannot be listed cannot be looked through, and is hidden whole.
-            hidden: found.hidden.iter().chain(&found.unlisted).cloned().collect(),
-            kept: found.mountable().cloned().collect(),
+            writable: writable.clone(),
+            readable: readable.clone(),
+            hidden: Vec::new(),
+            kept: Vec::new(),
+            pinned: Vec::new(),
             limits: Limits {
                 time: Duration::ZERO,
                 grace: GRACE,
@@ -88,12 +84,12 @@ impl Confined {
                 open_files: OPEN_FILES,
             },
         };
-        inventory::refuse_too_many(spec.hidden.iter().chain(&spec.kept).chain(&spec.pinned))?;
+        let grants = Grants { writable, readable, sight: permit.sight() };
+        let before = grants.look(&mut spec)?;
         let least = match asked.least {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
         };
-        let (writable, hidden) = (spec.writable.clone(), spec.hidden.clone());
         Ok(Confined {
             spec,
             executable: program.executable,
@@ -104,7 +100,8 @@ impl Confined {
             variables: command.variables.clone(),
             input: command.input.clone(),
             party: permit.call().party().to_owned(),
-            before: Before { writable, hidden, kept: found.kept },
+            before,
+            grants: Some(grants),
         })
     }
 
@@ -162,7 +159,16 @@ impl Confined {
             input: None,
             party: String::new(),
             before: Before::default(),
+            grants: None,
         }
+    }
+
+    /// Looks again at what it was granted. Blocks on the disk.
+    pub(crate) fn looked_through_again(mut self) -> Result<Confined, SandboxError> {
+        if let Some(grants) = &self.grants {
+            self.before = grants.look(&mut self.spec)?;
+        }
+        Ok(self)
     }
 
     /// Without mounts every name in a granted folder is as open as the folder is.
@@ -171,9 +177,9 @@ impl Confined {
             .spec
             .writable
             .iter()
-            .flat_map(|folder| self.spec.kept.iter().filter(move |path| path.starts_with(folder)));
+            .flat_map(|folder| self.spec.kept.iter().filter(move |held| held.path.starts_with(folder)));
         match self.spec.hidden.iter().chain(held).next() {
-            Some(name) if tier != SandboxTier::Full => Err(SandboxError::NeedsFull(name.clone())),
+            Some(held) if tier != SandboxTier::Full => Err(SandboxError::NeedsFull(held.path.clone())),
             _ => Ok(()),
         }
     }
@@ -190,12 +196,13 @@ impl Confined {
     }
 
     /// What the walls of this tier let through, as a digest: the same grants and limits have the same one, whatever runs
-    /// in them and however long it may.
+    /// in them, however long it may, and whichever files have the names.
     pub(crate) fn walls_digest(&self, tier: SandboxTier) -> String {
         let limits = Limits { time: Duration::ZERO, ..self.spec.limits };
         let (words, variables) = (vec!["".into()], Vec::new());
         let program = PathBuf::new();
-        let spec = Spec { tier, limits, words, variables, program, device: 0, inode: 0, ..self.spec.clone() };
+        let mut spec = Spec { tier, limits, words, variables, program, device: 0, inode: 0, ..self.spec.clone() };
+        spec.hidden.iter_mut().chain(&mut spec.kept).for_each(|held| held.file = (0, 0));
         program::hexadecimal(&Sha256::digest(spec.framed()))
     }
 

@@ -64,13 +64,14 @@ pub enum SandboxError {
     },
     /// There are more names to hide or to hold than walls are built for.
     #[error(
-        "{count} names must be hidden or held in the granted folders, such as `{example}`, too many to build walls for"
+        "{count} names must be hidden or held in the granted folders, too many to build walls for; most are in \
+         `{most_in}`: remove them, or take that folder out of the workspace"
     )]
     TooManyNames {
         /// How many there are.
         count: usize,
-        /// One of them.
-        example: PathBuf,
+        /// Where most of them are.
+        most_in: PathBuf,
     },
     /// The walls of this tier cannot hide or hold single names in a folder.
     #[error("`{0}` must be hidden or held, which needs the full tier of the sandbox")]
@@ -81,12 +82,41 @@ pub enum SandboxError {
     /// It ran, and what it left behind was not all found. What was found is set aside.
     #[error("what the program left behind could not all be looked through: {0}")]
     LeftUnseen(Box<SandboxError>),
+    /// It ran, and left names that something else acts on, which could not be moved out of the way.
+    #[error("the program left {} where something else runs it, and it could not be set aside", names(.0))]
+    LeftInPlace(Vec<PathBuf>),
+    /// The same of an earlier run.
+    #[error(
+        "an earlier run left `{}`, which could not be set aside: remove or rename it before anything else runs here",
+        .0.display()
+    )]
+    StillThere(PathBuf),
     /// The launcher could not be started or did not answer as one.
     #[error("the launcher could not be used: {0}")]
     Launcher(io::Error),
     /// The launcher was gone before it said how the program ended. The program went with it.
     #[error("the launcher ended before it said how the program ended")]
     Lost,
+}
+
+/// Some names of a list, and how many more there are.
+fn names(list: &[PathBuf]) -> String {
+    const SHOWN: usize = 5;
+    let shown = list.iter().take(SHOWN).map(|path| format!("{path:?}")).collect::<Vec<_>>().join(", ");
+    match list.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+impl SandboxError {
+    /// Whether something had another name than it was found under, or none, before the walls stood.
+    pub(crate) fn is_moved(&self) -> bool {
+        use nix::libc::{ELOOP, ENOENT, ENOTDIR, ESTALE};
+        let SandboxError::NotBuilt { step, cause, .. } = self else { return false };
+        let is_gone = |code| [ENOENT, ESTALE, ENOTDIR, ELOOP].contains(&code);
+        step == Step::Mounts.as_str() && cause.raw_os_error().is_some_and(is_gone)
+    }
 }
 
 impl From<Problem> for SandboxError {

@@ -2,7 +2,7 @@
 //! list or rename what is behind it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -27,4 +27,17 @@ pub(crate) fn open(folder: &Path, what_for: OFlags) -> io::Result<OwnedFd> {
 pub(crate) fn open(folder: &Path, what_for: OFlags) -> io::Result<OwnedFd> {
     let flags = what_for | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(folder, flags, Mode::empty())?)
+}
+
+/// Sets the mode of an open folder, also of one that is open only by its name.
+#[cfg(target_os = "linux")]
+pub(crate) fn set_mode(folder: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)?)
+}
+
+/// The same.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn set_mode(folder: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(folder, mode)?)
 }

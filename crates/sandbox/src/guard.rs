@@ -40,6 +40,8 @@ pub(crate) enum Guard {
     ScratchSize,
     /// A list of processes of its own.
     ProcessList,
+    /// The files that were found to be hidden or held are the ones that are.
+    SameFile,
     /// Protected names stay as they are.
     Kept,
     /// Forbidden names are covered.

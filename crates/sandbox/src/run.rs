@@ -37,7 +37,7 @@ pub(crate) async fn run(
     confined: &Confined,
     tier: SandboxTier,
     launcher: &mut Launcher,
-    mut outlets: Outlets,
+    outlets: &mut Outlets,
 ) -> Result<Finished, SandboxError> {
     let (stdout, stdout_end) = output().map_err(SandboxError::Launcher)?;
     let (stderr, stderr_end) = output().map_err(SandboxError::Launcher)?;
@@ -58,15 +58,16 @@ pub(crate) async fn run(
         loop {
             tokio::select! {
                 heard = &mut listening => break heard,
-                () = out.ready(), if out.is_open() => { out.take_one(&mut outlets); }
-                () = err.ready(), if err.is_open() => { err.take_one(&mut outlets); }
+                () = out.ready(), if out.is_open() => { out.take_one(outlets); }
+                () = err.ready(), if err.is_open() => { err.take_one(outlets); }
                 () = feed.give(), if feed.is_open() => {}
                 () = &mut deadline => break Err(SandboxError::Lost),
             }
         }
     };
     let (end, spent) = heard?;
-    Ok(Finished { end, spent, confining, stdout: out.finish(&mut outlets), stderr: err.finish(&mut outlets) })
+    let (stdout, stderr) = (out.finish(outlets), err.finish(outlets));
+    Ok(Finished { end, spent, confining, stdout, stderr })
 }
 
 /// What a program is given to read. One that does not read it is not waited for.

@@ -91,13 +91,15 @@ impl Unfinished {
         writer.number("latest", latest.as_secs());
         self.before.writable.iter().for_each(|path| writer.put("writable", path));
         self.before.hidden.iter().for_each(|path| writer.put("hidden", path));
+        self.before.repositories.iter().for_each(|path| writer.put("repository", path));
         for (path, kept) in &self.before.kept {
             writer.put("kept", path);
-            for (one, other) in [kept.file, kept.changed, kept.folder] {
+            for (one, other) in [kept.file, kept.made, kept.folder] {
                 writer.number("of", one);
                 writer.number("of", other);
             }
             writer.number("of", u64::from(kept.is_link));
+            writer.number("of", u64::from(kept.is_of_repository));
         }
         writer.framed()
     }
@@ -116,12 +118,22 @@ impl Unfinished {
                 "launcher" => launcher = u32::try_from(line::number(&value)?).map_err(|_| invalid())?,
                 "latest" => latest += Duration::from_secs(line::number(&value)?),
                 "writable" => before.writable.push(value.into()),
-                "hidden" => before.hidden.push(value.into()),
+                "hidden" => {
+                    before.hidden.insert(value.into());
+                }
+                "repository" => {
+                    before.repositories.insert(value.into());
+                }
                 "kept" => {
                     let mut fact = || line::number(&pairs.next().ok_or_else(invalid)?.1);
-                    let (file, changed, folder) =
-                        ((fact()?, fact()?), (fact()?, fact()?), (fact()?, fact()?));
-                    before.kept.insert(value.into(), Kept { file, changed, folder, is_link: fact()? == 1 });
+                    let kept = Kept {
+                        file: (fact()?, fact()?),
+                        made: (fact()?, fact()?),
+                        folder: (fact()?, fact()?),
+                        is_link: fact()? == 1,
+                        is_of_repository: fact()? == 1,
+                    };
+                    before.kept.insert(value.into(), kept);
                 }
                 _ => return Err(invalid()),
             }
@@ -135,11 +147,18 @@ mod tests {
     use super::*;
 
     fn run() -> Unfinished {
-        let kept = |is_link| Kept { file: (1, u64::MAX), changed: (5, 6), folder: (3, 4), is_link };
+        let kept = |is_link| Kept {
+            file: (1, u64::MAX),
+            made: (5, 6),
+            folder: (3, 4),
+            is_link,
+            is_of_repository: !is_link,
+        };
         Unfinished {
             before: Before {
                 writable: vec!["/w".into(), "/w 2".into()],
-                hidden: vec!["/w/.env".into()],
+                hidden: ["/w/.env".into()].into(),
+                repositories: ["/w/bare".into()].into(),
                 kept: [("/w/.bashrc".into(), kept(true)), ("/w/.git/config".into(), kept(false))].into(),
             },
             launcher: 7,

@@ -6,12 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use tool::SandboxTier;
 
-use crate::aftermath::{self, Underway};
+use crate::aftermath::{self, Company, Underway};
 use crate::backend;
 use crate::check::{self, Finding};
 use crate::confined::Confined;
 use crate::error::SandboxError;
+use crate::left::Left;
 use crate::outlets::{Hear, Outlets};
+use crate::places::Places;
 use crate::pool::{Launcher, Pool};
 use crate::report::Report;
 use crate::run;
@@ -32,6 +34,8 @@ pub struct Sandbox {
     reduced: Arc<Pool>,
     spills: Arc<OnceLock<Spills>>,
     runs: Arc<OnceLock<Runs>>,
+    places: Arc<Places>,
+    left: Left,
 }
 
 /// How far this machine can confine a program.
@@ -63,6 +67,8 @@ impl Sandbox {
             reduced: Arc::new(Pool::new(SandboxTier::Reduced)),
             spills: Arc::default(),
             runs: Arc::default(),
+            places: Arc::default(),
+            left: Left::default(),
         }
     }
 
@@ -112,29 +118,51 @@ impl Sandbox {
         self.run_into(confined, Outlets::new(self.spills().cloned(), hear)).await
     }
 
-    async fn run_into(&self, confined: Confined, outlets: Outlets) -> Result<Report, SandboxError> {
+    async fn run_into(&self, mut confined: Confined, mut outlets: Outlets) -> Result<Report, SandboxError> {
         let (tier, pool) = self.best(confined.least)?;
-        confined.refuse_what_needs_more_than(tier)?;
+        for is_last in [false, true] {
+            confined.refuse_what_needs_more_than(tier)?;
+            let mut underway = self.begin(confined, pool).await?;
+            let (begun, launcher) = underway.parts().ok_or(SandboxError::Lost)?;
+            let (executable, walls_sha256) = (begun.executable.clone(), begun.walls_digest(tier));
+            let finished = run::run(begun, tier, launcher, &mut outlets).await;
+            pool.refill();
+            match finished {
+                Err(error) if error.is_moved() && !is_last => {
+                    confined = looked_through_again(underway).await?;
+                }
+                Err(error) => return Err(error),
+                Ok(finished) => {
+                    return Ok(Report {
+                        end: finished.end,
+                        stdout: finished.stdout,
+                        stderr: finished.stderr,
+                        tier,
+                        spent: finished.spent,
+                        confining: finished.confining,
+                        executable,
+                        walls_sha256,
+                        quarantined: underway.over().await?,
+                    });
+                }
+            }
+        }
+        Err(SandboxError::Lost)
+    }
+
+    /// Takes a place and a launcher for a run.
+    async fn begin(&self, confined: Confined, pool: &Arc<Pool>) -> Result<Underway, SandboxError> {
+        self.left.refuse_in(&confined.before.writable)?;
+        // Who can change nothing is no company.
+        let place = (!confined.before.writable.is_empty()).then(|| self.places.take());
         let launcher = pool.take().await?;
         let noted = self.note(&confined, &launcher).map_err(SandboxError::NotNoted)?;
-        let (executable, walls_sha256) = (confined.executable.clone(), confined.walls_digest(tier));
-        let mut underway = Underway::new(confined, launcher, noted);
-        let (confined, launcher) = underway.parts().ok_or(SandboxError::Lost)?;
-        let finished = run::run(confined, tier, launcher, outlets).await;
-        pool.refill();
-        let finished = finished?;
-        let quarantined = underway.over().await?;
-        Ok(Report {
-            end: finished.end,
-            stdout: finished.stdout,
-            stderr: finished.stderr,
-            tier,
-            spent: finished.spent,
-            confining: finished.confining,
-            executable,
-            walls_sha256,
-            quarantined,
-        })
+        Ok(Underway::new(confined, launcher, noted, place, self.left.clone()))
+    }
+
+    /// Waits until every run is over and seen to, those included that nobody waits for any more.
+    pub async fn settled(&self) {
+        self.places.empty().await;
     }
 
     /// Notes a run that could leave something behind.
@@ -154,8 +182,15 @@ impl Sandbox {
         for (noted, run) in self.runs.get().map_or(Ok(Vec::new()), Runs::unfinished)? {
             if let Some(run) = run {
                 backend::await_launcher(run.launcher, TIME_TO_END);
-                match run.before.set_new_names_aside(Some(run.latest)) {
+                // Who ran beside it is not known any more.
+                let aside = run.before.set_new_names_aside(Company::Others, Some(run.latest));
+                match aside.and_then(|aside| aftermath::all_set_aside(aside, &self.left)) {
                     Ok(aside) => aside.iter().for_each(aftermath::told),
+                    Err(error @ SandboxError::LeftInPlace(_)) => {
+                        // The note stays, for the next to try.
+                        tracing::warn!(%error, "after a crash");
+                        continue;
+                    }
                     Err(error) => tracing::warn!(%error, "after a crash"),
                 }
             }
@@ -190,4 +225,11 @@ impl Sandbox {
             }),
         }
     }
+}
+
+/// The same command with what it was granted looked through anew: something had moved before its walls stood.
+async fn looked_through_again(underway: Underway) -> Result<Confined, SandboxError> {
+    let confined = underway.not_begun().await.ok_or(SandboxError::Lost)?;
+    let looked = tokio::task::spawn_blocking(move || confined.looked_through_again());
+    looked.await.unwrap_or(Err(SandboxError::Lost))
 }

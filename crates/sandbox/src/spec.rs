@@ -9,6 +9,7 @@ use std::time::Duration;
 use governance::Network;
 use tool::SandboxTier;
 
+use crate::identity::Held;
 use crate::line::{self, Writer};
 
 /// What is to be run, and the walls around it.
@@ -27,8 +28,8 @@ pub(crate) struct Spec {
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) readable: Vec<PathBuf>,
     /// What is in them that it must not see, and what it must not change.
-    pub(crate) hidden: Vec<PathBuf>,
-    pub(crate) kept: Vec<PathBuf>,
+    pub(crate) hidden: Vec<Held>,
+    pub(crate) kept: Vec<Held>,
     /// Folders that stay where they are, though what is in them may be changed.
     pub(crate) pinned: Vec<PathBuf>,
     pub(crate) limits: Limits,
@@ -62,8 +63,8 @@ impl Spec {
         self.variables.iter().for_each(|word| writer.put("variable", word));
         self.writable.iter().for_each(|path| writer.put("writable", path));
         self.readable.iter().for_each(|path| writer.put("readable", path));
-        self.hidden.iter().for_each(|path| writer.put("hidden", path));
-        self.kept.iter().for_each(|path| writer.put("kept", path));
+        self.hidden.iter().for_each(|held| put_held(&mut writer, "hidden", held));
+        self.kept.iter().for_each(|held| put_held(&mut writer, "kept", held));
         self.pinned.iter().for_each(|path| writer.put("pinned", path));
         self.limits.put(&mut writer);
         writer.framed()
@@ -73,7 +74,8 @@ impl Spec {
     /// not built.
     pub(crate) fn read(body: &[u8]) -> io::Result<Spec> {
         let mut spec = Spec::empty();
-        for (name, value) in line::pairs(body)? {
+        let mut pairs = line::pairs(body)?.into_iter();
+        while let Some((name, value)) = pairs.next() {
             match name.as_str() {
                 "tier" => spec.tier = tier(&value)?,
                 "network" => spec.network = network(&value)?,
@@ -85,8 +87,8 @@ impl Spec {
                 "variable" => spec.variables.push(value),
                 "writable" => spec.writable.push(value.into()),
                 "readable" => spec.readable.push(value.into()),
-                "hidden" => spec.hidden.push(value.into()),
-                "kept" => spec.kept.push(value.into()),
+                "hidden" => spec.hidden.push(held(value, &mut pairs)?),
+                "kept" => spec.kept.push(held(value, &mut pairs)?),
                 "pinned" => spec.pinned.push(value.into()),
                 _ => spec.limits.take(&name, &value)?,
             }
@@ -169,6 +171,21 @@ impl Limits {
     }
 }
 
+/// A name, and after it the file that must have it.
+fn put_held(writer: &mut Writer, name: &str, held: &Held) {
+    writer.put(name, &held.path);
+    writer.number("of", held.file.0);
+    writer.number("of", held.file.1);
+}
+
+fn held(path: OsString, rest: &mut impl Iterator<Item = (String, OsString)>) -> io::Result<Held> {
+    let mut number = || match rest.next() {
+        Some((name, value)) if name == "of" => line::number(&value),
+        _ => Err(invalid("a name without its file".to_owned())),
+    };
+    Ok(Held { path: path.into(), file: (number()?, number()?) })
+}
+
 fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
@@ -211,8 +228,8 @@ mod tests {
             folder: "/w".into(),
             writable: vec!["/w".into()],
             readable: vec!["/r".into(), "/r2".into()],
-            hidden: vec!["/w/.env".into()],
-            kept: vec!["/w/.git/hooks".into()],
+            hidden: vec![Held { path: "/w/.env".into(), file: (7, u64::MAX) }],
+            kept: vec![Held { path: "/w/.git/hooks".into(), file: (8, 9) }],
             pinned: vec!["/w/.git".into()],
             limits: Limits {
                 time: Duration::from_millis(1500),

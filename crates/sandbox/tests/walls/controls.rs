@@ -13,7 +13,7 @@ use crate::confined::Confined;
 use crate::error::SandboxError;
 use crate::guard::Guard;
 use crate::guard::left_out::leave_out;
-use crate::inventory;
+use crate::look;
 use crate::outlets::Outlets;
 use crate::pool::Launcher;
 use crate::program;
@@ -226,7 +226,7 @@ pub(crate) fn run_without(
     leave_out(without);
     let finished = wait_for(async {
         let mut launcher = Launcher::start(tier).await?;
-        run::run(confined, tier, &mut launcher, Outlets::default()).await
+        run::run(confined, tier, &mut launcher, &mut Outlets::default()).await
     });
     leave_out(&[]);
     finished
@@ -253,7 +253,7 @@ impl World {
     pub(crate) fn confined(&self, network: Network, words: &[&str]) -> Confined {
         let found = program::find(words[0].as_ref(), &[]).expect("a program");
         let shows = |path: &std::path::Path| !path.ends_with(".env") && !path.ends_with(".env.d");
-        let before = inventory::take(&self.workspace, inventory::MOST_BEFORE, shows);
+        let before = look::take(&self.workspace, look::MOST_BEFORE, look::Closed::Told, shows);
         let words = words.iter().map(Into::into).collect();
         let nothing = Confined::granted_nothing(found, words, 128 << 20, 8, Duration::from_secs(15));
         let spec = Spec {
@@ -262,8 +262,8 @@ impl World {
             writable: vec![self.workspace.clone()],
             readable: vec![self.read_only.clone()],
             hidden: before.hidden.clone(),
-            kept: before.mountable().cloned().collect(),
-            pinned: before.pinned(std::slice::from_ref(&self.workspace)).into_iter().collect(),
+            kept: before.mountable().collect(),
+            pinned: before.pinned(std::slice::from_ref(&self.workspace), &[]).into_iter().collect(),
             limits: Limits {
                 cpu_seconds: 1,
                 file_bytes: 16 << 20,

@@ -100,7 +100,7 @@ fn failing_steps() -> Result<(), Failed> {
             fail_at(step);
             let ran = wait_for(async {
                 let mut launcher = Launcher::start(*tier).await?;
-                run::run(&confined, *tier, &mut launcher, Outlets::default()).await
+                run::run(&confined, *tier, &mut launcher, &mut Outlets::default()).await
             });
             leave_out(&[]);
             let said = ran.err().map(|error| error.to_string()).unwrap_or_default();
@@ -162,7 +162,8 @@ fn abandon(without: &[Guard], confined: &Confined, tier: SandboxTier, word: &str
     wait_for(async {
         let mut launcher = Launcher::start(tier).await.expect("a launcher");
         let process = launcher.process.id().expect("a launcher");
-        let running = run::run(confined, tier, &mut launcher, Outlets::default());
+        let mut outlets = Outlets::default();
+        let running = run::run(confined, tier, &mut launcher, &mut outlets);
         tokio::select! {
             ended = running => assert!(kill_launcher && ended.is_err(), "it ended by itself"),
             () = async {

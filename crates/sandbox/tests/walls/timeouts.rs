@@ -92,7 +92,7 @@ async fn one(mut confined: Confined) -> Duration {
     let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
     confined.deadline = Instant::now() + TIME;
     let finished =
-        run::run(&confined, SandboxTier::Full, &mut launcher, Outlets::default()).await.expect("an answer");
+        run::run(&confined, SandboxTier::Full, &mut launcher, &mut Outlets::default()).await.expect("an answer");
     assert_eq!(finished.end, End::TimedOut);
     confined.deadline.elapsed()
 }

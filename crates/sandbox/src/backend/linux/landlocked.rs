@@ -12,23 +12,10 @@ use landlock::{
 
 use super::raw;
 use crate::environment::SCRATCH;
+use crate::grants::SYSTEM;
 use crate::guard::{self, Guard};
 use crate::spec::Spec;
 use crate::status::{Problem, Step};
-
-/// What every program may read and run: the system and what is installed on it. Homes are not in it.
-const SYSTEM: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/opt",
-    "/nix/store",
-    "/etc",
-    "/run/systemd/resolve",
-];
 
 /// What every program may look at besides: itself, and how many processors there are.
 const FACTS: &[&str] = &["/proc", "/sys/devices/system/cpu", "/sys/devices/system/node"];

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
     open_tree,
@@ -15,6 +15,7 @@ use rustix::mount::{
 use super::raw::{self, Reach};
 use crate::environment::SCRATCH;
 use crate::guard::{self, Guard};
+use crate::identity::{self, Held};
 use crate::spec::Spec;
 use crate::status::{Problem, Step};
 
@@ -46,11 +47,11 @@ pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
     }
     // Half way: what is mounted by now must not be what a program starts in.
     guard::may(Step::Mounts)?;
-    for path in guard::held(Guard::Kept, spec.kept.as_slice()) {
-        keep(path)?;
+    for held in guard::held(Guard::Kept, spec.kept.as_slice()) {
+        keep(held)?;
     }
     if let Some(masks) = masks {
-        guard::held(Guard::Hidden, spec.hidden.as_slice()).iter().try_for_each(|path| masks.cover(path))?;
+        guard::held(Guard::Hidden, spec.hidden.as_slice()).iter().try_for_each(|held| masks.cover(held))?;
     }
     Ok(())
 }
@@ -102,33 +103,42 @@ fn put(tree: &OwnedFd, path: &Path) -> Result<(), Problem> {
 }
 
 fn attach(tree: impl AsFd, path: &Path) -> Result<(), Problem> {
-    let target = open(path)?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    at(path, move_mount(tree, "", &target, "", flags))
+    attach_to(tree, &open(path)?, path)
 }
 
-/// Holds a protected name as it is. One that has gone since it was found needs no holding.
-fn keep(path: &Path) -> Result<(), Problem> {
-    let found = match open(path) {
-        Err(problem) if problem.code == libc::ENOENT => return Ok(()),
-        found => found?,
-    };
+/// Puts a mount over what is open here, wherever its name has gone since.
+fn attach_to(tree: impl AsFd, target: &OwnedFd, path: &Path) -> Result<(), Problem> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    at(path, move_mount(tree, "", target, "", flags))
+}
+
+/// Opens the file that was found under this name, or nothing: another run could have moved it away, to have it neither
+/// hidden nor held here, and back.
+fn open_held(held: &Held) -> Result<OwnedFd, Problem> {
+    let found = open(&held.path)?;
+    let is_same = at(&held.path, identity::of_open(&found))? == held.file;
+    match is_same || !guard::stands(Guard::SameFile) {
+        true => Ok(found),
+        false => at(&held.path, Err(io::Error::from_raw_os_error(libc::ESTALE))),
+    }
+}
+
+/// Holds a protected name as it is.
+fn keep(held: &Held) -> Result<(), Problem> {
+    let (path, found) = (held.path.as_path(), open_held(held)?);
     let tree = copy_of(&found, path)?;
     at(path, raw::set_mount_flags(&tree, Reach::AllBelow, READ_ONLY | NO_SETUID | NO_DEVICES))?;
-    attach(&tree, path)
+    attach_to(&tree, &found, path)
 }
 
 /// Has a folder keep its name: what is a mount point somewhere in this namespace cannot be renamed anywhere in it. The
 /// mount is made where the granted folder covers it next, so that inside it nothing is: a mount that was seen there would
 /// stop files from being moved in and out of the folder as well.
 fn pin(path: &Path) -> Result<(), Problem> {
-    let found = match open(path) {
-        Err(problem) if problem.code == libc::ENOENT => return Ok(()),
-        found => found?,
-    };
+    let found = open(path)?;
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    attach(at(path, open_tree(&found, "", flags))?, path)
+    attach_to(at(path, open_tree(&found, "", flags))?, &found, path)
 }
 
 /// Space of its own for files that nobody keeps, as large as the memory it may use, because it is memory.
@@ -184,13 +194,12 @@ impl Masks {
         Ok(Masks { file: open(&file)?, folder: open(&folder)? })
     }
 
-    fn cover(&self, path: &Path) -> Result<(), Problem> {
-        let facts = match path.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            facts => at(path, facts)?,
-        };
-        let mask = if facts.is_dir() { &self.folder } else { &self.file };
-        attach(copy_of(mask, path)?, path)
+    fn cover(&self, held: &Held) -> Result<(), Problem> {
+        let (path, found) = (held.path.as_path(), open_held(held)?);
+        let facts = at(path, rustix::fs::fstat(&found))?;
+        let is_folder = FileType::from_raw_mode(facts.st_mode) == FileType::Directory;
+        let mask = if is_folder { &self.folder } else { &self.file };
+        attach_to(copy_of(mask, path)?, &found, path)
     }
 }
 

@@ -143,19 +143,22 @@ pub(crate) fn of(spec: &Spec, scratch: &Path) -> Profile {
     for path in spec.writable.iter().map(PathBuf::as_path).chain([scratch]) {
         profile.rule("allow file-read* file-write*", "subpath", path);
     }
-    for path in &spec.hidden {
-        profile.rule("deny file-read* file-write*", "subpath", path);
+    for held in &spec.hidden {
+        profile.rule("deny file-read* file-write*", "subpath", &held.path);
     }
-    for path in &spec.kept {
-        profile.rule("deny file-write*", "subpath", path);
+    for held in &spec.kept {
+        profile.rule("deny file-write*", "subpath", &held.path);
     }
     profile.add(NEVER);
     // Last: whoever renames a folder above a protected name moves the name out from under its rule.
-    for path in spec.kept.iter().chain(&spec.hidden) {
+    for held in spec.kept.iter().chain(&spec.hidden) {
         let inside = |above: &&Path| spec.writable.iter().any(|folder| above.starts_with(folder));
-        for above in path.ancestors().skip(1).take_while(inside) {
+        for above in held.path.ancestors().skip(1).take_while(inside) {
             profile.rule("deny file-write-unlink", "literal", above);
         }
+    }
+    for path in &spec.pinned {
+        profile.rule("deny file-write-unlink", "literal", path);
     }
     profile
 }
@@ -187,6 +190,7 @@ mod tests {
     use tool::SandboxTier;
 
     use super::*;
+    use crate::identity::Held;
     use crate::spec::Limits;
 
     const ODD: &str = "/Users/me/w\")) (allow default) ((\"";
@@ -203,8 +207,8 @@ mod tests {
             folder: ODD.into(),
             writable: vec![ODD.into()],
             readable: vec!["/Users/me/r".into()],
-            hidden: vec![Path::new(ODD).join(".env")],
-            kept: vec![Path::new(ODD).join("a/.git/hooks")],
+            hidden: vec![Held { path: Path::new(ODD).join(".env"), file: (0, 0) }],
+            kept: vec![Held { path: Path::new(ODD).join("a/.git/hooks"), file: (0, 0) }],
             pinned: Vec::new(),
             limits: Limits {
                 time: Duration::ZERO,

@@ -1,0 +1,72 @@
+//! What a call was granted of the file system, and what of it must be hidden or held. Looked up before a run, and once
+//! more where it had moved before the walls stood.
+
+use std::path::{Path, PathBuf};
+
+use governance::Sight;
+use rustix::fs::FileType;
+
+use crate::aftermath::Before;
+use crate::error::SandboxError;
+use crate::identity::{self, Held};
+use crate::inventory::{self, Inventory};
+use crate::look::{self, Closed};
+use crate::spec::Spec;
+
+/// What every program may read and run: the system and what is installed on it. Homes are not in it.
+pub(crate) const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/etc",
+    "/run/systemd/resolve",
+];
+
+/// The folders of a call, and its rules for what is in them.
+#[derive(Clone, Debug)]
+pub(crate) struct Grants {
+    pub(crate) writable: Vec<PathBuf>,
+    pub(crate) readable: Vec<PathBuf>,
+    pub(crate) sight: Sight,
+}
+
+impl Grants {
+    /// Looks them through, and puts into the specification what is found. Blocks on the disk.
+    pub(crate) fn look(&self, spec: &mut Spec) -> Result<Before, SandboxError> {
+        let roots: Vec<&Path> = self.writable.iter().chain(&self.readable).map(PathBuf::as_path).collect();
+        let mut found = Inventory::default();
+        for root in &roots {
+            found.extend(look::take(root, look::MOST_BEFORE, Closed::Told, |path| self.sight.shows(path)));
+        }
+        let mut found = found.whole()?;
+        found.hidden.extend(self.forbidden_in_system(&roots));
+        spec.hidden = found.out_of_sight().cloned().collect();
+        spec.kept = found.mountable().collect();
+        spec.pinned = found.pinned(&self.writable, &self.readable).into_iter().collect();
+        let held = spec.hidden.iter().chain(&spec.kept).map(|held| held.path.as_path());
+        inventory::refuse_too_many(held.chain(spec.pinned.iter().map(PathBuf::as_path)), &roots)?;
+        let hidden = spec.hidden.iter().map(|held| held.path.clone()).collect();
+        let Inventory { kept, repositories, .. } = found;
+        Ok(Before { writable: self.writable.clone(), hidden, kept, repositories })
+    }
+
+    /// What the rules forbid by name in the folders of the system, which nobody looks through. What this user cannot
+    /// reach a program cannot either.
+    fn forbidden_in_system(&self, roots: &[&Path]) -> Vec<Held> {
+        let is_systems = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
+        let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        let named = self.sight.forbidden_by_name().iter();
+        let named = named.filter(|path| is_systems(path) && !is_granted(path));
+        named.filter_map(|path| Some(Held { path: path.clone(), file: number_of(path)? })).collect()
+    }
+}
+
+fn number_of(path: &Path) -> Option<identity::Number> {
+    let facts = rustix::fs::lstat(path).ok()?;
+    (FileType::from_raw_mode(facts.st_mode) != FileType::Symlink).then(|| identity::number(&facts))
+}

@@ -1,0 +1,349 @@
+//! Looks a folder through for what the rules know by its name, once and without following links. What is hidden or
+//! protected is not entered.
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use governance::{Stands, runs_by_itself};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, OFlags, statat};
+use rustix::io::Errno;
+
+use crate::error::SandboxError;
+use crate::folder;
+use crate::identity::{self, Held, Number};
+use crate::inventory::{Inventory, Kept};
+use crate::loosened::Loosened;
+
+/// A folder larger than this is refused rather than looked through half: what was not seen would not be hidden.
+pub(crate) const MOST_BEFORE: usize = 400_000;
+/// After a run more is looked at: what it left must be found even where the next one will be refused.
+pub(crate) const MOST_AFTER: usize = 4_000_000;
+/// The longest path the system takes, with the longest name in it. What is below a longer one can be reached step by step
+/// and not be named, neither to a mount nor to whoever is to remove it.
+const LONGEST_PATH: usize = nix::libc::PATH_MAX as usize - 1 - 256;
+
+/// What is done about a folder that its owner may not list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// It is left so, and told.
+    Told,
+    /// It is opened for the time being: a run may have closed it over something.
+    Opened,
+}
+
+/// Looks a folder through, up to so many entries.
+pub(crate) fn take(folder: &Path, most: usize, closed: Closed, shows: impl Fn(&Path) -> bool) -> Inventory {
+    let found = Inventory::default();
+    let mut look = Look { root: folder, left: most, most, closed, open: vec![folder.to_owned()], found };
+    while let Some(next) = look.open.pop() {
+        match look.through(&next, &shows) {
+            Ok(()) => {}
+            Err(error @ SandboxError::TooLarge { .. }) => {
+                look.found.problem = Some(error);
+                break;
+            }
+            Err(error) => {
+                look.found.problem.get_or_insert(error);
+            }
+        }
+    }
+    look.found
+}
+
+struct Look<'a> {
+    root: &'a Path,
+    left: usize,
+    most: usize,
+    closed: Closed,
+    open: Vec<PathBuf>,
+    found: Inventory,
+}
+
+/// A folder being listed, and which one it is.
+struct Listed {
+    entries: Dir,
+    number: Number,
+}
+
+impl Look<'_> {
+    fn through(&mut self, folder: &Path, shows: impl Fn(&Path) -> bool) -> Result<(), SandboxError> {
+        let Some(mut listed) = self.enter(folder).or_else(|error| self.unless_gone(error))? else {
+            return Ok(());
+        };
+        let mut signs = SignsOfRepository::default();
+        while let Some(entry) = listed.entries.read() {
+            let entry = entry.map_err(|cause| self.problem(cause.into()))?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let too_large = || SandboxError::TooLarge { folder: self.root.to_owned(), limit: self.most };
+            self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
+            signs.see(name);
+            let sorted = self.sort_in(&listed, &entry, folder.join(name), &shows);
+            sorted.or_else(|error| self.unless_gone(error).map(|_: Option<()>| ()))?;
+        }
+        if signs.are_all_there() && !is_git_by_name(folder) {
+            self.repository(&listed, folder).map_err(|error| self.problem(error))?;
+        }
+        Ok(())
+    }
+
+    fn problem(&self, cause: io::Error) -> SandboxError {
+        SandboxError::Unlisted { folder: self.root.to_owned(), cause }
+    }
+
+    fn unless_gone<T>(&self, error: io::Error) -> Result<Option<T>, SandboxError> {
+        if is_gone(&error) { Ok(None) } else { Err(self.problem(error)) }
+    }
+
+    /// Begins to list a folder, if it is one to be listed.
+    fn enter(&mut self, folder: &Path) -> io::Result<Option<Listed>> {
+        if folder.as_os_str().len() > LONGEST_PATH {
+            self.found.deep.push(held(folder)?);
+            return Ok(None);
+        }
+        match list(folder) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.closed(folder, error),
+            listed => listed.map(Some),
+        }
+    }
+
+    fn closed(&mut self, folder: &Path, error: io::Error) -> io::Result<Option<Listed>> {
+        match self.closed {
+            Closed::Told if folder == self.root => return Err(error),
+            Closed::Told => {
+                self.found.closed.push(held(folder)?);
+                return Ok(None);
+            }
+            Closed::Opened => {}
+        }
+        let Some(loosened) = Loosened::of(folder)? else {
+            // Somebody else's, which no run can have made.
+            return Ok(None);
+        };
+        let listed = list(folder)?;
+        if folder == self.root {
+            // It was open when the run began, and closed no run could work in it.
+            loosened.stays();
+        } else {
+            self.found.loosened.push(loosened);
+        }
+        Ok(Some(listed))
+    }
+
+    fn sort_in(
+        &mut self,
+        folder: &Listed,
+        entry: &DirEntry,
+        path: PathBuf,
+        shows: impl Fn(&Path) -> bool,
+    ) -> io::Result<()> {
+        let facts = || identity::facts_at(folder.entries.fd()?, entry.file_name());
+        let kind = match entry.file_type() {
+            FileType::Unknown => facts()?.kind,
+            known => known,
+        };
+        let stands = if kind == FileType::Directory { Stands::Folder } else { Stands::Other };
+        if kind != FileType::Symlink && !shows(&path) {
+            self.found.hidden.push(Held { path, file: facts()?.file });
+        } else if runs_by_itself(&path, stands) {
+            self.found.kept.insert(path, kept(&facts()?, folder.number, false));
+        } else if stands == Stands::Folder {
+            self.open.push(path);
+        }
+        Ok(())
+    }
+
+    /// Notes what git acts on in a repository that has another name than git gives them.
+    fn repository(&mut self, listed: &Listed, folder: &Path) -> io::Result<()> {
+        for name in GITS_SETTINGS {
+            match identity::facts_at(listed.entries.fd()?, name) {
+                Ok(facts) => {
+                    let path = folder.join(OsStr::from_bytes(name.to_bytes()));
+                    self.found.kept.entry(path).or_insert_with(|| kept(&facts, listed.number, true));
+                }
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // What is held is not entered.
+        let found = &self.found;
+        self.open.retain(|path| !found.kept.contains_key(path));
+        self.found.repositories.insert(folder.to_owned());
+        Ok(())
+    }
+}
+
+/// What git acts on in a repository.
+const GITS_SETTINGS: [&CStr; 5] = [c"config", c"config.worktree", c"hooks", c"info", c"commondir"];
+/// What has git take a folder for a repository.
+pub(crate) const SIGN_OF_REPOSITORY: &str = "HEAD";
+
+/// Names by which git knows a repository.
+#[derive(Default)]
+struct SignsOfRepository {
+    head: bool,
+    objects: bool,
+    refs: bool,
+    elsewhere: bool,
+}
+
+impl SignsOfRepository {
+    fn see(&mut self, name: &OsStr) {
+        match name.as_bytes() {
+            b"HEAD" => self.head = true,
+            b"objects" => self.objects = true,
+            b"refs" => self.refs = true,
+            b"commondir" => self.elsewhere = true,
+            _ => {}
+        }
+    }
+
+    fn are_all_there(&self) -> bool {
+        self.head && (self.elsewhere || (self.objects && self.refs))
+    }
+}
+
+/// Whether a folder's name says that it is a repository, so that the rules know what is in it.
+fn is_git_by_name(folder: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default().as_bytes();
+    name.last_chunk::<4>().is_some_and(|end| end.eq_ignore_ascii_case(b".git"))
+}
+
+fn kept(facts: &identity::Facts, folder: Number, is_of_repository: bool) -> Kept {
+    let is_link = facts.kind == FileType::Symlink;
+    Kept { file: facts.file, made: facts.made, folder, is_link, is_of_repository }
+}
+
+/// Opens a folder whose names can be read and asked about.
+fn list(folder: &Path) -> io::Result<Listed> {
+    let entries = Dir::new(folder::open(folder, OFlags::RDONLY)?)?;
+    let number = identity::number(&statat(entries.fd()?, ".", AtFlags::empty())?);
+    Ok(Listed { entries, number })
+}
+
+fn held(folder: &Path) -> io::Result<Held> {
+    let handle = folder::open(folder, folder::HANDLE)?;
+    Ok(Held { path: folder.to_owned(), file: identity::of_open(handle.as_fd())? })
+}
+
+/// Whether a name has gone since it was listed, or stands for something else by now, which was never granted.
+fn is_gone(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct World {
+        _folder: tempfile::TempDir,
+        root: PathBuf,
+    }
+
+    impl World {
+        fn with(folders: &[&str], files: &[&str]) -> World {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            folders.iter().for_each(|name| std::fs::create_dir_all(root.join(name)).unwrap());
+            files.iter().for_each(|name| std::fs::write(root.join(name), "").unwrap());
+            World { _folder: folder, root }
+        }
+
+        fn taken(&self) -> Inventory {
+            let shows = |path: &Path| !path.ends_with(".env") && !path.ends_with("secret");
+            take(&self.root, MOST_BEFORE, Closed::Told, shows)
+        }
+    }
+
+    #[test]
+    fn hidden_and_protected_names_are_found_and_not_entered() {
+        let world = World::with(
+            &[".git/hooks/deep", "src", "secret/.vscode"],
+            &[".git/config", ".git/HEAD", "src/.env", "src/main.rs", "secret/key"],
+        );
+        let root = &world.root;
+        std::os::unix::fs::symlink("/etc/profile", root.join(".profile")).unwrap();
+        let found = world.taken().whole().unwrap();
+        let mut hidden: Vec<_> = found.hidden.iter().map(|held| held.path.clone()).collect();
+        hidden.sort();
+        assert_eq!(hidden, [root.join("secret"), root.join("src/.env")]);
+        let kept: Vec<_> = found.mountable().map(|held| held.path).collect();
+        assert_eq!(kept, [root.join(".git/config"), root.join(".git/hooks")]);
+        assert!(
+            found.kept.contains_key(&root.join(".profile")),
+            "a link is known, though no mount can hold it"
+        );
+
+        std::fs::write(root.join("src/.git"), "gitdir: ../elsewhere").unwrap();
+        assert!(world.taken().kept.contains_key(&root.join("src/.git")), "it leads git elsewhere");
+    }
+
+    #[test]
+    fn what_is_too_deep_to_be_named_is_told_and_the_rest_is_found() {
+        let world = World::with(&["a", "z/.vscode"], &[]);
+        let name = "d".repeat(200);
+        let mut folder = folder::open(&world.root.join("a"), OFlags::RDONLY).unwrap();
+        for _ in 0..40 {
+            rustix::fs::mkdirat(&folder, &name, rustix::fs::Mode::RWXU).unwrap();
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            folder = rustix::fs::openat(&folder, &name, flags, rustix::fs::Mode::empty()).unwrap();
+        }
+        let found = world.taken().whole().unwrap();
+        assert_eq!(found.deep.len(), 1, "one folder, and nothing below it");
+        assert!(found.deep[0].path.starts_with(world.root.join("a")) && found.deep[0].path.is_dir());
+        assert!(found.kept.contains_key(&world.root.join("z/.vscode")));
+    }
+
+    #[test]
+    fn what_was_found_before_a_bound_was_reached_is_kept() {
+        let world = World::with(&["many", ".vscode"], &[]);
+        (0..20).for_each(|number| std::fs::write(world.root.join(format!("many/{number}")), "").unwrap());
+        assert!(take(&world.root, 22, Closed::Told, |_| true).whole().is_ok());
+        let found = take(&world.root, 21, Closed::Told, |_| true);
+        assert!(found.kept.contains_key(&world.root.join(".vscode")), "{found:?}");
+        assert!(matches!(found.whole(), Err(SandboxError::TooLarge { limit: 21, .. })));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_searched_is_told_or_opened_and_closed_again() {
+        use std::os::unix::fs::PermissionsExt;
+        ::tests::give_up_root_for_good();
+        for mode in [0o444, 0o311, 0o000] {
+            let world = World::with(&["d/e/.vscode"], &["d/.envrc"]);
+            let folder = world.root.join("d");
+            let set = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+            set(mode);
+            let told = world.taken().whole().unwrap();
+            assert_eq!(told.closed.iter().map(|held| &held.path).collect::<Vec<_>>(), [&folder], "{mode:o}");
+            assert!(told.kept.is_empty());
+            let opened = take(&world.root, MOST_AFTER, Closed::Opened, |_| true).whole().unwrap();
+            assert_eq!(opened.kept.len(), 2, "{mode:o}: {opened:?}");
+            drop(opened);
+            assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, mode);
+            set(0o755);
+        }
+        let world = World::with(&[".vscode"], &[]);
+        std::fs::set_permissions(&world.root, std::fs::Permissions::from_mode(0o311)).unwrap();
+        assert!(world.taken().whole().is_err(), "nothing can be granted of it");
+        assert_eq!(take(&world.root, MOST_AFTER, Closed::Opened, |_| true).whole().unwrap().kept.len(), 1);
+        assert!(world.taken().whole().is_ok(), "and it stays open");
+    }
+
+    #[test]
+    fn a_repository_under_any_name_is_known_by_what_is_in_it() {
+        let world = World::with(
+            &["a/objects", "a/refs", "a/hooks", "b/objects", "b/hooks", "c"],
+            &["a/HEAD", "a/config", "b/HEAD", "b/config", "c/HEAD", "c/commondir"],
+        );
+        let found = world.taken().whole().unwrap();
+        let expect = ["a/config", "a/hooks", "c/commondir"].map(|name| world.root.join(name));
+        assert_eq!(found.kept.keys().cloned().collect::<Vec<_>>(), expect);
+        assert_eq!(found.repositories.len(), 2);
+    }
+}
