@@ -5,11 +5,14 @@ mod bounds;
 mod cancel;
 mod cases;
 mod left_behind;
+mod moved;
 mod ordinary;
 mod outputs;
 mod programs;
 mod tiers;
 mod worker_door;
+
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
@@ -36,4 +39,13 @@ fn run(daemon: &Daemon, words: &[&str]) -> Value {
 fn output(result: &Value) -> String {
     assert_eq!(result["output"]["sandbox"]["tier"], "full", "{result}");
     result["output"]["stdout"].as_str().expect("text").to_owned()
+}
+
+/// What was set aside in a folder, under which name it had there.
+fn aside_of(folder: &Path, name: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let start = format!("{name}.quarantined-");
+    entries
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&start)))
 }

@@ -136,7 +136,13 @@ impl PathGlobsBuilder {
 impl PathGlobs {
     /// A list that matches nothing.
     pub(crate) fn none() -> Self {
-        PathGlobs { set: GlobSet::empty(), sources: Vec::new(), written: Vec::new(), outright: Vec::new(), case: Case::Kept }
+        PathGlobs {
+            set: GlobSet::empty(),
+            sources: Vec::new(),
+            written: Vec::new(),
+            outright: Vec::new(),
+            case: Case::Kept,
+        }
     }
 
     /// The folders that are listed with everything in them, with root's links in their names followed.

@@ -82,3 +82,4 @@ pub use transitions::{
 };
 pub use trial::{Trials, TrialsFile, Tried};
 pub use verdict::{Denial, Permit, Question, Verdict};
+pub use walls::SYSTEM_FOLDERS;

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use document::{DocumentError, Located};
 use tool::{ToolDefinition, nearest};
 
+use crate::glob::Written;
 use crate::mode_rules::{self, ApprovalFor};
 use crate::policy::Policy;
 use crate::problems::{Inspection, PolicyError};
 use crate::rehearse::rehearsed_workspaces;
+use crate::walls::SYSTEM_FOLDERS;
 
 impl Policy {
     /// Compares the names in the files with the tools there are. A name that no tool has is a warning, since a tool
@@ -26,6 +28,7 @@ impl Policy {
             let named = key.to_ascii_lowercase();
             if let Some(definition) = definitions.iter().find(|tool| tool.name().as_str() == named) {
                 self.run_examples(definition, &mut tools);
+                tools.warnings.extend(self.not_held_by_walls(definition));
             }
         }
         let mut modes = Inspection::of(&self.files().documents.modes);
@@ -60,6 +63,28 @@ impl Policy {
                 }
             }
         }
+    }
+
+    /// Forbidden paths that hold for what a call names and not for what its program opens: walls hide names that are
+    /// there, and nobody looks the system through for those that match a pattern.
+    fn not_held_by_walls(&self, definition: &ToolDefinition) -> Vec<DocumentError> {
+        let rules = self.tools.get(definition.name()).filter(|_| definition.requires_sandbox());
+        let forbidden = rules.into_iter().flat_map(|rules| rules.forbidden_paths.written());
+        let is_unheld = |written: &&Written| {
+            let (folder, rest) = written.pattern.literal_part();
+            let is_systems = SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system));
+            is_systems && !matches!(rest, "" | "**")
+        };
+        let found = forbidden.filter(is_unheld).map(|written| {
+            let message = format!(
+                "`{}` is not hidden from the programs of `{}`: in the folders of the system only plain names are",
+                written.text,
+                definition.name()
+            );
+            let error = self.files().documents.tools.error_at(written.rule.line, 1, &message);
+            DocumentError { suggestion: Some("write the names out, each on its line".to_owned()), ..error }
+        });
+        found.collect()
     }
 
     /// A word that nothing answers to asks nobody: always an error.

@@ -5,6 +5,20 @@ use tool::{RuleRef, ToolDefinition};
 use crate::policy::Policy;
 use crate::tools_file::Network;
 
+/// What every confined program may read and run: the system and what is installed on it. Homes are not in it.
+pub const SYSTEM_FOLDERS: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/etc",
+    "/run/systemd/resolve",
+];
+
 impl Policy {
     /// The rule by which this tool must run confined: `requires_sandbox`, `min_isolation`, or a limit that only walls
     /// can hold, unless the entry says `requires_sandbox: false`.

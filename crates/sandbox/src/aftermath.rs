@@ -80,7 +80,8 @@ impl Before {
     fn set_aside(&self, path: &Path) -> Option<Quarantined> {
         let below = (Bound::Excluded(path), Bound::Unbounded);
         let kept = self.kept.range::<Path, _>(below).next().map(|(path, _)| path);
-        let mut next = self.hidden.range::<Path, _>(below).next().into_iter().chain(kept).chain(&self.writable);
+        let mut next =
+            self.hidden.range::<Path, _>(below).next().into_iter().chain(kept).chain(&self.writable);
         match next.any(|other| other.starts_with(path)) {
             true => Some(Quarantined { path: path.to_owned(), moved_to: None }),
             false => quarantine(path),
@@ -166,9 +167,8 @@ impl Drop for Underway {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             run.launcher.end().await;
-            match run.remains.see_to(run.confined.before).await {
-                Ok(aside) => aside.iter().for_each(told),
-                Err(error) => tracing::warn!(%error, "what an abandoned run left behind"),
+            if let Err(error) = run.remains.see_to(run.confined.before).await {
+                tracing::warn!(%error, "what an abandoned run left behind");
             }
         });
     }
@@ -180,7 +180,11 @@ impl Remains {
             return Ok(Vec::new());
         }
         let looked = tokio::task::spawn_blocking(move || {
-            let company = if self.place.as_ref().is_some_and(Place::was_alone) { Company::None } else { Company::Others };
+            let company = if self.place.as_ref().is_some_and(Place::was_alone) {
+                Company::None
+            } else {
+                Company::Others
+            };
             let aside = all_set_aside(before.set_new_names_aside(company, None)?, &self.left)?;
             if let Some(noted) = self.noted {
                 noted.over();
@@ -191,25 +195,24 @@ impl Remains {
     }
 }
 
-/// What was set aside, if all of it was; what was not is kept in mind.
-pub(crate) fn all_set_aside(
-    aside: Vec<Quarantined>,
-    left: &Left,
-) -> Result<Vec<Quarantined>, SandboxError> {
+/// What was set aside, told in the log, if all of it was; what was not is kept in mind.
+pub(crate) fn all_set_aside(aside: Vec<Quarantined>, left: &Left) -> Result<Vec<Quarantined>, SandboxError> {
+    aside.iter().for_each(told);
     let still: Vec<PathBuf> =
         aside.iter().filter(|one| one.moved_to.is_none()).map(|one| one.path.clone()).collect();
     if still.is_empty() {
         return Ok(aside);
     }
-    aside.iter().for_each(told);
     left.add(still.iter().cloned());
     Err(SandboxError::LeftInPlace(still))
 }
 
-/// Says what was set aside where no result can.
-pub(crate) fn told(aside: &Quarantined) {
-    let (path, moved_to) = (aside.path.display(), aside.moved_to.as_ref().map(|path| path.display()));
-    tracing::warn!(%path, moved_to = moved_to.map(tracing::field::display), "set aside what a run left behind");
+/// Says in the log what was set aside: not every result can.
+fn told(aside: &Quarantined) {
+    match &aside.moved_to {
+        Some(moved_to) => tracing::warn!(path = ?aside.path, ?moved_to, "set aside what a run left behind"),
+        None => tracing::warn!(path = ?aside.path, "could not set aside what a run left behind"),
+    }
 }
 
 #[cfg(test)]

@@ -201,7 +201,8 @@ impl Confined {
         let limits = Limits { time: Duration::ZERO, ..self.spec.limits };
         let (words, variables) = (vec!["".into()], Vec::new());
         let program = PathBuf::new();
-        let mut spec = Spec { tier, limits, words, variables, program, device: 0, inode: 0, ..self.spec.clone() };
+        let mut spec =
+            Spec { tier, limits, words, variables, program, device: 0, inode: 0, ..self.spec.clone() };
         spec.hidden.iter_mut().chain(&mut spec.kept).for_each(|held| held.file = (0, 0));
         program::hexadecimal(&Sha256::digest(spec.framed()))
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use governance::Sight;
+use governance::{SYSTEM_FOLDERS, Sight};
 use rustix::fs::FileType;
 
 use crate::aftermath::Before;
@@ -12,20 +12,6 @@ use crate::identity::{self, Held};
 use crate::inventory::{self, Inventory};
 use crate::look::{self, Closed};
 use crate::spec::Spec;
-
-/// What every program may read and run: the system and what is installed on it. Homes are not in it.
-pub(crate) const SYSTEM: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/opt",
-    "/nix/store",
-    "/etc",
-    "/run/systemd/resolve",
-];
 
 /// The folders of a call, and its rules for what is in them.
 #[derive(Clone, Debug)]
@@ -58,7 +44,7 @@ impl Grants {
     /// What the rules forbid by name in the folders of the system, which nobody looks through. What this user cannot
     /// reach a program cannot either.
     fn forbidden_in_system(&self, roots: &[&Path]) -> Vec<Held> {
-        let is_systems = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
+        let is_systems = |path: &Path| SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder));
         let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));
         let named = self.sight.forbidden_by_name().iter();
         let named = named.filter(|path| is_systems(path) && !is_granted(path));

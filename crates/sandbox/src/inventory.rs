@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn folders_that_something_is_reached_by_are_pinned() {
-        let kept = Kept { file: (1, 2), made: (3, 4), folder: (5, 6), is_link: false, is_of_repository: false };
+        let kept =
+            Kept { file: (1, 2), made: (3, 4), folder: (5, 6), is_link: false, is_of_repository: false };
         let found = Inventory {
             hidden: vec![held("/w/a/b/secret"), held("/w/a/.env"), held("/etc/secret")],
             closed: vec![held("/w/shut/d")],
@@ -148,8 +149,7 @@ mod tests {
         };
         let check = |writable: &[&str], readable: &[&str], expect: &[&str]| {
             let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect::<Vec<_>>();
-            let pinned: Vec<PathBuf> =
-                found.pinned(&paths(writable), &paths(readable)).into_iter().collect();
+            let pinned: Vec<PathBuf> = found.pinned(&paths(writable), &paths(readable)).into_iter().collect();
             assert_eq!(pinned, paths(expect));
         };
         let all = ["/w/a", "/w/a/b", "/w/deep", "/w/repo", "/w/repo/.git", "/w/shut"];

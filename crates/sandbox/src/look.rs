@@ -317,7 +317,8 @@ mod tests {
         for mode in [0o444, 0o311, 0o000] {
             let world = World::with(&["d/e/.vscode"], &["d/.envrc"]);
             let folder = world.root.join("d");
-            let set = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+            let set =
+                |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
             set(mode);
             let told = world.taken().whole().unwrap();
             assert_eq!(told.closed.iter().map(|held| &held.path).collect::<Vec<_>>(), [&folder], "{mode:o}");

@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Everybody's places.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: Mutex<Vec<Arc<AtomicBool>>>,
     left: Notify,
+    closing: watch::Sender<bool>,
 }
 
 /// The place of one run, until it is over and seen to.
@@ -30,8 +31,15 @@ impl Places {
         Place { of: Arc::clone(self), was_alone }
     }
 
-    /// Waits until nobody has one.
-    pub(crate) async fn empty(&self) {
+    /// Waits until everybody is asked to leave.
+    pub(crate) async fn closing(&self) {
+        // Who asks is as old as who waits, so that the answer comes or is not waited for.
+        let _ = self.closing.subscribe().wait_for(|is_closing| *is_closing).await;
+    }
+
+    /// Asks everybody to leave, and waits until nobody has one.
+    pub(crate) async fn close(&self) {
+        self.closing.send_replace(true);
         loop {
             let mut left = std::pin::pin!(self.left.notified());
             left.as_mut().enable();

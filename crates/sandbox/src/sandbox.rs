@@ -125,7 +125,11 @@ impl Sandbox {
             let mut underway = self.begin(confined, pool).await?;
             let (begun, launcher) = underway.parts().ok_or(SandboxError::Lost)?;
             let (executable, walls_sha256) = (begun.executable.clone(), begun.walls_digest(tier));
-            let finished = run::run(begun, tier, launcher, &mut outlets).await;
+            let finished = tokio::select! {
+                finished = run::run(begun, tier, launcher, &mut outlets) => finished,
+                // Dropped, it is ended and seen to.
+                () = self.places.closing() => return Err(SandboxError::Lost),
+            };
             pool.refill();
             match finished {
                 Err(error) if error.is_moved() && !is_last => {
@@ -160,9 +164,9 @@ impl Sandbox {
         Ok(Underway::new(confined, launcher, noted, place, self.left.clone()))
     }
 
-    /// Waits until every run is over and seen to, those included that nobody waits for any more.
-    pub async fn settled(&self) {
-        self.places.empty().await;
+    /// Ends every run, and waits until each is seen to, those included that nobody waits for any more.
+    pub async fn close(&self) {
+        self.places.close().await;
     }
 
     /// Notes a run that could leave something behind.
@@ -185,7 +189,7 @@ impl Sandbox {
                 // Who ran beside it is not known any more.
                 let aside = run.before.set_new_names_aside(Company::Others, Some(run.latest));
                 match aside.and_then(|aside| aftermath::all_set_aside(aside, &self.left)) {
-                    Ok(aside) => aside.iter().for_each(aftermath::told),
+                    Ok(_) => {}
                     Err(error @ SandboxError::LeftInPlace(_)) => {
                         // The note stays, for the next to try.
                         tracing::warn!(%error, "after a crash");

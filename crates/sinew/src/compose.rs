@@ -22,6 +22,7 @@ use crate::exit::{Exit, Problem};
 use crate::host_table::{self, Scrutiny};
 use crate::internals;
 use crate::manifests;
+use crate::own_folders;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
 
@@ -69,7 +70,11 @@ fn configured(
             server::WorkspaceAccess::ReadOnly => WorkspaceAccess::ReadOnly,
             server::WorkspaceAccess::ReadWrite => WorkspaceAccess::ReadWrite,
         };
-        let workspace = Workspace::at(&configured.path, access).map_err(|error| {
+        let workspace = Workspace::at(&configured.path, access).map_err(|error| error.to_string());
+        let apart = |workspace: Workspace| {
+            own_folders::refuse(setting.home(), workspace.root(), configured.access).map(|()| workspace)
+        };
+        let workspace = workspace.and_then(apart).map_err(|error| {
             let (file, line) = (setting.home().settings_file(), configured.line);
             let (file, path) = (file.display(), configured.path.display());
             Problem::configuration(format!("{file}:{line}: the workspace `{path}` cannot be used: {error}"))

@@ -13,6 +13,7 @@ mod host_table;
 mod internals;
 mod manifests;
 mod moment;
+mod own_folders;
 mod render;
 mod service;
 mod setting;

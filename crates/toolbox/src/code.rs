@@ -1,5 +1,6 @@
 //! Tools that run programs, each in walls of its own.
 
+mod aside;
 mod bytes;
 mod complaints;
 mod git;

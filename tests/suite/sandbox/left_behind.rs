@@ -1,11 +1,12 @@
 //! What a run leaves behind that something else would run: set aside however the run ended, and wherever it was put.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tests::Daemon;
 
-use super::{home, run};
+use super::{aside_of, home, run};
 
 #[test]
 fn a_folder_that_cannot_be_listed_hides_nothing_and_is_hidden() {
@@ -13,7 +14,8 @@ fn a_folder_that_cannot_be_listed_hides_nothing_and_is_hidden() {
     let work = daemon.home().workspace();
     let made = run(&daemon, &["sh", "-c", "mkdir -p q/.git && echo x > q/.git/config && chmod 0311 q/.git"]);
     assert_eq!(made["output"]["sandbox"]["quarantined"].as_array().map(Vec::len), Some(1), "{made}");
-    assert!(!work.join("q/.git").exists(), "git finds no repository there");
+    assert!(!work.join("q/.git/config").exists(), "it was looked for where nobody may list");
+    assert_eq!(std::fs::metadata(work.join("q/.git")).unwrap().permissions().mode() & 0o777, 0o311);
 
     std::fs::create_dir(work.join("sub")).unwrap();
     std::fs::write(work.join("sub/key"), "CANARY").unwrap();
@@ -91,7 +93,7 @@ fn what_a_killed_daemon_could_not_set_aside_the_next_one_does() {
     let daemon = Daemon::start_in(daemon.crash());
     let _ = caller.join();
     assert!(!work.join("q/.git/config").exists(), "before the first call");
-    assert!(work.join("q/.git/config.quarantined-0").exists());
+    assert!(aside_of(&work.join("q/.git"), "config").is_some());
     assert!(work.join(".vscode").exists(), "what was there before stays");
     assert_eq!(
         std::fs::read_dir(daemon.home().root().join("state/runs")).unwrap().count(),
@@ -119,5 +121,5 @@ fn a_caller_without_patience_leaves_nothing_behind() {
         assert!(Instant::now() < deadline, "it was left where git acts on it");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(config.with_file_name("config.quarantined-0").exists(), "it was made, and set aside");
+    assert!(aside_of(config.parent().unwrap(), "config").is_some(), "it was made, and set aside");
 }

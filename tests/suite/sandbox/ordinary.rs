@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::Daemon;
 
-use super::{home, output, run};
+use super::{aside_of, home, output, run};
 
 fn python(daemon: &Daemon, code: &str) -> Value {
     run(daemon, &["python3", "-c", code])
@@ -49,7 +49,7 @@ fn python_and_git_work_as_they_do_outside() {
     let moved: Vec<_> = aside.iter().map(|one| one["path"].as_str().unwrap()).collect();
     assert!(moved.iter().any(|path| path.ends_with("repo/.git/config")), "{moved:?}");
     assert!(!daemon.home().workspace().join("repo/.git/config").exists(), "it acts on nothing any more");
-    assert!(daemon.home().workspace().join("repo/.git/config.quarantined-0").exists());
+    assert!(aside_of(&daemon.home().workspace().join("repo/.git"), "config").is_some());
 
     // A repository that was there before is one to work in.
     let by_hand = std::process::Command::new("git")

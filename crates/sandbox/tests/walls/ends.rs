@@ -33,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
+        ("what_moved_since_it_was_found_is_held_or_nothing_runs", moved),
         ("a_granted_folder_that_became_a_link_is_not_followed", links),
         ("a_run_ends_with_its_launcher", launcher_killed),
         ("a_run_ends_when_nobody_waits_for_it", deserted),
@@ -130,6 +131,7 @@ fn pinned() -> Result<(), Failed> {
     confined.spec.readable.clear();
     confined.spec.hidden.clear();
     confined.spec.kept.clear();
+    confined.spec.pinned.clear();
     confined.spec.folder = "/".into();
     confined.spec.inode += 1;
     let with = run_without(&[], &confined, SandboxTier::Full);
@@ -139,11 +141,40 @@ fn pinned() -> Result<(), Failed> {
     Ok(())
 }
 
+/// What was found, and is gone, another file, or not in its folder any more when the walls are built.
+fn moved() -> Result<(), Failed> {
+    let built = |without: &[Guard], confined: &Confined| run_without(without, confined, SandboxTier::Full);
+    let rename = |from: &std::path::Path, to: &std::path::Path| std::fs::rename(from, to).expect("a rename");
+    for number in 0..2 {
+        let world = World::new();
+        let mut confined = world.confined(Network::Off, &["true"]);
+        let list = if number == 0 { &mut confined.spec.hidden } else { &mut confined.spec.kept };
+        let held = list.first().expect("something to hold").path.clone();
+        let away = world.workspace.join("away");
+        confined.spec.pinned.clear();
+        assert_eq!(built(&[], &confined).expect("a run").end, End::Exited(0));
+        rename(&held, &away);
+        let gone = built(&[], &confined).err().expect("no run");
+        assert!(gone.is_moved(), "{gone}");
+        std::fs::write(&held, "another").expect("another file");
+        let other = built(&[], &confined).err().expect("no run");
+        assert!(other.is_moved(), "{other}");
+        assert!(built(&[Guard::SameFile], &confined).is_ok(), "only its number tells it");
+        std::fs::remove_file(&held).expect("a file removed");
+        rename(&away, &held);
+        assert!(built(&[], &confined).is_ok());
+        confined.spec.pinned = vec![world.workspace.join("gone")];
+        assert!(built(&[], &confined).err().expect("no run").is_moved());
+    }
+    Ok(())
+}
+
 fn links() -> Result<(), Failed> {
     let (world, elsewhere) = (World::new(), World::new());
     let mut confined = world.confined(Network::Off, &["touch", "made"]);
     confined.spec.hidden.clear();
     confined.spec.kept.clear();
+    confined.spec.pinned.clear();
     std::fs::rename(&world.workspace, world.workspace.with_extension("away")).expect("a folder moved away");
     std::os::unix::fs::symlink(&elsewhere.workspace, &world.workspace).expect("a link in its place");
     let with = run_without(&[], &confined, SandboxTier::Full);

@@ -91,8 +91,9 @@ async fn some(count: usize, world: &World, script: &str) -> Vec<Duration> {
 async fn one(mut confined: Confined) -> Duration {
     let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
     confined.deadline = Instant::now() + TIME;
-    let finished =
-        run::run(&confined, SandboxTier::Full, &mut launcher, &mut Outlets::default()).await.expect("an answer");
+    let finished = run::run(&confined, SandboxTier::Full, &mut launcher, &mut Outlets::default())
+        .await
+        .expect("an answer");
     assert_eq!(finished.end, End::TimedOut);
     confined.deadline.elapsed()
 }

@@ -15,6 +15,7 @@ use crate::cli::JsonArgs;
 use crate::compose;
 use crate::exit::{Exit, Problem};
 use crate::host_table;
+use crate::own_folders;
 use crate::setting::Setting;
 use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
 
@@ -62,7 +63,10 @@ impl Report {
         let file = setting.home().settings_file().display().to_string();
         let settings = self.take(&file, setting.settings())?;
         for workspace in &settings.workspaces {
-            if let Err(error) = Workspace::at(&workspace.path, WorkspaceAccess::ReadOnly) {
+            let found = Workspace::at(&workspace.path, WorkspaceAccess::ReadOnly);
+            let apart =
+                |found: Workspace| own_folders::refuse(setting.home(), found.root(), workspace.access);
+            if let Err(error) = found.map_err(|error| error.to_string()).and_then(apart) {
                 let path = workspace.path.display();
                 let message = format!("the workspace `{path}` cannot be used: {error}");
                 let fix = format!("sinew workspace remove '{path}'");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::unistd::geteuid;
+use sandbox::Sandbox;
 use server::Stop;
 use telemetry::LogTarget;
 
@@ -14,6 +15,8 @@ use crate::setting::{Setting, explain};
 
 /// How long the last log lines may take.
 const FLUSH: Duration = Duration::from_secs(2);
+/// How long it may take to see to what runs left behind. What is not done by then the next daemon does.
+const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     if geteuid().is_root() && !args.allow_root {
@@ -29,14 +32,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
     let Daemon { layer, settings, source } = daemon::prepare(&setting)?;
-    let served = runtime.block_on(server::serve(
-        Arc::clone(&layer),
-        setting.home(),
-        &settings,
-        &lock,
-        source,
-        Stop::default(),
-    ));
+    let served = runtime.block_on(async {
+        let layer = Arc::clone(&layer);
+        let served = server::serve(layer, setting.home(), &settings, &lock, source, Stop::default()).await;
+        if !matches!(served, Ok(server::Exit::Forced)) {
+            let _ = tokio::time::timeout(SETTLE, Sandbox::of_this_process().close()).await;
+        }
+        served
+    });
     layer.close(match &served {
         Ok(server::Exit::Drained) => "told to stop",
         Ok(server::Exit::CutShort { .. }) => {

@@ -9,6 +9,7 @@ use crate::accepted;
 use crate::cli::{JsonArgs, WorkspaceCommand};
 use crate::command::init;
 use crate::exit::{Exit, Problem};
+use crate::own_folders;
 use crate::render;
 use crate::setting::Setting;
 use crate::settings_text::{Change, Item, access_word, edit};
@@ -29,6 +30,8 @@ pub(crate) fn run(command: WorkspaceCommand) -> Result<Exit, Problem> {
 pub(crate) fn add(setting: &Setting, dir: &Path, access: WorkspaceAccess) -> Result<(), Problem> {
     let path = resources::canonical_directory(dir)
         .map_err(|error| Problem::usage(format!("`{}` cannot be a workspace: {error}", dir.display())))?;
+    own_folders::refuse(setting.home(), &path, access)
+        .map_err(|why| Problem::usage(format!("`{}` cannot be a workspace: {why}", path.display())))?;
     if init::missing(setting) {
         init::write(setting, init::Existing::Keep)?;
     }

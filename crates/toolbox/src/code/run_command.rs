@@ -187,6 +187,11 @@ pub(crate) fn not_run(error: &SandboxError) -> Failure {
         SandboxError::LeftUnseen(_) => {
             (FailureKind::TooLarge, "it ran; look through what it made before anything acts on it")
         }
+        SandboxError::LeftInPlace(_) => (
+            FailureKind::Io,
+            "it ran; remove what it made before anything acts on it, and before the next run",
+        ),
+        SandboxError::StillThere(_) => (FailureKind::Io, "nothing was run; somebody else must remove it"),
         SandboxError::Lost => (FailureKind::Crashed, "what it did so far may have had an effect"),
     };
     Failure::new(kind, error.to_string()).hint(hint)

@@ -13,6 +13,7 @@ use tool::{
     Annotations, Category, CutUnit, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Truncation,
 };
 
+use super::aside::{self, Aside};
 use super::git::RepoPath;
 use super::junit;
 use super::results::{self, Case, Counts, Failed, Outcome};
@@ -77,6 +78,9 @@ struct Tested {
     failures: Vec<Failed>,
     /// The end of what was said.
     said: String,
+    /// Names the tests created that others would act on, such as git hooks, and where they were put instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<Aside>,
 }
 
 pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
@@ -209,8 +213,8 @@ fn read(
     let failed: Vec<Failed> = cases.into_iter().filter_map(failed).collect();
     let (all, failures) = (failed.len() as u64, room::first(failed, room::for_content(permit) / 2));
     let cut = all - failures.len() as u64;
-    let value =
-        Tested { program, outcome: word, exit_code, counts, failures, said: ending(&said, MOST_SAID) };
+    let (said, quarantined) = (ending(&said, MOST_SAID), aside::list(&report.quarantined));
+    let value = Tested { program, outcome: word, exit_code, counts, failures, said, quarantined };
     Ok((value, cut))
 }
 

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use governance::Network;
+use governance::{Network, SYSTEM_FOLDERS};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -12,7 +12,6 @@ use landlock::{
 
 use super::raw;
 use crate::environment::SCRATCH;
-use crate::grants::SYSTEM;
 use crate::guard::{self, Guard};
 use crate::spec::Spec;
 use crate::status::{Problem, Step};
@@ -47,7 +46,9 @@ impl Rules {
         let look = AccessFs::ReadFile | AccessFs::ReadDir;
         let use_device =
             (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate) & AccessFs::from_all(abi);
-        for (list, access) in [(SYSTEM, AccessFs::from_read(abi)), (FACTS, look), (DEVICES, use_device)] {
+        for (list, access) in
+            [(SYSTEM_FOLDERS, AccessFs::from_read(abi)), (FACTS, look), (DEVICES, use_device)]
+        {
             for path in list {
                 rules = allow(rules, abi, Path::new(path), access)?;
             }

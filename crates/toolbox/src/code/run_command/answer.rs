@@ -7,6 +7,7 @@ use serde::Serialize;
 use tool::{CutUnit, Failure, FailureKind, Output, Truncation, Usage};
 
 use super::denied::{self, Denied, note};
+use crate::code::aside::{self, Aside};
 use crate::code::bytes;
 
 #[derive(Serialize, JsonSchema)]
@@ -79,14 +80,6 @@ struct Spill {
     bytes: u64,
 }
 
-#[derive(Serialize, JsonSchema)]
-struct Aside {
-    /// As it was created.
-    path: String,
-    /// Where it is now; absent if it could not be moved.
-    moved_to: Option<String>,
-}
-
 pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Output, Failure> {
     let usage = Usage {
         cpu_ms: report.spent.cpu.as_secs_f64() * 1000.0,
@@ -132,10 +125,6 @@ fn ran(permit: &Permit, report: &Report) -> Ran {
         End::Cancelled | End::Killed => (-1, "killed"),
     };
     let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    let aside = report
-        .quarantined
-        .iter()
-        .map(|one| Aside { path: path(&one.path), moved_to: one.moved_to.as_deref().map(path) });
     let (stdout_omitted_bytes, stderr_omitted_bytes) = (report.stdout.omitted, report.stderr.omitted);
     let (stdout, stdout_encoding) = shown(&report.stdout);
     let (stderr, stderr_encoding) = shown(&report.stderr);
@@ -161,7 +150,7 @@ fn ran(permit: &Permit, report: &Report) -> Ran {
             read_bytes: report.spent.read_bytes,
             written_bytes: report.spent.written_bytes,
             processes: report.spent.processes,
-            quarantined: aside.collect(),
+            quarantined: aside::list(&report.quarantined),
         },
         denied,
         note,

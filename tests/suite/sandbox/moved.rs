@@ -1,0 +1,172 @@
+//! Runs that move, close or free what walls are built by: for themselves, for a run beside them, and for the daemon.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+use super::{aside_of, home, output, rules, run};
+
+fn set_aside(result: &Value) -> usize {
+    result["output"]["sandbox"]["quarantined"].as_array().map_or(0, Vec::len)
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn the_way_to_a_protected_name_and_to_a_grant_keeps_its_name() {
+    let home = home("");
+    let work = home.workspace();
+    for folder in ["a/repo/.git", "x/sub", "plain/deep"] {
+        std::fs::create_dir_all(work.join(folder)).unwrap();
+    }
+    home.file("a/repo/.git/config", "original");
+    home.file("x/sub/file", "original");
+    let inner = work.join("x/sub").display().to_string();
+    home.run(&["workspace", "add", "--read-only", &inner]).must_exit(0);
+    let daemon = Daemon::start_in(home);
+    let code = "import os\nfor name in ['a', 'a/repo', 'x', 'x/sub', 'plain']:\n try:\n  os.rename(name, name + '2')\n  \
+                print(name)\n except OSError: pass";
+    let cwd = json!({"command": ["python3", "-c", code], "cwd": work});
+    let tried = daemon.agent().execute("run_command", &cwd);
+    assert_eq!(output(&tried), "plain\n", "{tried}");
+    assert_eq!(std::fs::read_to_string(work.join("x/sub/file")).unwrap(), "original");
+}
+
+#[test]
+fn a_name_that_one_run_frees_another_does_not_give_unseen() {
+    let daemon = Daemon::start_in(home(""));
+    let work = daemon.home().workspace();
+    let first = "import os, time\nopen('.envrc', 'w').write('first')\nopen('made', 'w').close()\n\
+                 while not os.path.exists('go'): time.sleep(.02)";
+    let second = "import os, time\nopen('go', 'w').close()\nwhile os.path.exists('.envrc'): time.sleep(.02)\n\
+                  open('.envrc', 'w').write('evil')";
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| run(&daemon, &["python3", "-c", first]));
+        while !work.join("made").exists() {
+            assert!(!one.is_finished(), "the first run is there until the second lets it go");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let other = run(&daemon, &["python3", "-c", second]);
+        assert_eq!((set_aside(&one.join().unwrap()), set_aside(&other)), (1, 1), "{other}");
+    });
+    assert!(!work.join(".envrc").exists(), "what the second run made is nobody's but its own");
+}
+
+#[test]
+fn a_folder_closed_from_inside_keeps_its_name_and_what_is_in_it() {
+    let home = Home::initialised();
+    let work = home.workspace();
+    let private = work.join("vault/private");
+    let forbidden = format!("forbidden_paths: [\"{}\"]", private.display());
+    let tools = rules("").replace("forbidden_paths: [\"**/.env\", \"**/.env.d\"]", &forbidden);
+    home.configure("governance/tools.yaml", &tools);
+    std::fs::create_dir_all(&private).unwrap();
+    std::fs::write(private.join("key"), "CANARY").unwrap();
+    let daemon = Daemon::start_in(home);
+    let made = run(&daemon, &["chmod", "0311", "vault"]);
+    assert_eq!(set_aside(&made), 0, "{made}");
+    assert_eq!(
+        std::fs::read_to_string(private.join("key")).unwrap(),
+        "CANARY",
+        "under the name a rule knows"
+    );
+    assert_eq!(mode(&work.join("vault")), 0o311);
+    let read = run(&daemon, &["cat", "vault/private/key"]);
+    assert!(!read.to_string().contains("CANARY"), "{read}");
+
+    let code = "import os\nos.mkdir('.vscode')\nos.mkdir('d')\nos.mkdir('d/.vscode')\nos.chmod('d', 0o444)\n\
+                os.mkdir('e')\nopen('e/.envrc', 'w').close()\nos.chmod('e', 0o555)\nos.chmod('.', 0o311)";
+    let made = run(&daemon, &["python3", "-c", code]);
+    assert_eq!(set_aside(&made), 3, "{made}");
+    assert!(work.exists(), "a workspace is never set aside");
+    assert_eq!((mode(&work.join("d")), mode(&work.join("e"))), (0o444, 0o555), "as the program left them");
+    assert!(aside_of(&work.join("e"), ".envrc").is_some());
+    assert_eq!(run(&daemon, &["true"])["output"]["exit_code"], 0, "and the next run is not stopped by it");
+}
+
+#[test]
+fn names_taken_in_advance_stop_nothing() {
+    let daemon = Daemon::start_in(home(""));
+    let code =
+        "open('.envrc', 'w').close()\nfor n in range(1200): open(f'.envrc.quarantined-{n}', 'w').close()";
+    let made = run(&daemon, &["python3", "-c", code]);
+    assert_eq!(set_aside(&made), 1, "{made}");
+    assert!(!daemon.home().workspace().join(".envrc").exists());
+}
+
+#[test]
+fn a_folder_that_git_would_take_for_a_repository_is_none_afterwards() {
+    let daemon = Daemon::start_in(home(""));
+    let work = daemon.home().workspace();
+    std::fs::create_dir_all(work.join("src/hooks")).unwrap();
+    let code = "import os\nfor d in ['objects', 'refs']: os.makedirs('src/' + d)\n\
+                open('src/HEAD', 'w').write('ref: refs/heads/main\\n')\n\
+                open('src/config', 'w').write('[core]\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = evil\\n')";
+    let made = run(&daemon, &["python3", "-c", code]);
+    assert_eq!(set_aside(&made), 1, "{made}");
+    let git = std::process::Command::new("git")
+        .args(["rev-parse", "--git-dir"])
+        .current_dir(work.join("src"))
+        .env("HOME", daemon.home().user())
+        .env("GIT_CEILING_DIRECTORIES", daemon.home().user())
+        .output();
+    assert!(!git.unwrap().status.success());
+    assert!(work.join("src/hooks").exists(), "what was there before stays");
+}
+
+#[test]
+fn what_is_forbidden_by_name_in_the_system_is_not_shown() {
+    let home = Home::initialised();
+    let tools = rules("").replace("**/.env.d", "/etc/os-release");
+    home.configure("governance/tools.yaml", &tools);
+    let daemon = Daemon::start_in(home);
+    for name in ["/etc/os-release", "/usr/lib/os-release"] {
+        let read = run(&daemon, &["cat", name]);
+        assert_ne!(read["output"]["exit_code"], 0, "{read}");
+    }
+    assert_eq!(run(&daemon, &["cat", "/etc/passwd"])["output"]["exit_code"], 0, "the rest is");
+}
+
+#[test]
+fn a_workspace_is_apart_from_sinews_own_folders() {
+    let home = Home::initialised();
+    for folder in [home.user().to_owned(), home.root(), home.root().join("state")] {
+        home.run(&["workspace", "add", &folder.display().to_string()]).must_exit(2);
+    }
+    home.run(&["workspace", "add", "--read-only", &home.user().display().to_string()]).must_exit(0);
+    let settings = home.root().join("config/sinew.yaml");
+    let text = std::fs::read_to_string(&settings).unwrap().replace("read_only", "read_write");
+    std::fs::write(&settings, text).unwrap();
+    for words in [&["check"][..], &["serve"]] {
+        let run = home.run(words).must_exit(7);
+        let said = run.stdout() + &run.stderr();
+        assert!(said.contains("Sinew's own"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_daemon_that_stops_first_sees_to_what_runs_left() {
+    let home = home("    timeout_seconds: 120\n");
+    let settings = home.root().join("config/sinew.yaml");
+    let text = std::fs::read_to_string(&settings).unwrap().replace("drain_seconds: 10", "drain_seconds: 0");
+    std::fs::write(&settings, text).unwrap();
+    let mut daemon = Daemon::start_in(home);
+    let work = daemon.home().workspace();
+    let mut agent = daemon.agent();
+    let code = "import os, time\nopen('.envrc', 'w').close()\nopen('made', 'w').close()\ntime.sleep(60)";
+    let words = json!({"command": ["python3", "-c", code]});
+    let caller = std::thread::spawn(move || agent.try_execute("run_command", &words));
+    while !work.join("made").exists() {
+        assert!(!caller.is_finished(), "the command does not start");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let _ = caller.join();
+    assert!(!work.join(".envrc").exists() && aside_of(&work, ".envrc").is_some());
+}
