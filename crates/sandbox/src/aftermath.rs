@@ -264,7 +264,8 @@ mod tests {
         assert!(aside(&before, Company::Others).is_empty(), "the same file");
         world.replace(".git/config");
         assert!(aside(&before, Company::None).is_empty(), "replaced in its folder: from outside");
-        assert_eq!(aside(&before, Company::Others), [config.clone()], "or by a run beside this one");
+        let of_another = aside(&before, Company::Others);
+        assert_eq!(of_another, std::slice::from_ref(&config), "or by a run beside this one");
         std::fs::rename(world.root.join(".git"), world.root.join("moved")).unwrap();
         std::fs::create_dir(world.root.join(".git")).unwrap();
         std::fs::write(&config, "by another").unwrap();
