@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 12] = [
+    let cases: [Case; 13] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -246,8 +246,9 @@ fn waited_for() -> Result<(), Failed> {
         wait_for(async {
             let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
             let process = Pid::from_raw(launcher.process.id().expect("a launcher").cast_signed());
+            let mut outlets = Outlets::default();
             tokio::select! {
-                ended = run::run(&confined, SandboxTier::Full, &mut launcher, Outlets::default()) => {
+                ended = run::run(&confined, SandboxTier::Full, &mut launcher, &mut outlets) => {
                     panic!("it ended by itself: {:?}", ended.map(|finished| finished.end));
                 }
                 () = async {
