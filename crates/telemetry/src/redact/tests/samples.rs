@@ -147,7 +147,7 @@ pub(super) const ASSIGNMENTS: &[&str] = &[
     "password=\"⟦assignment⟧unterminated and long⟦⟧",
     "tokens: \"⟦assignment⟧abcdefghijklmnopqrst⟦⟧\"",
     "password=⟦assignment⟧[redacted:x]hunter2⟦⟧",
-    "cannot use `/work/--password ⟦assignment⟧hunter2⟦⟧`",
+    "cannot use `/srv/--password ⟦assignment⟧hunter2⟦⟧`",
     "PGPASSWORD=⟦assignment⟧hun(ter),2&3⟦⟧",
     "export DB_PASSWORD=⟦assignment⟧a,b;c⟦⟧",
     "user: ada\n  password: ⟦assignment⟧a&b⟦⟧\n",
