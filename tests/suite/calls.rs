@@ -124,7 +124,9 @@ fn what_lies_outside_is_refused_whether_it_exists_or_not() {
 fn sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
     let home = Home::initialised();
     let root = home.root().display().to_string();
-    home.run(&["workspace", "add", &root]).must_exit(0);
+    let refused = home.run(&["workspace", "add", &root]).must_exit(2);
+    assert!(refused.stderr().contains("cannot be a workspace"), "{refused}");
+    home.run(&["workspace", "add", &root, "--read-only"]).must_exit(0);
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
     for name in [

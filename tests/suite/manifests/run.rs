@@ -103,6 +103,22 @@ fn a_program_gets_each_argument_as_one_word() {
     assert!(code(&refused).starts_with("path_"), "its paths are under the rules: {refused}");
 }
 
+/// No policy file names the tool, and no mode asks: its definition does, and that is enough.
+#[test]
+fn b48_a_definition_alone_has_a_human_asked() {
+    let asking = FINDER.replace("risk_level: low\n", "risk_level: low\n      requires_approval: true\n");
+    let daemon = daemon(&[("finder.yaml", &asking)]);
+    let file = daemon.home().file("a.txt", "One\n").display().to_string();
+    let arguments = json!({"pattern": "One", "path": file});
+    let mut agent = daemon.agent();
+    let asked = agent.execute_with("find_text", &arguments, &json!({"approval": "async"}));
+    assert_eq!(code(&asked), "approval_pending", "{asked}");
+    let id = asked["metadata"]["refusal"]["approval_id"].as_str().expect("an id").to_owned();
+    daemon.home().run(&["approve", &id]).must_exit(0);
+    let found = agent.execute_with("find_text", &arguments, &json!({"approval_id": id}));
+    assert_eq!(found["output"]["stdout"], "1:One\n", "{found}");
+}
+
 #[test]
 fn a_validator_refuses_before_the_tool_runs_and_says_what_is_known() {
     let daemon = daemon(&[("notes.yaml", WRITER), ("write.py", WRITE)]);

@@ -277,11 +277,11 @@ pub(super) async fn look<T: Send + 'static>(
     held: T,
     permit: fn(&T) -> &Permit,
 ) -> Result<(T, Effect), Box<Refusal>> {
-    let (tool, mode, ledger) = (Arc::clone(tool), call.mode, Arc::clone(&layer.ledger));
+    let (tool, ledger) = (Arc::clone(tool), Arc::clone(&layer.ledger));
     let looking = async {
         let place = layer.openings.take(call.caller.connection).await;
         tokio::task::spawn_blocking(move || {
-            let effect = Effect::of(&tool, permit(&held), mode, &ledger);
+            let effect = Effect::of(&tool, permit(&held), &ledger);
             drop(place);
             (held, effect)
         })

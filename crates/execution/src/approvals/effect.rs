@@ -7,7 +7,7 @@ use ledger::Ledger;
 use registry::{AtWork, Change, Preview, Tool};
 use resources::{ObjectKind, OpenedPath};
 use serde_json::{Value, json};
-use tool::{Failure, FailureKind, Mode, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
+use tool::{Failure, FailureKind, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
 
 use super::card::{Card, Fact, ShownChange};
 use super::rule::Wanted;
@@ -32,7 +32,7 @@ pub(crate) struct Effect {
 
 impl Effect {
     /// Looks at the disk, and may block on it.
-    pub(crate) fn of(tool: &Tool, permit: &Permit, mode: Mode, ledger: &Ledger) -> Result<Effect, Failure> {
+    pub(crate) fn of(tool: &Tool, permit: &Permit, ledger: &Ledger) -> Result<Effect, Failure> {
         let preview = tool.executor().preview(permit)?;
         let definition = permit.call().definition();
         let paths = permit.paths().iter().map(bound_path).collect::<Result<Vec<Value>, Failure>>()?;
@@ -50,7 +50,6 @@ impl Effect {
             "changes": changes.collect::<Vec<Value>>(),
             "facts": preview.facts,
             "bounds": bounds,
-            "mode": mode,
         });
         let seen = permit.facts();
         let texts = |key: &str| seen.get(key).and_then(Value::as_array).cloned().unwrap_or_default();

@@ -198,7 +198,8 @@ fn abandon(without: &[Guard], confined: &Confined, tier: SandboxTier, word: &str
         tokio::select! {
             ended = running => assert!(kill_launcher && ended.is_err(), "it ended by itself"),
             () = async {
-                while alive(word).is_empty() {
+                // The shell names the word as well: two are there once its order is complete and it is at work.
+                while alive(word).len() < 2 {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 if kill_launcher {
