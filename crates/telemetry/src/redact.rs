@@ -71,7 +71,12 @@ impl BuiltIn {
             .flat_map(|(index, row)| {
                 row.needles.iter().map(move |needle| (*needle, Compiled::BuiltIn(index)))
             })
-            .chain(assignment::NEEDLES.iter().map(|needle| (*needle, Compiled::Assignment)));
+            .chain(
+                assignment::NEEDLES
+                    .iter()
+                    .chain(&sensitive::ABROAD)
+                    .map(|needle| (*needle, Compiled::Assignment)),
+            );
         let (needles, owner): (Vec<&str>, Vec<Compiled>) = needles.unzip();
         let gate = AhoCorasickBuilder::new()
             .ascii_case_insensitive(true)

@@ -67,33 +67,29 @@ const HARMLESS: [&str; 14] = [
     "tokenkind",
 ];
 
+/// Of the words for a password in other languages, what all their spellings share. Only ASCII letters are compared without
+/// case, so the others stand here in each.
+pub(super) const ABROAD: [&str; 14] = [
+    "kennwort",
+    "wachtwoord",
+    "contrase",
+    "senha",
+    "senord",
+    "hasło",
+    "HASŁO",
+    "пароль",
+    "Пароль",
+    "ПАРОЛЬ",
+    "密码",
+    "密碼",
+    "パスワード",
+    "비밀번호",
+];
+
 /// One of these is in every name that matters. Most names have none, and are done with cheaply.
 static STEMS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    let stems = [
-        "pass",
-        "pwd",
-        "secret",
-        "key",
-        "credential",
-        "authorization",
-        "cookie",
-        "token",
-        "bearer",
-        "kennwort",
-        "wachtwoord",
-        "contrase",
-        "senha",
-        "senord",
-        "hasło",
-        "HASŁO",
-        "пароль",
-        "Пароль",
-        "ПАРОЛЬ",
-        "密码",
-        "密碼",
-        "パスワード",
-        "비밀번호",
-    ];
+    let stems = ["pass", "pwd", "secret", "key", "credential", "authorization", "cookie", "token", "bearer"];
+    let stems = stems.iter().chain(&ABROAD);
     AhoCorasick::builder().ascii_case_insensitive(true).build(stems).ok()
 });
 
