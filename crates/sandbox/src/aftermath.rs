@@ -220,21 +220,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    struct World {
-        _folder: tempfile::TempDir,
-        root: PathBuf,
-    }
+    use crate::world::World;
 
     impl World {
-        fn with(folders: &[&str], files: &[&str]) -> World {
-            let folder = tempfile::tempdir().unwrap();
-            let root = folder.path().canonicalize().unwrap();
-            folders.iter().for_each(|name| std::fs::create_dir_all(root.join(name)).unwrap());
-            files.iter().for_each(|name| std::fs::write(root.join(name), name).unwrap());
-            World { _folder: folder, root }
-        }
-
         fn before(&self) -> Before {
             let found = look::take(&self.root, look::MOST_BEFORE, Closed::Told, |_| true);
             let Inventory { kept, repositories, .. } = found;

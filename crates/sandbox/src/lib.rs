@@ -41,6 +41,8 @@ mod spill;
 mod status;
 mod view;
 mod worker;
+#[cfg(test)]
+mod world;
 
 pub use capture::Captured;
 pub use check::Finding;

@@ -240,21 +240,9 @@ fn is_gone(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct World {
-        _folder: tempfile::TempDir,
-        root: PathBuf,
-    }
+    use crate::world::World;
 
     impl World {
-        fn with(folders: &[&str], files: &[&str]) -> World {
-            let folder = tempfile::tempdir().unwrap();
-            let root = folder.path().canonicalize().unwrap();
-            folders.iter().for_each(|name| std::fs::create_dir_all(root.join(name)).unwrap());
-            files.iter().for_each(|name| std::fs::write(root.join(name), "").unwrap());
-            World { _folder: folder, root }
-        }
-
         fn taken(&self) -> Inventory {
             let shows = |path: &Path| !path.ends_with(".env") && !path.ends_with("secret");
             take(&self.root, MOST_BEFORE, Closed::Told, shows)

@@ -44,6 +44,7 @@ mod spec;
 mod spill;
 mod status;
 mod worker;
+mod world;
 
 #[cfg(target_os = "linux")]
 #[path = "../tests/walls/controls.rs"]

@@ -1,0 +1,19 @@
+//! A folder of its own for a test that looks through one.
+
+use std::path::PathBuf;
+
+pub(crate) struct World {
+    _folder: tempfile::TempDir,
+    pub(crate) root: PathBuf,
+}
+
+impl World {
+    /// With these folders, and these files, each of which holds its name.
+    pub(crate) fn with(folders: &[&str], files: &[&str]) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        folders.iter().for_each(|name| std::fs::create_dir_all(root.join(name)).unwrap());
+        files.iter().for_each(|name| std::fs::write(root.join(name), name).unwrap());
+        World { _folder: folder, root }
+    }
+}
