@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}\n";
-const SHUT: &str =
+pub(crate) const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}\n";
+pub(crate) const SHUT: &str =
     "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [\"$HOME/work/shut/**\"]\n";
 
-fn home(tools: &str) -> Home {
+/// A home with a folder that the second policy shuts.
+pub(crate) fn home(tools: &str) -> Home {
     let home = Home::initialised();
     std::fs::create_dir(home.workspace().join("shut")).expect("a folder");
     home.file("shut/a.txt", "x");

@@ -3,17 +3,7 @@
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}\n";
-const SHUT: &str =
-    "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [\"$HOME/work/shut/**\"]\n";
-
-fn home(tools: &str) -> Home {
-    let home = Home::initialised();
-    std::fs::create_dir(home.workspace().join("shut")).expect("a folder");
-    home.file("shut/a.txt", "x");
-    home.configure("governance/tools.yaml", tools);
-    home
-}
+use crate::reload::{OPEN, SHUT, home};
 
 fn reads(daemon: &Daemon) -> bool {
     daemon.agent().execute("read_file", &json!({"path": "shut/a.txt"}))["success"] == true

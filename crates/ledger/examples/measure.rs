@@ -78,7 +78,7 @@ fn decision(n: u64) -> Decision {
         request_digest: None,
         approval_id: None,
         rules: Vec::new(),
-        facts: serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/work/notes.txt", "size": 120}]}),
+        facts: serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn decided(call: &Arc<Call>) -> Decision {
         request_digest: None,
         approval_id: None,
         rules: Vec::new(),
-        facts: json!({"paths": [{"key": "path", "canonical": "/home/anna/work/notes.txt", "size": 120}]}),
+        facts: json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
     }
 }
 

@@ -186,6 +186,7 @@ fn child(folder: &Path) {
             }
         });
     }
+    // Its parent kills it long before; without one it ends by itself.
     std::thread::sleep(Duration::from_secs(60));
 }
 
