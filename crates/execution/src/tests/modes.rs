@@ -214,23 +214,35 @@ async fn a_call_that_waits_is_judged_again_at_once() {
     assert!(slow.await.unwrap().success);
 }
 
+/// Whether the call was overtaken: a disk that is done before anybody looks leaves no time for it.
+async fn overtaken_by(mode: Mode, last: &[&str]) -> bool {
+    let bench = || Bench::new().tool("change", Category::SYSTEM_WRITE, |_| done(json!({})));
+    let (layer, folder) = bench().layer();
+    let mut asked = Box::pin(layer.execute(request("change", json!({}), None)));
+    // It waits for its decision to be on disk, and meanwhile the rules and the mode are replaced.
+    if asked.as_mut().now_or_never().is_some() {
+        return false;
+    }
+    layer.world.store(Bench::world_in(folder.path(), bench().registry).into());
+    layer.mode.set(mode);
+    let result = asked.await;
+    assert_eq!(result.success, mode == Mode::Normal, "{mode}: {result:?}");
+    let written = records(folder.path());
+    let calls = written.iter().filter(|record| record["call_id"].is_string());
+    let ends = calls.filter_map(|record| record["outcome"].as_str().or(record["kind"].as_str()));
+    let ends: Vec<&str> = ends.collect();
+    assert_eq!(ends, [&["decision", "not_started"], last].concat(), "{mode}");
+    true
+}
+
 #[tokio::test]
 async fn a_call_that_was_recorded_and_not_started_is_judged_again() {
     for (mode, last) in [(Mode::Normal, &["decision", "done"][..]), (Mode::Lockdown, &["refusal"])] {
-        let bench = || Bench::new().tool("change", Category::SYSTEM_WRITE, |_| done(json!({})));
-        let (layer, folder) = bench().layer();
-        let mut asked = Box::pin(layer.execute(request("change", json!({}), None)));
-        // It waits for its decision to be on disk, and meanwhile the rules and the mode are replaced.
-        assert!(asked.as_mut().now_or_never().is_none());
-        layer.world.store(Bench::world_in(folder.path(), bench().registry).into());
-        layer.mode.set(mode);
-        let result = asked.await;
-        assert_eq!(result.success, mode == Mode::Normal, "{mode}: {result:?}");
-        let written = records(folder.path());
-        let calls = written.iter().filter(|record| record["call_id"].is_string());
-        let ends = calls.filter_map(|record| record["outcome"].as_str().or(record["kind"].as_str()));
-        let ends: Vec<&str> = ends.collect();
-        assert_eq!(ends, [&["decision", "not_started"], last].concat(), "{mode}");
+        let mut tries = 0;
+        while !overtaken_by(mode, last).await {
+            tries += 1;
+            assert!(tries < 100, "{mode}: the disk was faster than the caller a hundred times");
+        }
     }
 }
 
