@@ -4,13 +4,13 @@ mod bounds;
 mod fetch;
 mod guards;
 mod search;
-mod server;
+pub(crate) mod server;
 
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
 /// A home whose gateway has these lines instead of its own.
-fn home(gateway: &str) -> Home {
+pub(crate) fn home(gateway: &str) -> Home {
     let home = Home::initialised();
     let file = home.root().join("config/governance/safety.yaml");
     let text = std::fs::read_to_string(&file).expect("the shipped policy");
@@ -21,7 +21,8 @@ fn home(gateway: &str) -> Home {
 }
 
 /// A gateway that lets tests reach the servers they start.
-const OPEN: &str = "{allowed_domains: [\"*\"], allow_private_addresses: true, max_response_kb: 1024}";
+pub(crate) const OPEN: &str =
+    "{allowed_domains: [\"*\"], allow_private_addresses: true, max_response_kb: 1024}";
 
 fn fetch(daemon: &Daemon, url: &str) -> Value {
     daemon.agent().execute("fetch_url", &json!({"url": url}))

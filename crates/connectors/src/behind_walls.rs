@@ -34,21 +34,30 @@ impl Program {
         command: impl FnOnce(&Permit, Instant) -> Result<Command, Failure> + Send + 'static,
     ) -> Result<Output, Failure> {
         let deadline = Instant::now() + order.value().timeout();
-        let (program, prepared_for) = (self.clone(), Arc::clone(&order));
+        let confined = self.prepare(&order, move |permit| command(permit, deadline)).await?;
+        let report = self.sandbox.run(confined).await.map_err(|error| self.not_run(&error))?;
+        self.answer(&report)
+    }
+
+    /// What `command` makes of the permit, ready to be run. A program that is not the one that was accepted is not.
+    pub(crate) async fn prepare(
+        &self,
+        order: &Arc<Order>,
+        command: impl FnOnce(&Permit) -> Result<Command, Failure> + Send + 'static,
+    ) -> Result<Confined, Failure> {
+        let (program, order) = (self.clone(), Arc::clone(order));
         let prepared = tokio::task::spawn_blocking(move || {
-            let permit = prepared_for.value();
-            let mut command = command(permit, deadline)?;
+            let permit = order.value();
+            let mut command = command(permit)?;
             command.output_bytes = usize::try_from(permit.max_output_bytes().min(MOST_OUTPUT)).unwrap_or(0);
             let confined = Confined::prepare(permit, &command).map_err(|error| program.not_run(&error))?;
             program.pin.holds(confined.executable())?;
             Ok::<Confined, Failure>(confined)
         });
-        let confined = match prepared.await {
-            Ok(confined) => confined?,
-            Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),
-        };
-        let report = self.sandbox.run(confined).await.map_err(|error| self.not_run(&error))?;
-        self.answer(&report)
+        match prepared.await {
+            Ok(confined) => confined,
+            Err(_) => Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),
+        }
     }
 
     /// What a command would run, for the person who is asked about it: the file behind the name, each word, where, with

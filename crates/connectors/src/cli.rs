@@ -50,9 +50,10 @@ impl Cli {
     }
 }
 
-/// A tool that says it only reads is taken at its word: it cannot do anything else.
+/// A tool that says it only reads, or only asks elsewhere, is taken at its word: it cannot change anything here.
 pub(crate) fn grant_of(category: Option<&Category>) -> Grant {
-    if category == Some(&Category::READ_ONLY) { Grant::ReadOnly } else { Grant::AsPermitted }
+    let only_looks = [Category::READ_ONLY, Category::NETWORK].iter().any(|one| category == Some(one));
+    if only_looks { Grant::ReadOnly } else { Grant::AsPermitted }
 }
 
 /// The argument that names the folder a tool runs in, if it has one.

@@ -1,17 +1,22 @@
-//! How the tools of manifests run: programs by their command line, and scripts by JSON, each behind walls.
+//! How the tools of manifests run: programs by their command line, scripts by JSON, and servers by the Model Context
+//! Protocol, each behind walls or behind the gatekeeper.
 //!
 //! [`Connectors::register`] turns checked manifests into tools of a registry, with their validators and what they teach. A
 //! manifest whose type cannot be run here, or that lacks the section of its type, is listed and not callable. Nothing here
 //! judges a call: an executor gets an order that was judged, and runs what its manifest says and nothing the caller says.
 
+mod arguments;
 mod argv;
 mod behind_walls;
 mod cli;
+mod error;
 mod local;
+mod mcp;
 mod payload;
 mod pinned;
 mod register;
 mod teaching;
 mod uncallable;
 
+pub use mcp::{Taking, Upstreams};
 pub use register::{Connectors, Skipped};

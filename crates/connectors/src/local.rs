@@ -13,9 +13,10 @@ use governance::Permit;
 use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
 use registry::{Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Grant, Sandbox};
-use serde_json::{Value, json};
-use tool::{Arguments, Failure, FailureKind, canonical};
+use serde_json::json;
+use tool::{Failure, FailureKind, canonical};
 
+use crate::arguments::as_opened;
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
 use crate::payload::After;
@@ -141,24 +142,6 @@ impl Feed {
             variables: Vec::new(),
         })
     }
-}
-
-/// What the tool is handed, with every path as it was opened, not as it was typed.
-fn as_opened(permit: &Permit) -> Arguments {
-    let mut arguments = permit.call().handed_over();
-    for (key, value) in &mut arguments {
-        let mut opened = permit.paths().iter().filter(|path| path.key() == key);
-        let texts = match value {
-            Value::Array(items) => items.as_mut_slice(),
-            one => std::slice::from_mut(one),
-        };
-        for text in texts.iter_mut().filter(|text| text.is_string()) {
-            if let Some(path) = opened.next() {
-                *text = path.canonical().display().to_string().into();
-            }
-        }
-    }
-    arguments
 }
 
 impl ToolExecutor for Local {

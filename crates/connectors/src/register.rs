@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use guardrail::Validators;
 use knowledge::{Kind, Workers};
-use manifest::{Command, Manifest};
+use manifest::{Command, Manifest, McpSection, OutputForm, Transport};
+use outbound::Gatekeeper;
 use registry::{ToolExecutor, ToolRegistry};
 use sandbox::Sandbox;
 use tool::{ToolDefinition, ToolName};
 
+use crate::behind_walls::Program;
 use crate::cli::Cli;
 use crate::local::{Local, Script};
+use crate::mcp::{Mcp, Pins, Reach, ServerCommand, Upstream, Upstreams};
 use crate::payload::After;
 use crate::pinned::{Pin, origin};
 use crate::teaching;
@@ -23,6 +26,8 @@ use crate::uncallable::Uncallable;
 pub struct Connectors {
     sandbox: Sandbox,
     workers: Workers,
+    gatekeeper: Gatekeeper,
+    upstreams: Option<Upstreams>,
 }
 
 /// A tool that was not registered, and why.
@@ -38,9 +43,15 @@ pub struct Skipped {
 type Body = (Arc<dyn ToolExecutor>, String);
 
 impl Connectors {
-    /// Programs run in this sandbox, functions in these workers.
-    pub fn new(sandbox: &Sandbox, workers: &Workers) -> Self {
-        Connectors { sandbox: sandbox.clone(), workers: workers.clone() }
+    /// Programs run in this sandbox, functions in these workers, and what goes out goes through this gatekeeper.
+    pub fn new(sandbox: &Sandbox, workers: &Workers, gatekeeper: &Gatekeeper) -> Self {
+        let (sandbox, workers) = (sandbox.clone(), workers.clone());
+        Connectors { sandbox, workers, gatekeeper: gatekeeper.clone(), upstreams: None }
+    }
+
+    /// The same, where it is kept what servers say of their tools. Without, it is held for as long as these tools are.
+    pub fn pinning(self, upstreams: Upstreams) -> Self {
+        Connectors { upstreams: Some(upstreams), ..self }
     }
 
     /// Registers every command of every manifest as `id.command`, and as `command` where nothing else has that name.
@@ -70,6 +81,9 @@ impl Connectors {
         if let Some(section) = manifest.cli() {
             return Ok(Behind::Program(Pin::of(section.executable.as_ref())));
         }
+        if let Some(section) = manifest.mcp() {
+            return self.server(manifest, section);
+        }
         match manifest.local() {
             Some(section) => {
                 let folder = manifest.path().parent().unwrap_or(Path::new("/"));
@@ -79,6 +93,27 @@ impl Connectors {
             }
             None => Ok(Behind::Nothing),
         }
+    }
+
+    /// The server of a manifest, which is not started before it is needed.
+    fn server(&self, manifest: &Manifest, section: &McpSection) -> Result<Behind, String> {
+        let (reach, pinned) = match (section.transport, &section.server_command, &section.url) {
+            (Transport::Stdio, Some(command), _) => {
+                let command = ServerCommand::read(command)?;
+                let pin = Pin::of(command.program().as_ref());
+                let pinned = format!("{} {}", pin.as_str(), command.pinned());
+                let guide =
+                    Some(format!("install `{}`, the server of `{}`", command.program(), manifest.id()));
+                let sandbox = self.sandbox.clone();
+                let program = Program { sandbox, pin, output: OutputForm::Text, guide };
+                (Reach::Started(Arc::new(command), program), pinned)
+            }
+            (Transport::StreamableHttp, _, Some(url)) => (Reach::Address(url.clone()), String::new()),
+            _ => return Ok(Behind::Nothing),
+        };
+        let pins = Pins::of(self.upstreams.as_ref(), &manifest.callable_id());
+        let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, section.health_check.clone(), pins);
+        Ok(Behind::Server(Arc::new(upstream), reach, pinned))
     }
 
     fn one(
@@ -119,6 +154,9 @@ impl Connectors {
                 let local = Local::new(sandbox, script, command, after, pin.clone());
                 (Arc::new(local), origin(&[text, pin.as_str(), &script.pinned]))
             }
+            (Behind::Server(upstream, reach, pinned), _) => {
+                (Arc::new(Mcp::new(upstream, reach, command, after)), origin(&[text, pinned]))
+            }
             (Behind::Program(_) | Behind::Nothing, _) => (Arc::new(uncallable(manifest)), origin(&[text])),
         }
     }
@@ -136,16 +174,24 @@ impl Connectors {
 enum Behind {
     Program(Pin),
     Script(Arc<Script>, Pin),
+    Server(Arc<Upstream>, Reach, String),
     Nothing,
 }
 
 fn uncallable(manifest: &Manifest) -> Uncallable {
     let (kind, id) = (manifest.kind().as_str(), manifest.id());
-    let has_section = manifest.mcp().is_some() || manifest.meta().is_some();
-    if has_section {
+    if manifest.meta().is_some() {
         let why = format!("`{id}` is of type `{kind}`, which is listed and cannot be run yet");
-        return Uncallable { why, hint: "tools of type `cli` and `local` can".to_owned() };
+        return Uncallable { why, hint: "tools of type `cli`, `local` and `mcp` can".to_owned() };
     }
-    let hint = format!("add `{kind}_specific:` to {}", manifest.path().display());
+    let hint = match manifest.mcp().map(|section| section.transport) {
+        Some(Transport::Sse | Transport::Websocket) => {
+            "its transport is not spoken here: most such servers also speak `streamable_http`, or `stdio`"
+                .to_owned()
+        }
+        Some(Transport::Stdio) => "a server on `stdio` needs `server_command:`".to_owned(),
+        Some(Transport::StreamableHttp) => "a server on `streamable_http` needs `url:`".to_owned(),
+        None => format!("add `{kind}_specific:` to {}", manifest.path().display()),
+    };
     Uncallable { why: format!("`{id}` does not say how it is run"), hint }
 }

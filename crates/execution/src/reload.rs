@@ -3,6 +3,7 @@
 //! A call keeps the world it began in; one that waits is judged again by the new one.
 
 mod differences;
+mod drift;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -47,6 +47,11 @@ impl<T> Intent<T> {
         self.call.call_id
     }
 
+    /// Whose call it is and where it stands in a trace, for whatever it asks elsewhere.
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
     /// Where the decision is.
     pub fn receipt(&self) -> Receipt {
         self.receipt

@@ -10,6 +10,7 @@ use crate::detect::SchemaVersion;
 use crate::knowledge_file::{AntiPattern, ApiComplexity, Check, Example};
 use crate::manifest_file::{
     CliSection, Command, KnowledgeStrategy, LocalSection, McpSection, MetaSection, ToolFile, ToolType,
+    Transport,
 };
 
 /// A function of a manifest.
@@ -102,6 +103,11 @@ impl Manifest {
     /// What programs call it.
     pub fn id(&self) -> &str {
         &self.file.id
+    }
+
+    /// The same as the names of its tools begin with, which any file may have.
+    pub fn callable_id(&self) -> String {
+        callable(&self.file.id)
     }
 
     /// What runs it.
@@ -197,11 +203,14 @@ impl Manifest {
 fn spec(file: &ToolFile, command: &Command) -> ToolSpec {
     let name = format!("{}.{}", callable(&file.id), callable(&command.name));
     let description = command.description.as_deref().unwrap_or(&file.description);
-    let category = command.category.clone().unwrap_or(Category::SYSTEM_WRITE);
+    let category = match is_elsewhere(file) {
+        true => Category::NETWORK,
+        false => command.category.clone().unwrap_or(Category::SYSTEM_WRITE),
+    };
     let risk = command.risk_level.unwrap_or(RiskLevel::High).max(least_risk(&category));
     let mut spec = ToolSpec::new(&name, description, category, risk);
     spec.version.clone_from(&file.version);
-    spec.requires_sandbox = file.kind != ToolType::Meta;
+    spec.requires_sandbox = file.kind != ToolType::Meta && !is_elsewhere(file);
     spec.requires_approval = command.requires_approval;
     spec.wants_session = command.wants_session;
     if let Some(modes) = &command.allowed_modes {
@@ -219,6 +228,12 @@ fn spec(file: &ToolFile, command: &Command) -> ToolSpec {
         None => spec.input_schema = Some(inferred(success().map(|example| &example.input))),
     }
     spec
+}
+
+/// Whether it is a server on the network, which no wall here holds and every call leaves the machine for.
+fn is_elsewhere(file: &ToolFile) -> bool {
+    let mcp = file.mcp_specific.as_ref().filter(|_| file.kind == ToolType::Mcp);
+    mcp.is_some_and(|section| section.transport != Transport::Stdio)
 }
 
 /// What a tool of this category can do whatever it says of itself. Only what the walls enforce is believed: that a tool

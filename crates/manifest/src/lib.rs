@@ -24,8 +24,8 @@ pub use folder::{Loaded, load_all};
 pub use knowledge_file::{AntiPattern, ApiComplexity, Check, Example, Format, PayloadSchema, Quirk};
 pub use load::{CheckSyntax, SyntaxProblem, load};
 pub use manifest_file::{
-    ArgvPart, CliSection, Command, CommandEntry, Health, KnowledgeStrategy, LocalRuntime, LocalSection,
-    ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
+    ArgvPart, CliSection, Command, CommandEntry, Health, HealthMethod, KnowledgeStrategy, LocalRuntime,
+    LocalSection, ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
 };
 
 #[cfg(test)]

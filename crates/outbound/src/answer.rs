@@ -17,6 +17,8 @@ pub struct Answer {
     pub retry_after: Option<String>,
     /// `Location`, as sent: a redirect that was not followed.
     pub location: Option<String>,
+    /// `Mcp-Session-Id`, as sent: what a server of tools wants to be told from now on.
+    pub mcp_session: Option<String>,
     /// The body, as far as its cap let it come.
     pub body: Vec<u8>,
     /// Whether there would have been more of it, or it broke off.

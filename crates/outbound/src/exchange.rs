@@ -18,6 +18,7 @@ use crate::error::OutboundError;
 use crate::question::{Method, Question};
 use crate::vet::Place;
 
+const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// More headers than this, or more bytes of them, and it is no answer.
 const MOST_HEADERS: usize = 128;
 const MOST_HEADER_BYTES: usize = 128 * 1024;
@@ -95,6 +96,7 @@ async fn read(place: &Place, response: Response<Incoming>, most: u64) -> Answer 
         codings: codings(&head.headers),
         retry_after: header(&head.headers, &RETRY_AFTER),
         location: header(&head.headers, &LOCATION),
+        mcp_session: header(&head.headers, &MCP_SESSION),
         body: bytes,
         is_cut,
         led_by: Vec::new(),

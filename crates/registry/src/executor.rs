@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use governance::Permit;
 use ledger::Intent;
+use serde_json::Value;
 use tool::{Failure, Output, Progress};
 
 /// Leave to run: a permit whose decision is already in the ledger.
@@ -56,6 +57,12 @@ pub trait ToolExecutor: Send + Sync + 'static {
     /// cannot be foretold is not one a person can be asked about.
     fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
         Ok(Preview::default())
+    }
+
+    /// What somebody else says of the tool behind it, as it was accepted or first heard. A reload that comes with
+    /// another waits for a human.
+    fn pinned(&self) -> Option<Value> {
+        None
     }
 
     /// Does the work. The order is shared because a thread stuck in a system call outlives its deadline, and must

@@ -149,6 +149,13 @@ impl Underway {
         run.remains.see_to(run.confined.before).await
     }
 
+    /// Ends it, and sees to what it made.
+    pub(crate) async fn end(mut self) -> Result<Vec<Quarantined>, SandboxError> {
+        let Some(run) = self.run.take() else { return Err(SandboxError::Lost) };
+        run.launcher.end().await;
+        run.remains.see_to(run.confined.before).await
+    }
+
     /// Its walls were not built, so that nothing ran and nothing can be left.
     pub(crate) async fn not_begun(mut self) -> Option<Confined> {
         let run = self.run.take()?;

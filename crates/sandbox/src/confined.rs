@@ -110,6 +110,16 @@ impl Confined {
         &self.executable
     }
 
+    /// Whether it may change something in the folders it was granted.
+    pub fn can_change(&self) -> bool {
+        !self.before.writable.is_empty()
+    }
+
+    /// What its walls let through, in one word: who has the same one may be served by the same process.
+    pub fn walls(&self) -> String {
+        self.walls_digest(SandboxTier::Full)
+    }
+
     /// A program that does nothing and is granted nothing: what the walls alone cost.
     pub fn nothing() -> Result<Confined, SandboxError> {
         check::command(&["true"])

@@ -18,6 +18,7 @@ use crate::pool::{Launcher, Pool};
 use crate::report::Report;
 use crate::run;
 use crate::runs::{Noted, Runs, Unfinished};
+use crate::served::{self, Pipes, Served};
 use crate::spill::Spills;
 use crate::worker::{Task, Worker};
 
@@ -152,6 +153,31 @@ impl Sandbox {
             }
         }
         Err(SandboxError::Lost)
+    }
+
+    /// Starts a command that is spoken to while it runs.
+    pub async fn serve(&self, mut confined: Confined) -> Result<(Served, Pipes), SandboxError> {
+        let (tier, pool) = self.best(confined.least)?;
+        for is_last in [false, true] {
+            confined.refuse_what_needs_more_than(tier)?;
+            let mut underway = self.begin(confined, pool).await?;
+            let (begun, launcher) = underway.parts().ok_or(SandboxError::Lost)?;
+            let started = served::start(begun, tier, launcher).await;
+            pool.refill();
+            match started {
+                Ok(pipes) => return Ok((Served::new(underway, tier), pipes)),
+                Err(error) if error.is_moved() && !is_last => {
+                    confined = looked_through_again(underway).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(SandboxError::Lost)
+    }
+
+    /// Comes back once every run is asked to end.
+    pub async fn closing(&self) {
+        self.places.closing().await;
     }
 
     /// Takes a place and a launcher for a run.

@@ -40,6 +40,7 @@ mod report;
 mod run;
 mod runs;
 mod sandbox;
+mod served;
 mod spec;
 mod spill;
 mod status;

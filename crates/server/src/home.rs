@@ -71,6 +71,11 @@ impl Home {
         Home { copy: Some(copy), ..self.clone() }
     }
 
+    /// Whether its configuration is read from a copy.
+    pub fn is_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
     /// The sockets.
     pub fn run(&self) -> &Path {
         &self.folders.run

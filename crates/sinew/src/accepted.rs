@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use connectors::Upstreams;
 use ledger::Ledger;
 use server::Home;
 
@@ -38,6 +39,8 @@ impl Snapshot {
         walk.folder(home.config(), Path::new("config"), 0)?;
         walk.besides = home.config();
         walk.folder(home.tools(), Path::new("tools"), 0)?;
+        walk.besides = Path::new("");
+        walk.folder(&home.state().join(UPSTREAM), Path::new(UPSTREAM), 0)?;
         Ok(Snapshot(walk.files))
     }
 
@@ -45,7 +48,20 @@ impl Snapshot {
         let mut walk = Walk { files: BTreeMap::new(), bytes: 0, besides: Path::new("") };
         walk.folder(&copy.join("config"), Path::new("config"), 0)?;
         walk.folder(&copy.join("tools"), Path::new("tools"), 0)?;
+        walk.folder(&copy.join(UPSTREAM), Path::new(UPSTREAM), 0)?;
         Ok(Snapshot(walk.files))
+    }
+
+    /// What servers say of their tools and nobody had accepted, by its file and the one it takes the place of.
+    fn newly_said<'a>(&'a self, home: &Home) -> impl Iterator<Item = (PathBuf, PathBuf, &'a [u8])> {
+        let folder = home.state().to_owned();
+        let seen = |(name, _): &(&PathBuf, &Vec<u8>)| {
+            name.starts_with(UPSTREAM) && name.extension().is_some_and(|ending| ending == Upstreams::SEEN)
+        };
+        self.0.iter().filter(seen).map(move |(name, said)| {
+            let file = folder.join(name);
+            (file.clone(), file.with_extension(Upstreams::PINNED), said.as_slice())
+        })
     }
 
     /// Stands for every name and every byte.
@@ -132,6 +148,14 @@ pub(crate) fn keep(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Res
     if matches!(Snapshot::of_copy(&copy), Ok(kept) if kept == *snapshot) && copy.join(SEAL).exists() {
         return Ok(());
     }
+    for (seen, pinned, said) in snapshot.newly_said(home) {
+        remove_file(&pinned)?;
+        write(&pinned, said)?;
+        // What it has said since then is another matter.
+        if fs::read(&seen).is_ok_and(|now| now == said) {
+            remove_file(&seen)?;
+        }
+    }
     remove(&new)?;
     remove(&old)?;
     make_folder(&new)?;
@@ -151,6 +175,8 @@ pub(crate) fn keep(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Res
 }
 
 const SEAL: &str = "seal";
+/// The folder of what servers say of their tools, in the state and in the copy.
+pub(crate) const UPSTREAM: &str = "upstream";
 
 /// Where it is. A crash may have come between taking the old one away and putting the new one there.
 fn place(home: &Home) -> PathBuf {
@@ -170,6 +196,13 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()
+}
+
+fn remove_file(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn remove(folder: &Path) -> io::Result<()> {

@@ -5,6 +5,7 @@ mod web;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use connectors::Taking;
 use execution::{Host, Parts, ToolExecutionLayer, World};
 use governance::{
     FileNames, Isolation, Policy, Protected, Surroundings, Variables, Workspace, WorkspaceAccess, Workspaces,
@@ -54,11 +55,14 @@ fn configured(
     Sandbox::of_this_process().note_runs_in(&setting.home().state().join("runs"));
     let mut registry = ToolRegistry::new();
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
-    toolbox::register(&mut registry, sandbox, internals, web(settings)?, &undo(setting, settings))
+    let web = web(settings)?;
+    toolbox::register(&mut registry, sandbox, internals, web, &undo(setting, settings))
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     // A host's tools are judged without ours, and quickly.
     if scrutiny == Scrutiny::Whole {
-        manifests::register(setting, &mut registry)?;
+        let is_asked_about = folders == Folders::Configured && !setting.home().is_copy();
+        let taking = if is_asked_about { Taking::Newest } else { Taking::Accepted };
+        manifests::register(setting, web.gatekeeper(), taking, &mut registry)?;
     }
     let (folder, home) = (setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;

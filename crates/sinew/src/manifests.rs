@@ -2,19 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use connectors::Connectors;
+use connectors::{Connectors, Taking, Upstreams};
 use document::Document;
 use manifest::Loaded;
+use outbound::Gatekeeper;
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 
+use crate::accepted;
 use crate::exit::{Exit, Problem};
 use crate::functions;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell, visible};
 
 /// Adds the tools of manifests. What is wrong with one is told, and stops only that one.
-pub(crate) fn register(setting: &Setting, registry: &mut ToolRegistry) -> Result<(), Problem> {
+pub(crate) fn register(
+    setting: &Setting,
+    gatekeeper: &Gatekeeper,
+    taking: Taking,
+    registry: &mut ToolRegistry,
+) -> Result<(), Problem> {
     let folder = setting.home().tools();
     let loaded = match folder.is_dir() {
         true => load(&files_of(folder)?, registry)?,
@@ -23,7 +30,8 @@ pub(crate) fn register(setting: &Setting, registry: &mut ToolRegistry) -> Result
     for diagnostic in &loaded.diagnostics {
         tell(paint(NOTE, visible(&diagnostic.to_string())));
     }
-    let connectors = Connectors::new(Sandbox::of_this_process(), functions::of_this_process());
+    let connectors = Connectors::new(Sandbox::of_this_process(), functions::of_this_process(), gatekeeper);
+    let connectors = connectors.pinning(Upstreams { folder: upstream_folder(setting), taking });
     for skipped in connectors.register(&loaded.manifests, registry) {
         tell(paint(
             NOTE,
@@ -31,6 +39,11 @@ pub(crate) fn register(setting: &Setting, registry: &mut ToolRegistry) -> Result
         ));
     }
     Ok(())
+}
+
+/// Where it is kept what servers say of their tools.
+pub(crate) fn upstream_folder(setting: &Setting) -> PathBuf {
+    setting.home().state().join(accepted::UPSTREAM)
 }
 
 fn load(files: &[PathBuf], registry: &ToolRegistry) -> Result<Loaded, Problem> {

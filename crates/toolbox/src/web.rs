@@ -59,6 +59,11 @@ impl Web {
         };
         Ok(Web { way: Arc::new(way) })
     }
+
+    /// Who opens its connections.
+    pub fn gatekeeper(&self) -> &Gatekeeper {
+        &self.way.gatekeeper
+    }
 }
 
 /// The tools of this area.

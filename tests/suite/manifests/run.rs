@@ -67,7 +67,7 @@ const WRITE: &str = "import json, sys\n\
     open(call['folder'] + '/note.txt', 'w').write(call['text'])\n\
     json.dump({'written': len(call['text'])}, sys.stdout)\n";
 
-fn put(home: &Home, name: &str, text: &str) {
+pub(super) fn put(home: &Home, name: &str, text: &str) {
     let folder = home.root().join("tools");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
@@ -82,7 +82,7 @@ fn daemon(files: &[(&str, &str)]) -> Daemon {
     Daemon::start_in(home)
 }
 
-fn code(result: &Value) -> &str {
+pub(super) fn code(result: &Value) -> &str {
     result["metadata"]["refusal"]["code"].as_str().unwrap_or("none")
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A server on the loopback interface.
-pub(super) struct Server {
+pub(crate) struct Server {
     port: u16,
     connections: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<String>>>,
@@ -15,11 +15,11 @@ pub(super) struct Server {
 
 impl Server {
     /// Serves what `answer` makes of each request, however it writes it.
-    pub(super) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Server {
+    pub(crate) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Server {
         Server::at("127.0.0.1", answer)
     }
 
-    pub(super) fn at(address: &str, answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Server {
+    pub(crate) fn at(address: &str, answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind((address, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
@@ -39,32 +39,32 @@ impl Server {
     }
 
     /// Serves the same to everybody.
-    pub(super) fn saying(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Server {
+    pub(crate) fn saying(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Server {
         let bytes = response(status, headers, body);
         Server::start(move |_, stream| {
             let _ = stream.write_all(&bytes);
         })
     }
 
-    pub(super) fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("nobody failed").clone()
     }
 }
 
 /// A whole response.
-pub(super) fn response(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+pub(crate) fn response(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
     [head.as_bytes(), body].concat()

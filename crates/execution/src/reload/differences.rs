@@ -6,6 +6,7 @@ use std::path::Path;
 use governance::{Difference, Effect, Workspace, WorkspaceAccess, compare};
 use tool::{ToolDefinition, canonical};
 
+use super::drift;
 use crate::host::Host;
 use crate::world::World;
 
@@ -13,6 +14,7 @@ use crate::world::World;
 pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
     let mut found = compare(&old.policy, &new.policy, definitions(old, new));
     found.extend(between_tools(old, new));
+    found.extend(between_servers(old, new));
     found.extend(between_workspaces(old, new));
     if old.curated.hash() != new.curated.hash() {
         // It says what well-formed arguments are, not what is allowed.
@@ -22,6 +24,21 @@ pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
         found.push(difference(Effect::Loosens, "the tables of hosts say something else".to_owned()));
     }
     found
+}
+
+/// Tools whose servers say something else of them than before.
+fn between_servers(old: &World, new: &World) -> Vec<Difference> {
+    let pinned = |world: &World, name: &str| world.registry.get(name)?.executor().pinned();
+    let names = new.registry.definitions().map(|tool| tool.name().as_str());
+    let changed = names.filter_map(|name| {
+        let (before, after) = (pinned(old, name)?, pinned(new, name));
+        if after.as_ref() == Some(&before) {
+            return None;
+        }
+        let what = drift::between(&before, after.as_ref());
+        Some(difference(Effect::Loosens, format!("the server of the tool {name} defines it anew: {what}")))
+    });
+    changed.collect()
 }
 
 /// Tools that came, went or are defined anew.
@@ -99,7 +116,11 @@ fn hosts(world: &World) -> Vec<String> {
 impl World {
     /// Names everything in it.
     pub(crate) fn fingerprint(&self) -> String {
-        let tools = self.registry.definitions().map(|tool| tool.hash().to_owned());
+        let pinned = |name: &str| self.registry.get(name)?.executor().pinned();
+        let tools = self.registry.definitions().map(|tool| match pinned(tool.name().as_str()) {
+            Some(pinned) => format!("{} {}", tool.hash(), canonical::digest(&pinned)),
+            None => tool.hash().to_owned(),
+        });
         let folders = self.workspaces.iter().map(|folder| format!("{:?}", folder));
         let files = [self.policy.hash().to_owned(), self.curated.hash().to_owned()];
         let all: Vec<String> = files.into_iter().chain(tools).chain(folders).chain(hosts(self)).collect();

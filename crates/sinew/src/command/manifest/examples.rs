@@ -6,12 +6,13 @@ use manifest::{Example, Manifest};
 use registry::{Tool, ToolRegistry};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
+use server::Settings;
 use tool::Refusal;
 
 use crate::cli::JsonArgs;
 use crate::exit::{Exit, Problem};
-use crate::functions;
 use crate::terminal::{BAD, GOOD, paint, say, visible_line};
+use crate::{compose, functions};
 
 /// An example that was tried.
 struct Tried {
@@ -26,7 +27,11 @@ pub(super) fn run(manifests: &[Manifest], output: JsonArgs) -> Result<Exit, Prob
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
     let mut registry = ToolRegistry::new();
-    let connectors = Connectors::new(Sandbox::of_this_process(), functions::of_this_process());
+    let connectors = Connectors::new(
+        Sandbox::of_this_process(),
+        functions::of_this_process(),
+        compose::web(&Settings::default())?.gatekeeper(),
+    );
     let mut tried: Vec<Tried> = Vec::new();
     for skipped in connectors.register(manifests, &mut registry) {
         tried.push(Tried {

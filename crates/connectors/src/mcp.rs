@@ -1,0 +1,148 @@
+//! Tools of servers that speak the Model Context Protocol: a process behind walls, or an address behind the gatekeeper.
+//!
+//! A tool is what its manifest says, not what the server says: name, parameters, category and risk are the manifest's,
+//! and every call has walked the whole road before the server hears of it. What the server says of its tools is pinned.
+
+mod answer;
+mod backoff;
+mod client;
+mod definitions;
+mod http;
+mod message;
+mod pins;
+mod stdio;
+mod upstream;
+mod words;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use governance::{Permit, WorkspaceAccess};
+use manifest::{Command as ToolCommand, OutputForm};
+use registry::{AtWork, Order, Preview, Running, ToolExecutor};
+use sandbox::{Command, Grant};
+use serde_json::Value;
+use tool::{Failure, FailureKind, Output};
+
+pub(crate) use pins::Pins;
+pub use pins::{Taking, Upstreams};
+pub(crate) use upstream::Upstream;
+pub(crate) use words::ServerCommand;
+
+use crate::arguments::as_opened;
+use crate::behind_walls::Program;
+use crate::cli::grant_of;
+use crate::payload::After;
+use answer::Answer;
+use upstream::Place;
+
+/// How long a server that only looks may live. One that is needed longer is replaced.
+const LIFETIME: Duration = Duration::from_secs(60 * 60);
+
+/// How the server of a manifest is come by.
+#[derive(Clone)]
+pub(crate) enum Reach {
+    /// It is started.
+    Started(Arc<ServerCommand>, Program),
+    /// It is somewhere.
+    Address(String),
+}
+
+/// The body of an `mcp` tool.
+#[derive(Clone)]
+pub(crate) struct Mcp {
+    upstream: Arc<Upstream>,
+    reach: Reach,
+    /// As the server calls it.
+    tool: String,
+    form: OutputForm,
+    grant: Grant,
+    after: After,
+}
+
+impl Mcp {
+    pub(crate) fn new(upstream: &Arc<Upstream>, reach: &Reach, command: &ToolCommand, after: After) -> Self {
+        Mcp {
+            upstream: Arc::clone(upstream),
+            reach: reach.clone(),
+            tool: command.name.clone(),
+            form: command.output,
+            grant: grant_of(command.category.as_ref()),
+            after,
+        }
+    }
+
+    async fn converse(self, order: Arc<Order>) -> Result<Output, Failure> {
+        let deadline = Instant::now() + order.value().timeout();
+        let arguments = as_opened(order.value());
+        let place = match &self.reach {
+            Reach::Address(url) => Place::Address(url.clone()),
+            Reach::Started(server, program) => {
+                let (server, grant) = (Arc::clone(server), self.grant);
+                let start = move |permit: &Permit| server.command(permit, grant, deadline);
+                Place::Walls(Box::new(program.prepare(&order, start).await?))
+            }
+        };
+        let call = (self.tool.as_str(), arguments, self.form);
+        let (answer, tier) = tokio::select! {
+            answered = self.upstream.call(&order, place, call, deadline) => answered?,
+            () = self.upstream.sandbox.closing() => {
+                return Err(Failure::new(FailureKind::Cancelled, "Sinew is shutting down"));
+            }
+        };
+        match answer {
+            Answer::Gave(value) => {
+                self.after.process(Output { value, sandbox: tier, ..Output::default() }).await
+            }
+            // Its own words about what it could not do are the answer, as a program's exit code is.
+            Answer::Complained(value) => Ok(Output { value, sandbox: tier, ..Output::default() }),
+        }
+    }
+}
+
+impl ServerCommand {
+    /// What is started by this permit: for one call where it could change something, else to be kept.
+    fn command(&self, permit: &Permit, grant: Grant, deadline: Instant) -> Result<Command, Failure> {
+        self.hold()?;
+        let writes = permit.folders().iter().any(|folder| folder.access() == WorkspaceAccess::ReadWrite);
+        let is_kept = grant == Grant::ReadOnly || !writes;
+        Ok(Command {
+            program: self.program().into(),
+            arguments: self.arguments().iter().map(Into::into).collect(),
+            input: None,
+            folder: None,
+            deadline: if is_kept { Instant::now() + LIFETIME } else { deadline },
+            output_bytes: 0,
+            grant,
+            variables: Vec::new(),
+        })
+    }
+}
+
+impl ToolExecutor for Mcp {
+    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        let asks = ("asks".to_owned(), format!("the tool `{}` of the server", self.tool));
+        match &self.reach {
+            Reach::Started(server, program) => {
+                let command = server.command(permit, self.grant, Instant::now())?;
+                let words: Vec<OsString> = command.arguments.clone();
+                let mut facts = program.foresee(permit, &command, &words)?;
+                facts.push(asks);
+                Ok(Preview { facts, ..Preview::default() })
+            }
+            Reach::Address(url) => {
+                let facts = vec![("server".to_owned(), format!("POST {url}")), asks];
+                Ok(Preview { facts, at_work: AtWork::Gatekeeper, ..Preview::default() })
+            }
+        }
+    }
+
+    fn run(&self, order: Arc<Order>) -> Running {
+        Box::pin(self.clone().converse(order))
+    }
+
+    fn pinned(&self) -> Option<Value> {
+        self.upstream.pins.of_tool(&self.tool)
+    }
+}

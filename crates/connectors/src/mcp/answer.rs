@@ -1,0 +1,101 @@
+//! The result of a call as a server gives it, in the form of an output.
+
+use manifest::OutputForm;
+use serde_json::{Map, Value, json};
+
+use crate::error::McpError;
+
+/// What a server answered.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// What its tool gave.
+    Gave(Value),
+    /// Its tool says that it did not work, and why.
+    Complained(Value),
+}
+
+/// Reads a result. Structured content is the answer where there is some; else its texts are.
+pub(crate) fn read(mut result: Value, form: OutputForm) -> Result<Answer, McpError> {
+    let garbled = |why: &str| McpError::Garbled(why.to_owned());
+    if result.get("resultType").is_some_and(|kind| kind != "complete") {
+        return Err(garbled("it wants to be told more, and nobody is there to say it"));
+    }
+    let is_error = result.get("isError") == Some(&Value::Bool(true));
+    let content = match result.get_mut("content").map(Value::take) {
+        Some(Value::Array(content)) => content,
+        None if result.get("structuredContent").is_some() => Vec::new(),
+        _ => return Err(garbled("a result without content")),
+    };
+    if is_error {
+        return Ok(Answer::Complained(json!({"is_error": true, "text": text_of(&content)})));
+    }
+    match (result.get_mut("structuredContent").map(Value::take), form) {
+        (Some(structured), _) if !structured.is_null() => Ok(Answer::Gave(structured)),
+        (_, OutputForm::Json) => serde_json::from_str(&text_of(&content))
+            .map(Answer::Gave)
+            .map_err(|_| garbled("its manifest says `output: json`, and its text is none")),
+        (_, OutputForm::Text) => {
+            let mut fields = Map::new();
+            fields.insert("text".to_owned(), text_of(&content).into());
+            let others: Vec<Value> = content.into_iter().filter(|block| !is_text(block)).collect();
+            if !others.is_empty() {
+                fields.insert("content".to_owned(), others.into());
+            }
+            Ok(Answer::Gave(Value::Object(fields)))
+        }
+    }
+}
+
+fn is_text(block: &Value) -> bool {
+    block.get("type").and_then(Value::as_str) == Some("text")
+}
+
+fn text_of(content: &[Value]) -> String {
+    let texts = content.iter().filter(|block| is_text(block)).filter_map(|block| block.get("text")?.as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Whether an answer has everything that is expected of it, wherever more stands beside it.
+pub(crate) fn has(found: &Value, expected: &Value) -> bool {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            expected.iter().all(|(key, value)| found.get(key).is_some_and(|found| has(found, value)))
+        }
+        (found, expected) => found == expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structured_content_is_the_answer_else_text_is() {
+        let gave = |value: Value| Some(Answer::Gave(value));
+        let check =
+            |result: Value, form, expect| assert_eq!(read(result.clone(), form).ok(), expect, "{result}");
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let (plain, parsed) = (OutputForm::Text, OutputForm::Json);
+        check(json!({"content": [text("a"), text("b")]}), plain, gave(json!({"text": "a\nb"})));
+        let image = json!({"type": "image", "data": "", "mimeType": "image/png"});
+        check(json!({"content": [image]}), plain, gave(json!({"text": "", "content": [image]})));
+        check(json!({"content": [text("{\"n\":1}")]}), parsed, gave(json!({"n": 1})));
+        check(json!({"content": [text("no")]}), parsed, None);
+        check(json!({"content": [], "structuredContent": {"n": 1}}), plain, gave(json!({"n": 1})));
+        check(json!({"structuredContent": [1], "resultType": "complete"}), plain, gave(json!([1])));
+        check(json!({"content": [], "resultType": "input_required"}), plain, None);
+        check(json!({}), plain, None);
+        let complained = Answer::Complained(json!({"is_error": true, "text": "no"}));
+        check(json!({"content": [text("no")], "isError": true}), parsed, Some(complained));
+    }
+
+    #[test]
+    fn an_expected_answer_is_a_part_of_what_came() {
+        assert!(has(
+            &json!({"status": "ok", "n": {"a": 1, "b": 2}}),
+            &json!({"status": "ok", "n": {"a": 1}})
+        ));
+        assert!(!has(&json!({"status": "bad"}), &json!({"status": "ok"})));
+        assert!(!has(&json!("ok"), &json!({"status": "ok"})));
+    }
+}

@@ -1,0 +1,195 @@
+//! One conversation with a server: the handshake, or the revision in which every request stands alone; what tools it has;
+//! and calls, one at a time.
+
+use serde_json::{Map, Value, json};
+use tool::{Arguments, SandboxTier, TraceContext};
+
+use super::definitions::Definitions;
+use super::http::{Http, Leave};
+use super::stdio::Stdio;
+use crate::error::McpError;
+
+/// What the handshake proposes: the last revision that has one.
+const HANDSHAKE: &str = "2025-11-25";
+/// Every revision that has one.
+const KNOWN: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE];
+/// The revision without.
+const STATELESS: &str = "2026-07-28";
+/// A server with more pages of tools than this never stops.
+const MOST_PAGES: usize = 64;
+
+/// How messages travel.
+pub(crate) enum Line {
+    Stdio(Box<Stdio>),
+    Http(Http),
+}
+
+/// What both sides take for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    /// They have agreed on a revision at the beginning.
+    Handshake,
+    /// Every request says everything.
+    Stateless,
+}
+
+/// A conversation that has begun.
+pub(crate) struct Client {
+    line: Line,
+    era: Era,
+    asked: u64,
+    definitions: Definitions,
+}
+
+impl Client {
+    /// Begins. A server that knows no handshake is spoken to without one.
+    pub(crate) async fn begin(line: Line, leave: Leave<'_>) -> Result<Client, (McpError, String)> {
+        let mut client = Client { line, era: Era::Handshake, asked: 0, definitions: Definitions::default() };
+        match client.agree(leave).await {
+            Ok(()) => Ok(client),
+            Err(error) => Err((error, client.said())),
+        }
+    }
+
+    async fn agree(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
+        let hello = json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": me()});
+        match self.ask("initialize", hello, leave).await {
+            Ok(answer) => {
+                let revision = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+                if !KNOWN.contains(&revision) {
+                    let revision = tool::visible_line(&tool::shorten(revision, 64));
+                    return Err(McpError::Garbled(format!(
+                        "`{revision}` is no known revision of the protocol"
+                    )));
+                }
+                if let Line::Http(http) = &mut self.line {
+                    http.revision = Some(revision.to_owned());
+                }
+                self.tell(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), leave).await?;
+            }
+            Err(McpError::Refused { .. } | McpError::Status(400 | 404 | 405)) => {
+                self.era = Era::Stateless;
+                if let Line::Http(http) = &mut self.line {
+                    http.revision = Some(STATELESS.to_owned());
+                }
+                self.ask("server/discover", json!({}), leave).await?;
+            }
+            Err(error) => return Err(error),
+        }
+        self.look(leave).await
+    }
+
+    /// What its tools are, as it says now.
+    async fn look(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
+        let (mut found, mut cursor) = (Definitions::default(), None);
+        for _ in 0..MOST_PAGES {
+            let params = cursor.take().map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
+            let mut page = self.ask("tools/list", params, leave).await?;
+            found.add(page.get_mut("tools").map(Value::take).unwrap_or_default())?;
+            cursor = page.get_mut("nextCursor").map(Value::take).filter(Value::is_string);
+            if cursor.is_none() {
+                self.definitions = found;
+                return Ok(());
+            }
+        }
+        Err(McpError::Endless(MOST_PAGES))
+    }
+
+    /// What its tools are; asked again where it has said that they are others now.
+    pub(crate) async fn definitions(&mut self, leave: Leave<'_>) -> Result<&Definitions, McpError> {
+        if let Line::Stdio(stdio) = &mut self.line
+            && std::mem::take(&mut stdio.has_changed)
+        {
+            self.look(leave).await?;
+        }
+        Ok(&self.definitions)
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn call(
+        &mut self,
+        tool: &str,
+        arguments: Arguments,
+        trace: Option<&TraceContext>,
+        leave: Leave<'_>,
+    ) -> Result<Value, McpError> {
+        let mut params = json!({"name": tool, "arguments": arguments});
+        if let (Some(trace), Some(params)) = (trace, params.as_object_mut()) {
+            let mut meta = Map::new();
+            meta.insert("traceparent".to_owned(), trace.traceparent().into());
+            meta.extend(trace.trace_state.clone().map(|state| ("tracestate".to_owned(), state.into())));
+            params.insert("_meta".to_owned(), meta.into());
+        }
+        self.ask("tools/call", params, leave).await
+    }
+
+    /// Whether it still answers, asked in the cheapest way there is.
+    pub(crate) async fn ping(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
+        match (&self.line, self.era) {
+            (Line::Stdio(_), Era::Handshake) => self.ask("ping", json!({}), leave).await.map(drop),
+            // Over HTTP there is nothing that could have gone; the other era has no such question.
+            (Line::Stdio(_), Era::Stateless) | (Line::Http(_), _) => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        match &mut self.line {
+            Line::Stdio(stdio) => stdio.is_alive(),
+            Line::Http(_) => true,
+        }
+    }
+
+    /// The walls it is in.
+    pub(crate) fn tier(&self) -> SandboxTier {
+        match &self.line {
+            Line::Stdio(stdio) => stdio.tier(),
+            Line::Http(_) => SandboxTier::None,
+        }
+    }
+
+    /// What it last said where nobody listens.
+    pub(crate) fn said(&self) -> String {
+        match &self.line {
+            Line::Stdio(stdio) => stdio.said(),
+            Line::Http(_) => String::new(),
+        }
+    }
+
+    /// Ends the conversation and, where it is ours, the server.
+    pub(crate) async fn end(self) -> Result<(), McpError> {
+        match self.line {
+            Line::Stdio(stdio) => stdio.end().await,
+            Line::Http(_) => Ok(()),
+        }
+    }
+
+    async fn ask(&mut self, method: &str, mut params: Value, leave: Leave<'_>) -> Result<Value, McpError> {
+        self.asked += 1;
+        if self.era == Era::Stateless
+            && let Some(params) = params.as_object_mut()
+        {
+            let meta = params.entry("_meta").or_insert_with(|| json!({}));
+            if let Some(meta) = meta.as_object_mut() {
+                meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), STATELESS.into());
+                meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), me());
+                meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
+            }
+        }
+        let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        match &mut self.line {
+            Line::Stdio(stdio) => stdio.ask(self.asked, &request).await,
+            Line::Http(http) => http.ask(self.asked, &request, leave).await,
+        }
+    }
+
+    async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
+        match &mut self.line {
+            Line::Stdio(stdio) => stdio.tell(notice).await,
+            Line::Http(http) => http.tell(notice, leave).await,
+        }
+    }
+}
+
+fn me() -> Value {
+    json!({"name": "sinew", "version": env!("CARGO_PKG_VERSION")})
+}

@@ -1,0 +1,143 @@
+//! A server behind walls, spoken to by lines on its standard input and output.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sandbox::{Pipes, Served};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::task::JoinSet;
+use tool::SandboxTier;
+
+use super::message::{Message, reply};
+use crate::error::McpError;
+
+/// More than one message of a server ever has; its answer may be cut much shorter by policy.
+const LONGEST: usize = 16 << 20;
+/// What a server may say before it answers: it may report progress, but not for ever.
+const MOST_MESSAGES: usize = 10_000;
+/// Requests of its own that are answered during one of ours.
+const MOST_REQUESTS: usize = 64;
+/// What is kept of what it writes to its standard error.
+const TAIL: usize = 2 * 1024;
+
+/// A server that runs.
+pub(crate) struct Stdio {
+    served: Served,
+    input: pipe::Sender,
+    output: BufReader<pipe::Receiver>,
+    /// What has come of a line.
+    partial: Vec<u8>,
+    said: Arc<Mutex<VecDeque<u8>>>,
+    /// Whether it has said that its tools are others now.
+    pub(crate) has_changed: bool,
+    /// Reads its standard error, and ends with it.
+    _listening: JoinSet<()>,
+}
+
+impl Stdio {
+    pub(crate) fn new(served: Served, pipes: Pipes) -> Stdio {
+        let Pipes { input, output, errors } = pipes;
+        let said = Arc::default();
+        let mut listening = JoinSet::new();
+        listening.spawn(listen(errors, Arc::clone(&said)));
+        let output = BufReader::with_capacity(64 * 1024, output);
+        let partial = Vec::new();
+        Stdio { served, input, output, partial, said, has_changed: false, _listening: listening }
+    }
+
+    pub(crate) fn tier(&self) -> SandboxTier {
+        self.served.tier()
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.served.is_alive()
+    }
+
+    /// The end of what it wrote to its standard error, fit to be shown.
+    pub(crate) fn said(&self) -> String {
+        let said: Vec<u8> =
+            self.said.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        tool::visible(&String::from_utf8_lossy(&said))
+    }
+
+    /// Ends it; what it left behind is set aside before this comes back.
+    pub(crate) async fn end(self) -> Result<(), McpError> {
+        Ok(self.served.end().await.map(drop)?)
+    }
+
+    /// Asks, and waits for the answer to that. What else it says meanwhile is noted, answered or passed over.
+    pub(crate) async fn ask(&mut self, id: u64, request: &Value) -> Result<Value, McpError> {
+        let mut out = line_of(request);
+        let mut requests = 0;
+        for _ in 0..MOST_MESSAGES {
+            let line = self.next_line(&mut out).await?;
+            match Message::parse(&line)? {
+                Message::Answer(answered, answer) if answered == id => {
+                    return answer.map_err(|(code, message)| McpError::Refused { code, message });
+                }
+                Message::Request(id, method) if requests < MOST_REQUESTS => {
+                    requests += 1;
+                    out.extend(line_of(&reply(&id, &method)));
+                }
+                Message::Notice(method) if method == "notifications/tools/list_changed" => {
+                    self.has_changed = true;
+                }
+                Message::Answer(..) | Message::Request(..) | Message::Notice(_) => {}
+            }
+        }
+        Err(McpError::Endless(MOST_MESSAGES))
+    }
+
+    /// Tells it something that has no answer.
+    pub(crate) async fn tell(&mut self, notice: &Value) -> Result<(), McpError> {
+        self.input.write_all(&line_of(notice)).await.map_err(|error| McpError::Lost(error.to_string()))
+    }
+
+    /// The next line that is not empty, while what is to go out goes out: a server that writes before it reads would
+    /// otherwise wait for us as we do for it.
+    async fn next_line(&mut self, out: &mut Vec<u8>) -> Result<Vec<u8>, McpError> {
+        let lost = |error: std::io::Error| McpError::Lost(error.to_string());
+        loop {
+            tokio::select! {
+                written = self.input.write(out), if !out.is_empty() => {
+                    let written = written.map_err(lost)?;
+                    out.drain(..written.min(out.len()));
+                }
+                part = self.output.fill_buf() => {
+                    let part = part.map_err(lost)?;
+                    if part.is_empty() {
+                        return Err(McpError::Lost("it closed its output".to_owned()));
+                    }
+                    let end = part.iter().position(|byte| *byte == b'\n');
+                    let taken = end.unwrap_or(part.len());
+                    self.partial.extend_from_slice(part.get(..taken).unwrap_or_default());
+                    self.output.consume(taken + usize::from(end.is_some()));
+                    if self.partial.len() > LONGEST {
+                        return Err(McpError::TooLong(LONGEST));
+                    }
+                    if end.is_some() && !self.partial.trim_ascii().is_empty() {
+                        return Ok(std::mem::take(&mut self.partial));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn line_of(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+async fn listen(mut errors: pipe::Receiver, said: Arc<Mutex<VecDeque<u8>>>) {
+    let mut part = vec![0; 4096];
+    while let Ok(read @ 1..) = errors.read(&mut part).await {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend(part.get(..read).unwrap_or_default());
+        let over = said.len().saturating_sub(TAIL);
+        said.drain(..over);
+    }
+}

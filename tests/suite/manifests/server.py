@@ -1,0 +1,87 @@
+"""A server of tools for tests: lines of JSON-RPC on standard input and output, in either era of the protocol, and as
+rude as its tools are told to be. Its first word may be `--stateless`: then it knows no handshake."""
+import json
+import os
+import sys
+import time
+
+STATELESS = "--stateless" in sys.argv
+WORDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "words.txt")
+calls = 0
+
+
+def tools():
+    words = open(WORDS).read() if os.path.exists(WORDS) else "Says it again"
+    named = ["add", "slow", "die", "flood", "chatter", "complain", "look", "write", "health_check"]
+    others = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in named]
+    return [{"name": "echo", "description": words, "inputSchema": {"type": "object"}}] + others
+
+
+def say(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def text(words):
+    return {"content": [{"type": "text", "text": words}]}
+
+
+def call(name, given, meta):
+    if name == "echo":
+        return text(given["text"])
+    if name == "add":
+        return {"content": [], "structuredContent": {"sum": given["a"] + given["b"]}}
+    if name == "slow":
+        time.sleep(given["seconds"])
+        return text("done")
+    if name == "die":
+        sys.stderr.write("I had enough\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if name == "flood":
+        while True:
+            sys.stdout.write("x" * 65536)
+    if name == "chatter":
+        say({"id": "mine", "method": "sampling/createMessage", "params": {}})
+        refused = json.loads(sys.stdin.readline())
+        say({"method": "notifications/message", "params": {"data": "x"}})
+        return text(json.dumps(refused.get("error", {}).get("code")))
+    if name == "complain":
+        return {**text("no such task"), "isError": True}
+    if name == "look":
+        found = {"pid": os.getpid(), "calls": calls, "traceparent": meta.get("traceparent"),
+                 "variables": sorted(os.environ), "file": os.path.exists(given.get("path", "/nowhere"))}
+        return {"content": [], "structuredContent": found}
+    if name == "write":
+        for file in given["files"]:
+            with open(file, "w") as out:
+                out.write("made by the server")
+        return text("written")
+    return text(json.dumps({"status": "ok", "more": 1}))
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    number, method, params = request.get("id"), request.get("method"), request.get("params", {})
+    meta = params.get("_meta", {})
+    if number is None:
+        continue
+    if method == "initialize" and not STATELESS:
+        say({"id": number, "result": {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                                      "serverInfo": {"name": "fake", "version": "1"}}})
+    elif STATELESS and meta.get("io.modelcontextprotocol/protocolVersion") != "2026-07-28":
+        say({"id": number, "error": {"code": -32022, "message": "only 2026-07-28 is spoken here"}})
+    elif method == "server/discover" and STATELESS:
+        say({"id": number, "result": {"supportedVersions": ["2026-07-28"], "resultType": "complete"}})
+    elif method == "tools/list":
+        # Two pages: the second begins where the first says.
+        first, second = tools()[:4], tools()[4:]
+        page = {"tools": second} if params.get("cursor") == "more" else {"tools": first, "nextCursor": "more"}
+        say({"id": number, "result": {**page, "resultType": "complete"}})
+    elif method == "tools/call":
+        calls += 1
+        say({"id": number, "result": call(params["name"], params.get("arguments", {}), meta)})
+    elif method == "ping":
+        say({"id": number, "result": {}})
+    else:
+        say({"id": number, "error": {"code": -32601, "message": "no such method"}})
