@@ -47,7 +47,7 @@ impl Client {
         let mut client = Client { line, era: Era::Handshake, asked: 0, definitions: Definitions::default() };
         match client.agree(leave).await {
             Ok(()) => Ok(client),
-            Err(error) => Err((error, client.said())),
+            Err(error) => Err((error, client.end().await.1)),
         }
     }
 
@@ -147,19 +147,11 @@ impl Client {
         }
     }
 
-    /// What it last said where nobody listens.
-    pub(crate) fn said(&self) -> String {
-        match &self.line {
-            Line::Stdio(stdio) => stdio.said(),
-            Line::Http(_) => String::new(),
-        }
-    }
-
-    /// Ends the conversation and, where it is ours, the server.
-    pub(crate) async fn end(self) -> Result<(), McpError> {
+    /// Ends the conversation and, where it is ours, the server; what that last said where nobody listens.
+    pub(crate) async fn end(self) -> (Result<(), McpError>, String) {
         match self.line {
             Line::Stdio(stdio) => stdio.end().await,
-            Line::Http(_) => Ok(()),
+            Line::Http(_) => (Ok(()), String::new()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sandbox::{Pipes, Served};
 use serde_json::Value;
@@ -19,6 +20,8 @@ const LONGEST: usize = 16 << 20;
 const MOST_MESSAGES: usize = 10_000;
 /// Requests of its own that are answered during one of ours.
 const MOST_REQUESTS: usize = 64;
+/// What the last of it may take to be read, once nobody writes any more.
+const TIME_TO_LISTEN: Duration = Duration::from_secs(5);
 /// What is kept of what it writes to its standard error.
 const TAIL: usize = 2 * 1024;
 
@@ -33,7 +36,7 @@ pub(crate) struct Stdio {
     /// Whether it has said that its tools are others now.
     pub(crate) has_changed: bool,
     /// Reads its standard error, and ends with it.
-    _listening: JoinSet<()>,
+    listening: JoinSet<()>,
 }
 
 impl Stdio {
@@ -44,7 +47,7 @@ impl Stdio {
         listening.spawn(listen(errors, Arc::clone(&said)));
         let output = BufReader::with_capacity(64 * 1024, output);
         let partial = Vec::new();
-        Stdio { served, input, output, partial, said, has_changed: false, _listening: listening }
+        Stdio { served, input, output, partial, said, has_changed: false, listening }
     }
 
     pub(crate) fn tier(&self) -> SandboxTier {
@@ -55,16 +58,15 @@ impl Stdio {
         self.served.is_alive()
     }
 
-    /// The end of what it wrote to its standard error, fit to be shown.
-    pub(crate) fn said(&self) -> String {
-        let said: Vec<u8> =
-            self.said.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        tool::visible(&String::from_utf8_lossy(&said))
-    }
-
-    /// Ends it; what it left behind is set aside before this comes back.
-    pub(crate) async fn end(self) -> Result<(), McpError> {
-        Ok(self.served.end().await.map(drop)?)
+    /// Ends it; what it left behind is set aside before this comes back. With it comes the end of what it wrote to its
+    /// standard error, fit to be shown.
+    pub(crate) async fn end(self) -> (Result<(), McpError>, String) {
+        let Stdio { served, mut listening, said, .. } = self;
+        let ended = served.end().await.map(drop);
+        // Nobody is left who could write, so this ends by itself; if not, what has come is what there is.
+        let _ = tokio::time::timeout(TIME_TO_LISTEN, listening.join_next()).await;
+        let said: Vec<u8> = said.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        (ended.map_err(McpError::from), tool::visible(&String::from_utf8_lossy(&said)))
     }
 
     /// Asks, and waits for the answer to that. What else it says meanwhile is noted, answered or passed over.

@@ -100,16 +100,25 @@ impl Upstream {
             Ok(Err(stopped)) => Err(stopped),
             Err(_) => Err(Stopped::Late),
         };
-        let is_over = matches!(&answered, Err(Stopped::Late))
-            || matches!(&answered, Err(Stopped::Mcp(error)) if error.is_final());
-        if matches!(&answered, Err(Stopped::Mcp(McpError::Lost(_)))) {
-            self.backoff().failed(Instant::now(), &client.said());
-        }
-        let said = client.said();
-        match key {
-            Some(key) if !is_over => self.keep(key, client),
+        let is_over = match &answered {
+            Err(Stopped::Mcp(error)) => error.is_final(),
+            Err(Stopped::Late) => true,
+            Ok(_) | Err(Stopped::Failure(_)) => false,
+        };
+        let said = match key {
+            Some(key) if !is_over => {
+                self.keep(key, client);
+                String::new()
+            }
             // Before the answer, so that what it made has been looked at by then.
-            _ => client.end().await.map_err(|error| error.into_failure(&said))?,
+            _ => {
+                let (ended, said) = client.end().await;
+                ended.map_err(|error| error.into_failure(&said))?;
+                said
+            }
+        };
+        if matches!(&answered, Err(Stopped::Mcp(McpError::Lost(_)))) {
+            self.backoff().failed(Instant::now(), &said);
         }
         let failed = |failure| Failure { sandbox: tier, ..failure };
         match answered {
@@ -195,7 +204,7 @@ impl Upstream {
         match self.health.is_some() {
             true => match self.check(&mut client, leave).await {
                 Ok(()) => Ok(client),
-                Err(error) => Err((error, client.said())),
+                Err(error) => Err((error, client.end().await.1)),
             },
             false => Ok(client),
         }
