@@ -1,5 +1,6 @@
 //! A temporary Sinew home with a workspace in it, and the command line run against it.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -108,9 +109,13 @@ impl Home {
         path
     }
 
-    /// A configuration file, replaced.
+    /// A configuration file, replaced whole: a daemon that watches must not find it half written.
     pub fn configure(&self, name: &str, content: &str) {
-        std::fs::write(self.root().join("config").join(name), content).expect("write configuration");
+        let draft = self.root().join("configuration.draft");
+        std::fs::write(&draft, content).expect("write configuration");
+        let owner = std::fs::metadata(self.root().join("config")).expect("there is a configuration");
+        std::os::unix::fs::chown(&draft, Some(owner.uid()), Some(owner.gid())).expect("hand the file over");
+        std::fs::rename(draft, self.root().join("config").join(name)).expect("replace configuration");
     }
 
     /// No rule changes the mode: what a test does in a row would raise an alarm. Without the key the built-in rules would

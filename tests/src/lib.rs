@@ -11,10 +11,12 @@ mod daemon;
 mod home;
 #[cfg(target_os = "linux")]
 pub mod hostile;
+mod patience;
 mod terminal;
 
 pub use binary::{give_up_root_for_good, sinew, sinew_as_we_are};
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, Run};
+pub use patience::until;
 pub use terminal::Terminal;

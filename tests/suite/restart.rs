@@ -1,7 +1,7 @@
 //! What loosens waits over a restart too: a daemon that starts holds to what was accepted.
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, until};
 
 use crate::reload::{OPEN, SHUT, home};
 
@@ -91,7 +91,8 @@ fn where_nobody_knows_what_was_accepted_it_is_said_aloud() {
     std::fs::write(&rules, OPEN).expect("written");
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon), "the files are taken, not the copy");
-    assert!(daemon.log().contains("what was accepted is not known"), "{}", daemon.log());
+    let said = |daemon: &Daemon| daemon.log().contains("what was accepted is not known").then_some(());
+    until("the log says so", || said(&daemon));
     let home = daemon.stop();
     std::fs::remove_dir_all(&copy).expect("removed");
     let daemon = Daemon::start_in(home);

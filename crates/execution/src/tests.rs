@@ -30,7 +30,7 @@ use tool::{
     ToolSpec, TraceContext,
 };
 
-use crate::{Asking, Parts, Request, ToolExecutionLayer, World};
+use crate::{Asking, Parts, Request, Standing, ToolExecutionLayer, World};
 
 /// A tool made of a function.
 struct Does<F>(F);
@@ -259,7 +259,9 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     }
     let waiting = Arc::clone(&layer);
     let waiting = tokio::spawn(async move { waiting.execute(request("slow", json!({}), None)).await });
-    tokio::task::yield_now().await;
+    while !layer.calls().iter().any(|call| call.standing == Standing::Queued) {
+        tokio::task::yield_now().await;
+    }
     layer.set_mode(Mode::Lockdown, "test", &caller()).await.unwrap();
     gate.open();
     let result = waiting.await.unwrap();

@@ -35,8 +35,6 @@ const MOST_FOLLOWING: usize = 4;
 const LINGER: Duration = Duration::from_secs(1);
 /// How often a peer that has nothing more to say is looked after.
 const GLANCE: Duration = Duration::from_millis(250);
-/// How long the answers of calls that have ended may take when the daemon stops.
-const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// One conversation with one peer.
 pub(crate) struct Connection<C: 'static> {
@@ -278,7 +276,7 @@ impl<C: Send + Sync> Talk<C> {
     async fn break_off(&mut self) {
         // A call that has just ended still has to say so.
         let last_words = async { while self.answers.join_next().await.is_some() {} };
-        let _ = timeout(LAST_WORDS, last_words).await;
+        let _ = timeout(self.connection.limits.last_words, last_words).await;
         // Whoever listened hears the end of the connection.
         self.following.shutdown().await;
         let open = self.open.ids();

@@ -215,12 +215,12 @@ mod tests {
     #[tokio::test]
     async fn a_slow_client_is_not_a_dead_one() {
         let (server, mut client) = tokio::io::duplex(16);
-        let (outbox, writer) = Outbox::open(server, Duration::from_millis(600));
+        let (outbox, writer) = Outbox::open(server, Duration::from_secs(3));
         outbox.send(vec![b'x'; 64]).await;
         drop(outbox);
         let mut some = [0; 16];
         for _ in 0..4 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             client.read_exact(&mut some).await.expect("still connected");
         }
         writer.await.unwrap();

@@ -72,6 +72,8 @@ pub struct Limits {
     pub drain: Duration,
     /// How long a client may leave its replies unread.
     pub write_stall: Duration,
+    /// How long the answers of calls that have ended may take when the daemon stops.
+    pub last_words: Duration,
 }
 
 impl Default for Limits {
@@ -82,6 +84,7 @@ impl Default for Limits {
             max_in_flight: 64,
             drain: Duration::from_secs(10),
             write_stall: Duration::from_secs(10),
+            last_words: Duration::from_millis(250),
         }
     }
 }
@@ -145,6 +148,7 @@ fn check_limits(document: &Document, file: &LimitsFile) -> Result<Limits, Docume
         max_in_flight: count("max_in_flight_per_connection", in_flight, 1, 1024, usual.max_in_flight)?,
         drain: seconds("drain_seconds", &file.drain_seconds, 0, usual.drain)?,
         write_stall: seconds("write_stall_seconds", &file.write_stall_seconds, 1, usual.write_stall)?,
+        last_words: usual.last_words,
     })
 }
 
@@ -248,6 +252,7 @@ mod tests {
             max_in_flight: 2,
             drain: Duration::ZERO,
             write_stall: Duration::from_secs(1),
+            ..Limits::default()
         };
         assert_eq!(settings.limits, expect);
         let expect = LedgerSettings {

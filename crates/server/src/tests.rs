@@ -307,7 +307,7 @@ fn a_stop_answers_what_is_open() {
 #[test]
 fn a_stop_does_not_take_the_answer_of_a_call_that_has_ended() {
     for _ in 0..20 {
-        let daemon = daemon(limits());
+        let daemon = daemon(Limits { last_words: Duration::from_secs(20), ..limits() });
         let mut client = daemon.client();
         client.ask(1, "wait", &json!({}));
         daemon.until("it runs", |daemon| daemon.begun() == 1);
@@ -368,16 +368,14 @@ fn places_are_kept_free_of_those_who_want_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let door = Door { max_connections: 4, max_followers: 2, idle: Some(Duration::from_millis(100)) };
     let daemon = daemon_behind(door, Hall::new(limits()), folder.path().join("test.sock"));
-    let (mut first, mut second, mut third) = (daemon.client(), daemon.client(), daemon.client());
-    for follower in [&mut first, &mut second] {
-        follower.ask(1, "follow", &json!({}));
-        assert!(follower.hear()["result"].is_object());
-    }
+    // Each asks as soon as it is there: who waits for a neighbour's answer first may be shown out as idle.
+    let (mut first, mut second) = (daemon.following(), daemon.following());
     first.ask(2, "follow", &json!({}));
     assert!(first.hear()["result"].is_object(), "one place is enough for all that it follows");
+    let mut third = daemon.client();
+    third.ask(2, "wait", &json!({}));
     third.ask(1, "follow", &json!({}));
     assert_eq!(third.hear_error(), "busy");
-    third.ask(2, "wait", &json!({}));
     let mut idle = daemon.client();
     assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0, "it is shown out");
     let mut late = daemon.client();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use strace::Strace;
-use tests::{Client, Daemon, Home, sinew};
+use tests::{Client, Daemon, Home, sinew, until};
 
 use super::verify;
 
@@ -135,9 +135,12 @@ impl Scene {
 
     /// What another crate logged inside a call names that call.
     fn check_log(&self) {
-        let lines = self.daemon.home().run(&["logs", "--level", "error", "--json"]).must_exit(0).stdout();
-        let halted = lines.lines().find(|line| line.contains("the ledger takes no more records"));
-        let halted: Value = serde_json::from_str(halted.expect("the log says so")).unwrap();
+        // The log has a thread of its own, which may be behind.
+        let halted = until("the log says so", || {
+            let lines = self.daemon.home().run(&["logs", "--level", "error", "--json"]).must_exit(0).stdout();
+            lines.lines().find(|line| line.contains("the ledger takes no more records")).map(str::to_owned)
+        });
+        let halted: Value = serde_json::from_str(&halted).unwrap();
         assert_eq!(halted["trace_id"], self.refused["metadata"]["trace_id"], "{halted}");
     }
 

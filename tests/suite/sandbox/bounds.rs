@@ -22,9 +22,10 @@ fn survivors(word: &str) -> Vec<String> {
     lines.filter(|line| line.contains(word)).collect()
 }
 
-/// Waits until no process with this word is left.
-pub(super) fn must_vanish(word: &str, within: Duration) {
-    let deadline = Instant::now() + within;
+/// Waits until no process with this word is left: each of them would stay for a minute. How soon they go is measured where
+/// the machine has nothing else to do.
+pub(super) fn must_vanish(word: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let left = survivors(word);
         if left.is_empty() {
@@ -37,28 +38,35 @@ pub(super) fn must_vanish(word: &str, within: Duration) {
 
 #[test]
 fn time_is_up_for_everything_a_command_started() {
-    let daemon = Daemon::start_in(home("    timeout_seconds: 1\n"));
-    for (name, script) in [
+    let daemon = Daemon::start_in(home("    timeout_seconds: 3\n"));
+    let kinds = [
         ("sleeps", "echo so far; exec sleep WORD"),
         ("ignores", "trap '' TERM; echo so far; exec sleep WORD"),
         ("stops", "echo so far; kill -STOP $$; exec sleep WORD"),
         ("spins", "echo so far; exec sh -c 'while :; do :; done' WORD"),
         ("closes", "echo so far; exec >&- 2>&-; exec sleep WORD"),
         ("leaves", "echo so far; (setsid sleep WORD &); trap '' TERM; exec sleep WORD"),
-    ] {
-        let word = format!("61.{}", std::process::id());
-        let began = Instant::now();
-        let result = run(&daemon, &["sh", "-c", &script.replace("WORD", &word)]);
-        let took = began.elapsed();
-        assert_eq!(result["error"], "Command timed out", "{name}: {result}");
-        assert_eq!(result["metadata"]["failure"]["kind"], "timed_out", "{name}");
-        let said = &result["output"];
-        assert_eq!((&said["timed_out"], &said["exit_code"]), (&json!(true), &json!(-1)), "{name}");
-        assert_eq!(said["stdout"], "so far\n", "{name}: {result}");
-        assert_eq!(result["metadata"]["sandbox"]["tier"], "full");
-        assert!(took > Duration::from_millis(800), "{name} had its time: {took:?}");
-        must_vanish(&word, Duration::from_millis(250));
-    }
+    ];
+    std::thread::scope(|scope| {
+        for (number, (name, script)) in kinds.into_iter().enumerate() {
+            let (daemon, word) = (&daemon, format!("6{number}.{}", std::process::id()));
+            scope.spawn(move || time_is_up(daemon, name, &script.replace("WORD", &word), &word));
+        }
+    });
+}
+
+fn time_is_up(daemon: &Daemon, name: &str, script: &str, word: &str) {
+    let began = Instant::now();
+    let result = run(daemon, &["sh", "-c", script]);
+    let took = began.elapsed();
+    assert_eq!(result["error"], "Command timed out", "{name}: {result}");
+    assert_eq!(result["metadata"]["failure"]["kind"], "timed_out", "{name}");
+    let said = &result["output"];
+    assert_eq!((&said["timed_out"], &said["exit_code"]), (&json!(true), &json!(-1)), "{name}");
+    assert_eq!(said["stdout"], "so far\n", "{name}: {result}");
+    assert_eq!(result["metadata"]["sandbox"]["tier"], "full");
+    assert!(took > Duration::from_millis(2500), "{name} had its time: {took:?}");
+    must_vanish(word);
 }
 
 #[test]
@@ -71,7 +79,7 @@ fn what_outlives_a_command_ends_with_it() {
     let began = Instant::now();
     assert_eq!(output(&python(&daemon, &code)), "done\n");
     assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a pipe that an orphan holds");
-    must_vanish(&word, Duration::from_millis(250));
+    must_vanish(&word);
 }
 
 #[test]
@@ -93,7 +101,7 @@ fn a_daemon_that_is_killed_takes_its_commands_along() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let _home = daemon.crash();
-    must_vanish(&word, Duration::from_secs(2));
+    must_vanish(&word);
     let _ = caller.join();
 }
 
@@ -126,7 +134,7 @@ fn others_are_served_while_a_bomb_goes_off() {
     }
     let ended = bomb.join().expect("an answer");
     assert_eq!(ended["output"]["timed_out"], true, "{ended}");
-    must_vanish(&word, Duration::from_millis(250));
+    must_vanish(&word);
 }
 
 #[test]

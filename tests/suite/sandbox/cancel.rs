@@ -57,11 +57,9 @@ fn a_person_sees_what_runs_and_ends_all_of_it() {
     assert_eq!((&told["schema_version"], &told["calls"][0]["call_id"]), (&json!(1), &json!(id)));
 
     let mut control = daemon.control();
-    let began = Instant::now();
     let ended = control.request("control/calls.cancel", &json!({"call_id": id}));
-    let took = began.elapsed();
     assert_eq!(ended["result"]["ended"], true, "{ended}");
-    must_vanish(&word, Duration::from_millis(250).saturating_sub(took));
+    must_vanish(&word);
     let result = asked.join().expect("an answer")["result"].clone();
     assert_eq!(result["_meta"]["sinew/failure"]["kind"], "cancelled", "{result}");
     assert_eq!(daemon.home().run(&["ps"]).must_exit(0).stdout(), "");
@@ -92,7 +90,7 @@ fn a_client_takes_back_its_own_call_and_hears_no_more_of_it() {
     assert_eq!(running(&daemon)["call_id"], id, "nobody else ended it");
 
     agent.send(format!("{cancel}\n").as_bytes());
-    must_vanish(&word, Duration::from_millis(250));
+    must_vanish(&word);
     let next = agent.request("ping", &json!({}));
     assert_eq!(next["result"], json!({}), "the next line is the next answer: {next}");
     let deadline = Instant::now() + Duration::from_secs(10);

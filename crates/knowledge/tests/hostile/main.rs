@@ -17,8 +17,10 @@ use serde_json::json;
 
 use crate::workers::{Pool, pool};
 
-/// A limit of 500 ms and 50 ms to stop; the rest is for a machine that does other things as well.
-const IN_TIME: Duration = Duration::from_millis(550 + 1500);
+/// What a machine that does other things as well may add. Left alone, what is stopped here would take minutes or for ever.
+const BUSY: Duration = Duration::from_secs(10);
+/// A limit of 500 ms, and 50 ms to stop.
+const IN_TIME: Duration = Duration::from_millis(550);
 
 fn validator(source: &str) -> Function {
     Function { kind: Kind::Validator, id: "hostile".into(), source: source.into(), helpers: [].into() }
@@ -48,7 +50,7 @@ fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
                 assert!(refused, "{name} was let through: {end:?}");
                 let unavailable = matches!(end, Err(KnowledgeError::Unavailable(_)));
                 assert!(!unavailable, "{name} was not even run: {end:?}");
-                assert!(took < IN_TIME, "{name} took {took:?}: {end:?}");
+                assert!(took < IN_TIME + BUSY, "{name} took {took:?}: {end:?}");
             }
         }
         still_answers(&pool).await;
@@ -126,7 +128,7 @@ fn each_kind_has_its_time() {
             };
             let (took, least) = (started.elapsed(), Duration::from_millis(least));
             assert!(matches!(error, KnowledgeError::TimedOut { .. }), "{error}");
-            assert!(took >= least && took < least + Duration::from_millis(1550), "{kind:?} took {took:?}");
+            assert!(took >= least && took < least + BUSY, "{kind:?} took {took:?}");
         }
     });
 }

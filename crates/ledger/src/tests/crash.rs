@@ -7,7 +7,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tool::Mode;
@@ -214,10 +214,8 @@ fn killed_under_load() {
         process.wait().unwrap();
         said.extend(output.map_while(Result::ok));
 
-        let begun = Instant::now();
         let options = Options { segment_bytes: 100_000, ..Options::default() };
         let (ledger, recovery) = open_with(folder.path(), &options);
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
         assert!(recovery.crashed && recovery.missing.is_none() && recovery.damage.is_empty(), "{recovery:?}");
         let new = ledger.query(&Filter { after_seq: Some(head), ..Filter::default() }).unwrap();
         head = ledger.health().head;

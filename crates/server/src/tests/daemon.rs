@@ -127,6 +127,14 @@ impl Daemon {
         Peer { lines: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 
+    /// A client that follows something, and was told so.
+    pub(crate) fn following(&self) -> Peer {
+        let mut client = self.client();
+        client.ask(1, "follow", &json!({}));
+        assert!(client.hear()["result"].is_object());
+        client
+    }
+
     /// Waits until it is so; the test's own time limit is the only one.
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Self) -> bool) {
         let started = Instant::now();

@@ -97,10 +97,10 @@ mod tests {
 
     #[test]
     fn a_panic_and_a_hang_are_answers_too() {
-        let answered = |work: fn() -> Result<Answer, String>| in_time(Duration::from_millis(200), work);
+        let answered = |work: fn() -> Result<Answer, String>| in_time(Duration::from_secs(20), work);
         assert_eq!(answered(|| Ok(Answer::NoDecision)), Ok(Answer::NoDecision));
         assert!(answered(|| panic!("with a secret inside")).unwrap_err().contains("a fault"));
-        let hangs = answered(|| {
+        let hangs = in_time(Duration::from_millis(200), || {
             loop {
                 std::thread::park();
             }
