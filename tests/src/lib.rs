@@ -6,6 +6,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // a harness that cannot go on fails its test
 
 mod binary;
+mod bridge;
 mod client;
 mod daemon;
 mod home;
@@ -15,6 +16,7 @@ mod patience;
 mod terminal;
 
 pub use binary::{give_up_root_for_good, sinew, sinew_as_we_are};
+pub use bridge::Bridge;
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, Run};

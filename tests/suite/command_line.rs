@@ -4,6 +4,7 @@ mod configuration;
 mod doctor;
 mod mode;
 mod pipes;
+mod shell;
 
 use serde_json::json;
 use tests::{Daemon, Home, sinew};

@@ -17,6 +17,10 @@ mod hostile_input;
 mod life;
 mod limits;
 #[cfg(target_os = "linux")]
+mod load;
+#[cfg(target_os = "linux")]
+mod long_life;
+#[cfg(target_os = "linux")]
 mod manifests;
 mod mcp;
 mod modes;

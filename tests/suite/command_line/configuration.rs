@@ -221,3 +221,43 @@ fn a_home_that_others_can_exchange_is_not_trusted() {
     }
     mode(0o700);
 }
+
+#[test]
+fn every_setting_is_shown_with_its_origin_and_without_its_secrets() {
+    let home = Home::initialised();
+    home.configure("sinew.yaml", "limits:\n  max_connections: 9\notlp:\n  headers: {x-key: hunter2}\n");
+    let run = home.run(&["config", "show", "--origin"]).must_exit(0);
+    let line = |key: &str| {
+        let text = run.stdout();
+        let mut found = text.lines().filter(|line| line.split_whitespace().next() == Some(key));
+        found.next().map(|line| line.trim_end().to_owned()).unwrap_or_else(|| panic!("{key}: {run}"))
+    };
+    assert!(line("limits.max_connections").contains("sinew.yaml:2"), "{run}");
+    assert!(line("limits.drain_seconds").ends_with("default"), "{run}");
+    assert!(line("governance/tools.yaml").contains("config/governance/tools.yaml"), "{run}");
+    assert!(!run.stdout().contains("hunter2"), "{run}");
+    let plain = home.run(&["config", "show"]).must_exit(0);
+    assert!(!plain.stdout().contains("sinew.yaml:2"), "{plain}");
+
+    let mut command = tests::sinew();
+    command.args(["config", "show", "--json"]).env("SINEW_HOME", home.root()).env("HOME", home.user());
+    let output = command.env("SINEW_LOG", "debug").output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["schema_version"], 1);
+    let settings = told["settings"].as_array().unwrap();
+    let one = |key: &str| settings.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{told}"));
+    let (nine, level) = (one("limits.max_connections"), one("log.level"));
+    assert_eq!(nine["value"], 9);
+    assert_eq!(nine["origin"], json!({"from": "file", "line": 2, "is_default": false}));
+    assert_eq!(level["value"], "debug");
+    assert_eq!(level["origin"], json!({"from": "environment", "variable": "SINEW_LOG"}));
+    assert_eq!(one("ledger.keep_days")["value"], Value::Null);
+    assert!(!told.to_string().contains("hunter2"), "{told}");
+
+    home.configure("sinew.yaml", "limits:\n  max_connections: 0\n");
+    let refused = home.run(&["config", "show"]).must_exit(7);
+    assert!(
+        refused.stderr().contains("max_connections"),
+        "what cannot hold is not shown as holding: {refused}"
+    );
+}

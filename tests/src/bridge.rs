@@ -1,0 +1,72 @@
+//! A running `sinew mcp`, as a host that starts a command has it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{Home, sinew};
+
+/// A running bridge, ended with the test.
+pub struct Bridge {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Bridge {
+    /// Starts one with these words.
+    pub fn start(home: &Home, words: &[&str]) -> Bridge {
+        let mut command = sinew();
+        command.arg("mcp").args(words).env("SINEW_HOME", home.root()).env("HOME", home.user());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("start the bridge");
+        let (input, output) = (child.stdin.take(), child.stdout.take().expect("its output"));
+        Bridge { child, input, output: BufReader::new(output), asked: 0 }
+    }
+
+    /// Sends one line.
+    pub fn send(&mut self, line: &str) {
+        writeln!(self.input.as_mut().expect("it is open"), "{line}").expect("the bridge reads");
+    }
+
+    /// The next line.
+    pub fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("the bridge writes");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
+    }
+
+    /// A request with an id of its own; returns the whole response.
+    pub fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        let message = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        self.send(&message.to_string());
+        let answer = self.receive();
+        assert_eq!(answer["id"], self.asked, "{answer}");
+        answer
+    }
+
+    /// The handshake, both sides of it.
+    pub fn shake(&mut self) {
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host"}});
+        let answer = self.request("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    }
+
+    /// Says nothing more, and waits for its end.
+    pub fn finish(mut self) -> Option<i32> {
+        drop(self.input.take());
+        self.child.wait().expect("the bridge ends").code()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

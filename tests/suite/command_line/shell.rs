@@ -1,0 +1,72 @@
+//! What a shell asks when somebody presses the key, and the help that belongs to no command.
+
+use tests::{Daemon, Home, Run, sinew};
+
+/// What fish would be told could come next.
+fn offered(home: &Home, words: &[&str]) -> String {
+    let mut command = sinew();
+    command.args(["--", "sinew"]).args(words).env("SINEW_COMPLETE", "fish");
+    command.env("SINEW_HOME", home.root()).env("HOME", home.user()).current_dir(home.workspace());
+    let output = command.output().expect("run sinew");
+    let run = Run { words: words.join(" "), output }.must_exit(0);
+    assert!(run.stderr().is_empty(), "{run}");
+    run.stdout()
+}
+
+#[test]
+fn tools_are_offered_by_name_and_nothing_is_started_for_it() {
+    let home = Home::initialised();
+    for words in [&["call", "read_f"][..], &["explain", "read_f"], &["tools", "show", "read_f"]] {
+        assert!(
+            offered(&home, words).starts_with("read_file\tRead "),
+            "{words:?}: {}",
+            offered(&home, words)
+        );
+    }
+    assert!(!offered(&home, &["call", "read_file", "wri"]).contains("write_file"), "a tool is named first");
+    assert!(offered(&home, &["mode", "set", "LOCK"]).contains("LOCKDOWN"));
+    for made in ["run", "state", "log"] {
+        assert!(!home.root().join(made).exists(), "{made}: looking leaves nothing behind");
+    }
+    let daemon = Daemon::start_in(home);
+    assert!(
+        offered(daemon.home(), &["call", "write_"]).starts_with("write_file\t"),
+        "as the daemon has them"
+    );
+}
+
+#[test]
+fn a_home_that_cannot_be_used_offers_no_tools_and_no_noise() {
+    let home = Home::initialised();
+    home.configure("governance/tools.yaml", "tools: 5\n");
+    assert!(!offered(&home, &["call", "read_f"]).contains("read_file"));
+}
+
+/// A variable that happens to be set must not turn a command into something else; least of all a hook, whose silence
+/// a host would take for consent.
+#[test]
+fn a_variable_alone_changes_no_command() {
+    let home = Home::initialised();
+    let mut command = sinew();
+    command.args(["hook", "pre-tool-use"]).env("SINEW_COMPLETE", "fish").env("SINEW_HOME", home.root());
+    let output =
+        command.env("HOME", home.user()).stdin(std::process::Stdio::null()).output().expect("run sinew");
+    assert_eq!(output.status.code(), Some(2), "no input is a reason to block: {output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"deny\""), "{output:?}");
+}
+
+#[test]
+fn topics_have_help_and_so_has_every_command() {
+    let home = Home::initialised();
+    let told = |words: &[&str]| home.run(words).must_exit(0).stdout();
+    assert!(told(&["help", "environment"]).contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+    assert!(told(&["help", "exit-codes"]).contains("6  no daemon answers"));
+    let files = told(&["help", "files"]);
+    for place in ["config/sinew.yaml", "state/ledger", "run/agent.sock", "run/control.sock"] {
+        assert!(files.contains(&home.root().join(place).display().to_string()), "{place}: {files}");
+    }
+    assert_eq!(told(&["help", "mode", "set"]).trim_end(), told(&["mode", "set", "--help"]).trim_end());
+    assert!(told(&["help"]).contains("sinew help environment"));
+    let lost = home.run(&["help", "enviroment"]).must_exit(2);
+    assert!(lost.stderr().contains("sinew help environment"), "{lost}");
+}

@@ -1,0 +1,212 @@
+//! An ordinary client beside the worst neighbours: a crowd that sends a byte now and then, one that asks thousands of things
+//! in one breath, one that never reads what it asked for. Everybody who reads is answered, and nobody waits for the others.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home};
+
+/// How bad it gets.
+struct Weather {
+    slow: usize,
+    /// The time between two bytes of one of the slow.
+    between_bytes: Duration,
+    pipelined: usize,
+    calls: usize,
+    /// Whether what the calls took counts: it does on a machine that does nothing else.
+    timed: bool,
+}
+
+/// A storm in `cargo xtask soak`, a breeze in the ordinary run.
+fn weather() -> Weather {
+    match std::env::var_os("SINEW_SOAK_MINUTES") {
+        Some(_) => Weather {
+            slow: 1_000,
+            between_bytes: Duration::from_secs(10),
+            pipelined: 10_000,
+            calls: 3_000,
+            timed: true,
+        },
+        None => Weather {
+            slow: 60,
+            between_bytes: Duration::from_millis(50),
+            pipelined: 400,
+            calls: 40,
+            timed: false,
+        },
+    }
+}
+
+/// A daemon with places for the crowd, and no limit of calls a minute: that would be what is measured.
+fn daemon(weather: &Weather) -> Daemon {
+    let home = Home::initialised();
+    home.file("kib.txt", &"x".repeat(1024));
+    let edit = |name: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(home.root().join("config").join(name)).expect("it is shipped");
+        assert!(text.contains(from), "{from}");
+        home.configure(name, &text.replace(from, to));
+    };
+    edit("sinew.yaml", "max_connections: 256", &format!("max_connections: {}", weather.slow + 20));
+    edit("governance/safety.yaml", "tool_calls_per_minute: 600", "tool_calls_per_minute: 100000000");
+    Daemon::start_in(home)
+}
+
+fn read(id: usize) -> String {
+    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params}))
+}
+
+/// Resident memory of the daemon, in bytes.
+fn resident(daemon: &Daemon) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("statm");
+    let pages: u64 = text.split(' ').nth(1).expect("resident").parse().expect("a number");
+    pages * 4096
+}
+
+/// A request that takes for ever to be said, on each of many connections.
+struct Slow {
+    streams: Vec<UnixStream>,
+    line: Vec<u8>,
+    said: usize,
+}
+
+impl Slow {
+    fn gather(daemon: &Daemon, count: usize) -> Slow {
+        let connect = |_| UnixStream::connect(daemon.home().socket("agent.sock")).expect("a place");
+        let line =
+            format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/status", "params": {}}));
+        Slow { streams: (0..count).map(connect).collect(), line: line.into_bytes(), said: 0 }
+    }
+
+    /// One more byte of each, and never the last one.
+    fn say_a_byte(&mut self) {
+        if self.said + 1 < self.line.len() {
+            let byte = [self.line[self.said]];
+            self.streams.iter_mut().for_each(|stream| stream.write_all(&byte).expect("it is let in"));
+            self.said += 1;
+        }
+    }
+
+    /// All of them come to the point, and are answered.
+    fn finish(mut self) {
+        let rest = self.line.split_off(self.said);
+        for stream in &mut self.streams {
+            stream.write_all(&rest).expect("it is still let in");
+        }
+        for stream in self.streams {
+            let answer = Client::over(stream).receive().expect("slow is not forgotten");
+            assert!(answer["result"].is_object(), "{answer}");
+        }
+    }
+}
+
+/// Says a byte of each now and then until it is over, then comes to the point.
+fn dawdle(daemon: &Daemon, weather: &Weather, over: &AtomicBool) {
+    let mut slow = Slow::gather(daemon, weather.slow);
+    while !over.load(Ordering::Relaxed) {
+        slow.say_a_byte();
+        let pause = Instant::now() + weather.between_bytes;
+        while Instant::now() < pause && !over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    slow.finish();
+}
+
+/// Asks so many things in one breath, again and again; returns how many were answered.
+fn gush(daemon: &Daemon, count: usize, over: &AtomicBool) -> usize {
+    let mut answered = 0;
+    while !over.load(Ordering::Relaxed) || answered == 0 {
+        let stream = UnixStream::connect(daemon.home().socket("agent.sock")).expect("a place");
+        let mut sender = stream.try_clone().expect("a second handle");
+        let lines: String = (0..count).map(read).collect();
+        let sending = std::thread::spawn(move || sender.write_all(lines.as_bytes()).expect("it is read"));
+        let mut seen = vec![false; count];
+        for line in BufReader::new(stream).lines().take(count) {
+            let answer: Value = serde_json::from_str(&line.expect("an answer")).expect("JSON");
+            assert_eq!(answer["result"]["success"], true, "{answer}");
+            let id = usize::try_from(answer["id"].as_u64().expect("an id")).expect("a small one");
+            assert!(!std::mem::replace(&mut seen[id], true), "answered twice: {id}");
+        }
+        sending.join().expect("sent");
+        assert!(seen.iter().all(|seen| *seen), "not everything was answered");
+        answered += count;
+    }
+    answered
+}
+
+/// Asks for much and takes nothing, and comes again when it is cut off.
+fn ignore(daemon: &Daemon, over: &AtomicBool) {
+    let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/tools", "params": {}}));
+    let burst = line.repeat(100);
+    while !over.load(Ordering::Relaxed) {
+        let mut deaf = UnixStream::connect(daemon.home().socket("agent.sock")).expect("a place");
+        deaf.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        let mut blocked = 0;
+        while blocked < 200 && !over.load(Ordering::Relaxed) {
+            match deaf.write_all(burst.as_bytes()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => blocked += 1,
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// What an ordinary client's calls took, one after the other.
+fn ordinary(daemon: &Daemon, calls: usize) -> Vec<Duration> {
+    let mut client = daemon.agent();
+    let mut times = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let began = Instant::now();
+        let result = client.execute("read_file", &json!({"path": "kib.txt"}));
+        times.push(began.elapsed());
+        assert_eq!(result["success"], true, "{result}");
+        // A client thinks between its calls; and so the calls see the whole of the bad weather.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    times.sort_unstable();
+    times
+}
+
+#[test]
+fn soak_an_ordinary_client_is_served_beside_the_worst() {
+    let weather = weather();
+    let daemon = daemon(&weather);
+    let quiet = ordinary(&daemon, weather.calls / 10);
+    let (before, over) = (resident(&daemon), AtomicBool::new(false));
+    let (times, gushed, during) = std::thread::scope(|scope| {
+        let slow = scope.spawn(|| dawdle(&daemon, &weather, &over));
+        let gushing = scope.spawn(|| gush(&daemon, weather.pipelined, &over));
+        let deaf = scope.spawn(|| ignore(&daemon, &over));
+        let times = ordinary(&daemon, weather.calls);
+        let during = resident(&daemon);
+        over.store(true, Ordering::Relaxed);
+        slow.join().expect("the slow are answered");
+        deaf.join().expect("the deaf");
+        (times, gushing.join().expect("the pipelined are answered"), during)
+    });
+    let at = |times: &[Duration], share: usize| times[(times.len() * share / 100).min(times.len() - 1)];
+    println!(
+        "an ordinary client: p50 {:?}, p99 {:?}, the longest {:?}; in quiet p50 {:?}, p99 {:?}. Beside it {} connections at a byte \
+         every {:?}, {gushed} pipelined calls, and one that never reads. Memory {} KiB before, {} KiB during.",
+        at(&times, 50),
+        at(&times, 99),
+        at(&times, 100),
+        at(&quiet, 50),
+        at(&quiet, 99),
+        weather.slow,
+        weather.between_bytes,
+        before / 1024,
+        during / 1024,
+    );
+    let grown = during.saturating_sub(before);
+    assert!(grown < 96 << 20, "{grown} bytes more than before");
+    if weather.timed {
+        assert!(at(&times, 99) < Duration::from_millis(10), "p99 is {:?}", at(&times, 99));
+    }
+    daemon.home().run(&["status"]).must_exit(0);
+}

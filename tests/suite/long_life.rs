@@ -1,0 +1,305 @@
+//! A long life in short: a steady load while things go wrong around it. Every call is answered, memory and descriptors stay
+//! what they were, and the record is whole. Each fault once in the ordinary run; minutes in `cargo xtask soak`.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tests::{Client, Daemon, Home};
+
+/// What memory and descriptors may gain between the moment the daemon has found its size and the end.
+const TOLERANCE_PERCENT: u64 = 5;
+/// A handful of descriptors come and go with whoever is being served.
+const PASSING_DESCRIPTORS: u64 = 4;
+/// A disk with room for the record of twenty minutes, and one for a single round.
+const DISK: u64 = 768 << 20;
+const SMALL_DISK: u64 = 16 << 20;
+
+/// How long it goes on.
+enum Span {
+    /// Each fault so often.
+    Rounds(usize),
+    /// So long, a fault a second.
+    For(Duration),
+}
+
+fn span() -> Span {
+    match std::env::var("SINEW_SOAK_MINUTES") {
+        Ok(minutes) => {
+            let minutes: f64 = minutes.parse().expect("a number of minutes");
+            Span::For(Duration::from_secs_f64(minutes * 60.0))
+        }
+        Err(_) => Span::Rounds(1),
+    }
+}
+
+/// A home with the shipped rules, in which neither the load nor the faults raise an alarm or run into a rate.
+fn home(span: &Span) -> Home {
+    let disk = if matches!(span, Span::For(_)) { DISK } else { SMALL_DISK };
+    let home = Home::on_small_disk(disk).unwrap_or_else(Home::initialised).without_alarms();
+    let file = home.root().join("config/governance/safety.yaml");
+    let safety = std::fs::read_to_string(file).expect("the shipped limits");
+    let unlimited: Vec<String> = safety
+        .lines()
+        .filter(|line| !line.contains("tool_calls_per_minute"))
+        .map(|line| if line == "rate_limits:" { "rate_limits: {}".to_owned() } else { line.to_owned() })
+        .collect();
+    home.configure("governance/safety.yaml", &(unlimited.join("\n") + "\n"));
+    home.file("seed.txt", &"seed\n".repeat(200));
+    home
+}
+
+/// What the clients of the load count together.
+#[derive(Default)]
+struct Counts {
+    asked: AtomicU64,
+    answered: AtomicU64,
+    done: AtomicU64,
+}
+
+/// One client of the load: its connection is its own from the first call to the last.
+fn work(daemon: &Daemon, name: usize, counts: &Counts, over: &AtomicBool) {
+    let mut client = daemon.agent();
+    for round in 0.. {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        let (tool, arguments) = match round % 10 {
+            0 | 5 => {
+                ("write_file", json!({"path": format!("w{name}.txt"), "content": format!("round {round}\n")}))
+            }
+            1 => ("list_directory", json!({"path": "."})),
+            2 => ("read_file", json!({"path": "/etc/hostname"})),
+            3 => ("read_file", json!({})),
+            4 if name == 0 => ("run_command", json!({"command": ["cat", "seed.txt"]})),
+            _ => ("read_file", json!({"path": "seed.txt"})),
+        };
+        counts.asked.fetch_add(1, Ordering::Relaxed);
+        let result = client.execute_with(tool, &arguments, &json!({"approval": "async"}));
+        assert!(result["metadata"]["call_id"].is_string(), "{result}");
+        counts.answered.fetch_add(1, Ordering::Relaxed);
+        counts.done.fetch_add(u64::from(result["success"] == true), Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(15));
+    }
+}
+
+/// What goes wrong, and how. It returns once the daemon has taken it.
+type Fault = (&'static str, fn(&Daemon));
+
+/// Everything that goes wrong, one after the other.
+const FAULTS: [Fault; 6] = [
+    ("confined processes are killed", kill_confined),
+    ("the mode changes", change_mode),
+    ("the configuration is read again", reload),
+    ("clients vanish", vanish),
+    ("a socket's file is removed", unlink),
+    ("the disk is full", fill_disk),
+];
+
+/// The processes below the daemon.
+fn descendants(of: Pid) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").filter_map(|entry| entry.ok());
+    let parents: Vec<(i32, i32)> = processes
+        .filter_map(|entry| {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((entry.file_name().to_str()?.parse().ok()?, parent))
+        })
+        .collect();
+    let mut found = vec![of.as_raw()];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, its)| *its == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.into_iter().skip(1).map(Pid::from_raw).collect()
+}
+
+fn kill_confined(daemon: &Daemon) {
+    for pid in descendants(daemon.pid()) {
+        // It may have ended by itself since.
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+}
+
+fn change_mode(daemon: &Daemon) {
+    let mut control = daemon.control();
+    for mode in ["LOCKDOWN", "RECOVERY", "NORMAL"] {
+        let set = control.request("control/mode.set", &json!({"mode": mode, "reason": "a fault"}));
+        assert!(set["result"].is_object(), "{set}");
+    }
+    // What was asked meanwhile is answered, as a person would.
+    let open = control.request("control/approvals.list", &json!({}));
+    for question in open["result"]["approvals"].as_array().expect("a list") {
+        control.request("control/approvals.decide", &json!({"id": question["id"], "answer": "deny"}));
+    }
+}
+
+fn reload(daemon: &Daemon) {
+    let file = daemon.home().root().join("config/governance/tools.yaml");
+    let text = std::fs::read_to_string(file).expect("the policy");
+    let other = match text.strip_suffix("# a comment\n") {
+        Some(without) => without.to_owned(),
+        None => format!("{text}# a comment\n"),
+    };
+    daemon.home().configure("governance/tools.yaml", &other);
+    daemon.signal(Signal::SIGHUP);
+    let answer = daemon.control().request("control/reload", &json!({}));
+    assert!(answer["result"].is_object(), "{answer}");
+}
+
+fn vanish(daemon: &Daemon) {
+    let params = json!({"tool_name": "read_file", "arguments": {"path": "seed.txt"}});
+    let line =
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": params}));
+    for cut in [0, 1, line.len() / 2, line.len(), line.len()] {
+        let mut stream = UnixStream::connect(daemon.home().socket("agent.sock")).expect("a place");
+        let _ = stream.write_all(&line.as_bytes()[..cut]);
+    }
+}
+
+fn unlink(daemon: &Daemon) {
+    let socket = daemon.home().socket("agent.sock");
+    std::fs::remove_file(&socket).expect("it is there");
+    until("the socket is bound again", || UnixStream::connect(&socket).is_ok());
+}
+
+/// Only where the home has a disk of its own.
+fn fill_disk(daemon: &Daemon) {
+    let root = daemon.home().root();
+    if !on_a_disk_of_its_own(&root) {
+        return;
+    }
+    let filler = root.join("filler");
+    let mut file = std::fs::File::create(&filler).expect("a file");
+    let zeros = vec![0_u8; 1 << 20];
+    while file.write_all(&zeros).is_ok() {}
+    while file.write_all(b"0").is_ok() {}
+    let write =
+        |client: &mut Client| client.execute("write_file", &json!({"path": "full.txt", "content": "x\n"}));
+    let mut client = daemon.agent();
+    // Whatever it says meanwhile: it says something, and it works again when there is room.
+    assert!(write(&mut client)["metadata"]["call_id"].is_string());
+    drop(file);
+    std::fs::remove_file(filler).expect("it goes");
+    until("calls run again", || write(&mut daemon.agent())["success"] == true);
+}
+
+fn on_a_disk_of_its_own(root: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &std::path::Path| path.metadata().expect("it is there").dev();
+    device(root) != device(root.parent().expect("a parent"))
+}
+
+/// Waits until it is so; only a failure waits for long.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What the daemon holds.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    resident: u64,
+    descriptors: u64,
+}
+
+impl Size {
+    fn of(daemon: &Daemon) -> Size {
+        let folder = PathBuf::from(format!("/proc/{}", daemon.pid()));
+        let statm = std::fs::read_to_string(folder.join("statm")).expect("statm");
+        let pages: u64 = statm.split(' ').nth(1).expect("resident").parse().expect("a number");
+        let descriptors = std::fs::read_dir(folder.join("fd")).expect("its descriptors").count() as u64;
+        Size { resident: pages * 4096, descriptors }
+    }
+
+    /// The middle of what was seen: a single look may fall into the middle of a fault.
+    fn median(seen: &[Size]) -> Size {
+        let middle = |of: fn(&Size) -> u64| {
+            let mut all: Vec<u64> = seen.iter().map(of).collect();
+            all.sort_unstable();
+            all.get(all.len() / 2).copied().expect("something was seen")
+        };
+        Size { resident: middle(|size| size.resident), descriptors: middle(|size| size.descriptors) }
+    }
+}
+
+/// Lets things go wrong for as long as it should, and looks at the daemon meanwhile.
+fn trouble(daemon: &Daemon, span: &Span) -> Vec<(Duration, Size)> {
+    let began = Instant::now();
+    let mut seen = Vec::new();
+    for (turn, (what, fault)) in FAULTS.iter().cycle().enumerate() {
+        let over = match span {
+            Span::Rounds(rounds) => turn >= rounds * FAULTS.len(),
+            Span::For(time) => began.elapsed() >= *time,
+        };
+        if over {
+            break;
+        }
+        fault(daemon);
+        if let Span::For(_) = span {
+            std::thread::sleep(Duration::from_secs(1));
+            seen.push((began.elapsed(), Size::of(daemon)));
+            if turn % 60 == 0 {
+                println!("{:>5.0} s: {:?} after: {what}", began.elapsed().as_secs_f64(), Size::of(daemon));
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn soak_a_long_life_with_faults_loses_nothing_and_gains_no_weight() {
+    let span = span();
+    let daemon = Daemon::start_in(home(&span));
+    let (counts, over) = (Counts::default(), AtomicBool::new(false));
+    let seen = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|name| {
+                scope.spawn({
+                    let (daemon, counts, over) = (&daemon, &counts, &over);
+                    move || work(daemon, name, counts, over)
+                })
+            })
+            .collect();
+        // Without this a fault that fails would leave the clients working for ever.
+        let trouble = scope.spawn(|| trouble(&daemon, &span)).join();
+        over.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().expect("every call was answered"));
+        trouble.expect("every fault was taken")
+    });
+    let count = |which: &AtomicU64| which.load(Ordering::Relaxed);
+    let (asked, answered, done) = (count(&counts.asked), count(&counts.answered), count(&counts.done));
+    assert!(done > 0 && asked == answered, "{answered} of {asked} answered, {done} done");
+    flat(&seen);
+    let home = daemon.stop();
+    let report = home.run(&["ledger", "verify", "--json"]).must_exit(0).json();
+    assert_eq!(report["intact"], true, "{report}");
+    let records = home.records();
+    let of_kind = |kind: &str| records.iter().filter(|record| record["kind"] == kind).count();
+    assert_eq!(of_kind("decision"), of_kind("outcome"), "every intent has its end");
+    println!("{asked} calls asked, {answered} answered, {done} done; {} records, intact", records.len());
+}
+
+/// From a quarter of the time on, the daemon is as large as it will be.
+fn flat(seen: &[(Duration, Size)]) {
+    let Some((end, _)) = seen.last() else { return };
+    let sizes = |from: f64, to: f64| -> Vec<Size> {
+        let within = |at: &Duration| (from..to).contains(&(at.as_secs_f64() / end.as_secs_f64()));
+        seen.iter().filter(|(at, _)| within(at)).map(|(_, size)| *size).collect()
+    };
+    let (settled, last) = (Size::median(&sizes(0.25, 0.4)), Size::median(&sizes(0.85, 1.01)));
+    println!("a quarter in: {settled:?}; at the end: {last:?}");
+    let most = |before: u64| before + before * TOLERANCE_PERCENT / 100;
+    assert!(last.resident <= most(settled.resident), "memory grew from {settled:?} to {last:?}");
+    let descriptors = most(settled.descriptors) + PASSING_DESCRIPTORS;
+    assert!(last.descriptors <= descriptors, "descriptors grew from {settled:?} to {last:?}");
+}
