@@ -12,7 +12,10 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
+use clap_complete::engine::ArgValueCompleter;
 use tool::{CallId, Category, Mode};
+
+use crate::command::ToolNames;
 
 pub(crate) use approvals::{
     ApprovalsCommand, ApproveArgs, DenyArgs, PinArgs, PinCommand, SessionsCommand, Span,
@@ -31,11 +34,13 @@ Environment: SINEW_HOME moves configuration, state and sockets below one folder;
 NO_COLOR turns colours off.
 
 Files, below SINEW_HOME if it is set: config/ (sinew.yaml, governance/), tools/ (manifests), state/ (ledger, undo),
-log/ and run/ (agent.sock for agents, control.sock for you). `sinew doctor` shows where they are.";
+log/ and run/ (agent.sock for agents, control.sock for you). `sinew doctor` shows where they are.
+
+More: sinew help environment, sinew help exit-codes, sinew help files.";
 
 /// The tool runtime of a local AI agent.
 #[derive(Parser)]
-#[command(name = "sinew", version, after_help = AFTER_HELP, disable_help_subcommand = false)]
+#[command(name = "sinew", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -82,6 +87,9 @@ pub(crate) enum Command {
     Reload(ReloadArgs),
     /// Write the configuration out for editing.
     Init(InitArgs),
+    /// The settings that hold here.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Check all configuration: what does not load, what can never match, what changes nothing.
     Check(JsonArgs),
     /// Change the policy so that a refused call is permitted: the smallest change, shown first and proven.
@@ -122,6 +130,15 @@ pub(crate) enum Command {
     Doctor(JsonArgs),
     /// See Sinew at work, in a temporary home that is removed afterwards.
     Demo,
+    /// Show the help of a command, or of a topic: environment, exit-codes, files.
+    Help(HelpArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct HelpArgs {
+    /// The command, word by word, or the topic.
+    #[arg(value_name = "COMMAND or TOPIC")]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Args)]
@@ -152,7 +169,7 @@ pub(crate) struct McpArgs {
 #[command(override_usage = "sinew call [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
 pub(crate) struct CallArgs {
     /// The tool, then its arguments: `key=value`, or `key:=JSON` for a value that is not text.
-    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1..)]
+    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_names(ToolNames::First))]
     pub(crate) words: Vec<String>,
     /// Answer in JSON; followed by an object, take the arguments from it (`-` reads them from standard input).
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
@@ -178,7 +195,7 @@ pub(crate) struct CallArgs {
 #[command(override_usage = "sinew explain [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
 pub(crate) struct ExplainArgs {
     /// The tool, then its arguments: `key=value`, or `key:=JSON` for a value that is not text.
-    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1..)]
+    #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_names(ToolNames::First))]
     pub(crate) words: Vec<String>,
     /// Answer in JSON; followed by an object, take the arguments from it (`-` reads them from standard input).
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "")]
@@ -204,10 +221,16 @@ pub(crate) enum ToolsCommand {
     /// What a tool takes, gives and may do.
     Show {
         /// Its name or alias.
+        #[arg(add = tool_names(ToolNames::Alone))]
         name: String,
         #[command(flatten)]
         output: JsonArgs,
     },
+}
+
+/// The names that a shell offers where a tool is to be named.
+fn tool_names(place: ToolNames) -> ArgValueCompleter {
+    ArgValueCompleter::new(place)
 }
 
 /// The modes by name, which completions and the help list.
@@ -288,6 +311,22 @@ pub(crate) struct ReloadArgs {
     pub(crate) accept: bool,
     #[command(flatten)]
     pub(crate) pin: PinArgs,
+    #[command(flatten)]
+    pub(crate) output: JsonArgs,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every setting with its value. Secrets are left out.
+    Show(ConfigShowArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct ConfigShowArgs {
+    /// Also where each value comes from: built in, a line of sinew.yaml, or a variable of this shell. A daemon that launchd
+    /// or systemd started has variables of its own. With --json it is always told.
+    #[arg(long)]
+    pub(crate) origin: bool,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }

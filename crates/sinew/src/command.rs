@@ -5,9 +5,11 @@ mod approvals;
 mod call;
 mod check;
 mod completions;
+mod config;
 mod demo;
 mod doctor;
 mod explain;
+mod help;
 mod hook;
 mod init;
 mod ledger;
@@ -30,6 +32,8 @@ mod trace;
 mod undo;
 mod wait;
 mod workspace;
+
+pub(crate) use completions::{ToolNames, answered};
 
 use crate::cli::Command;
 use crate::exit::{Exit, Problem};
@@ -57,6 +61,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Mcp(args) => mcp::run(&args),
         Command::Hook(command) => hook::run(command),
         Command::Init(args) => init::run(&args),
+        Command::Config(command) => config::run(&command),
         Command::Check(output) => check::run(output),
         Command::Allow(args) => allow::run(&args),
         Command::Policy(command) => policy::run(command),
@@ -71,5 +76,6 @@ pub(crate) fn run(command: Command) -> Result<Exit, Problem> {
         Command::Manual(args) => manual::run(&args),
         Command::Doctor(output) => doctor::run(output),
         Command::Demo => demo::run(),
+        Command::Help(args) => help::run(&args),
     }
 }

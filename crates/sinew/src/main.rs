@@ -13,6 +13,7 @@ mod host_table;
 mod internals;
 mod manifests;
 mod moment;
+mod origin;
 mod own_folders;
 mod render;
 mod service;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
         Entered::Launcher(code) => return code,
         Entered::Worker(task) => return worker::serve(&task),
         Entered::Program => {}
+    }
+    if command::answered() {
+        return ExitCode::SUCCESS;
     }
     match command::run(Cli::parse().command) {
         Ok(exit) => exit.into(),

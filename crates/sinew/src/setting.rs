@@ -125,15 +125,25 @@ impl Setting {
     /// The tools, from the daemon if one runs, else from the configuration.
     pub(crate) fn definitions(&self, filter: &ToolFilter) -> Result<Vec<ToolDefinition>, Problem> {
         if !self.is_reachable()? {
-            let world = compose::world(self, &self.settings()?, Folders::Configured)?;
-            return Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect());
+            return self.configured(filter);
         }
         let mut params = Arguments::new();
         params.extend(filter.mode.map(|mode| ("mode".to_owned(), json!(mode))));
         params.extend(filter.category.as_ref().map(|category| ("category".to_owned(), json!(category))));
-        let reply = self.ask_agent("sinew/tools", Value::Object(params))?;
-        let tools = reply.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-        tools.into_iter().map(read_back).collect()
+        read_list(&self.ask_agent("sinew/tools", Value::Object(params))?)
+    }
+
+    /// The same for one who waits for nobody: a daemon that does not answer at once is none.
+    pub(crate) fn definitions_at_hand(&self) -> Result<Vec<ToolDefinition>, Problem> {
+        match self.ask_agent_if_served("sinew/tools", || json!({}))? {
+            Some(reply) => read_list(&reply),
+            None => self.configured(&ToolFilter::default()),
+        }
+    }
+
+    fn configured(&self, filter: &ToolFilter) -> Result<Vec<ToolDefinition>, Problem> {
+        let world = compose::world(self, &self.settings()?, Folders::Configured)?;
+        Ok(world.tools(filter).iter().map(|definition| (**definition).clone()).collect())
     }
 
     /// One question at the agents' door.
@@ -200,6 +210,11 @@ impl Setting {
         let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
         built.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))
     }
+}
+
+fn read_list(reply: &Value) -> Result<Vec<ToolDefinition>, Problem> {
+    let tools = reply.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    tools.into_iter().map(read_back).collect()
 }
 
 fn read_back(native: Value) -> Result<ToolDefinition, Problem> {

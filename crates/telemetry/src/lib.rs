@@ -24,6 +24,8 @@ pub use event::{ApprovalDecision, Event, Subject, captures_content, emit};
 pub use feed::{Happened, Seen, Watch, watch};
 pub use init::{Flushed, Guard, LogTarget, init};
 pub use otel::ExportHealth;
-pub use settings::{Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings};
+pub use settings::{
+    Compression, LogSettings, OtlpSettings, Protocol, Sampler, Signal, TelemetrySettings, VARIABLES, Variable,
+};
 pub use span::{CallSpan, Note, Outcome, Stage, StageSpan, StageTiming};
 pub use within::within_call;

@@ -110,6 +110,59 @@ fn names_only<S: Serializer>(headers: &BTreeMap<String, String>, serializer: S) 
     serializer.collect_map(headers.keys().map(|name| (name, "[redacted:header]")))
 }
 
+/// A variable that wins over a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// The setting, as `sinew.yaml` spells it, with dots.
+    pub key: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// The signal that it speaks for, where it does not speak for all.
+    pub part: Option<&'static str>,
+}
+
+/// Every variable that wins over a setting, where it is set and not empty.
+pub const VARIABLES: [Variable; 30] = {
+    const fn of(key: &'static str, name: &'static str) -> Variable {
+        Variable { key, name, part: None }
+    }
+    const fn part(key: &'static str, name: &'static str, part: &'static str) -> Variable {
+        Variable { key, name, part: Some(part) }
+    }
+    [
+        of("log.level", "SINEW_LOG"),
+        of("otlp.disabled", "OTEL_SDK_DISABLED"),
+        of("otlp.endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        part("otlp.endpoint", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "traces"),
+        part("otlp.endpoint", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "metrics"),
+        part("otlp.endpoint", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "logs"),
+        of("otlp.headers", "OTEL_EXPORTER_OTLP_HEADERS"),
+        part("otlp.headers", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "traces"),
+        part("otlp.headers", "OTEL_EXPORTER_OTLP_METRICS_HEADERS", "metrics"),
+        part("otlp.headers", "OTEL_EXPORTER_OTLP_LOGS_HEADERS", "logs"),
+        of("otlp.protocol", "OTEL_EXPORTER_OTLP_PROTOCOL"),
+        part("otlp.protocol", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "traces"),
+        part("otlp.protocol", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "metrics"),
+        part("otlp.protocol", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "logs"),
+        of("otlp.timeout_ms", "OTEL_EXPORTER_OTLP_TIMEOUT"),
+        part("otlp.timeout_ms", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "traces"),
+        part("otlp.timeout_ms", "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "metrics"),
+        part("otlp.timeout_ms", "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT", "logs"),
+        of("otlp.compression", "OTEL_EXPORTER_OTLP_COMPRESSION"),
+        part("otlp.compression", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "traces"),
+        part("otlp.compression", "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "metrics"),
+        part("otlp.compression", "OTEL_EXPORTER_OTLP_LOGS_COMPRESSION", "logs"),
+        of("otlp.service_name", "OTEL_SERVICE_NAME"),
+        of("otlp.resource_attributes", "OTEL_RESOURCE_ATTRIBUTES"),
+        of("otlp.traces_sampler", "OTEL_TRACES_SAMPLER"),
+        of("otlp.traces_sampler_arg", "OTEL_TRACES_SAMPLER_ARG"),
+        of("otlp.metric_export_interval_ms", "OTEL_METRIC_EXPORT_INTERVAL"),
+        part("otlp.signals", "OTEL_TRACES_EXPORTER", "traces"),
+        part("otlp.signals", "OTEL_METRICS_EXPORTER", "metrics"),
+        part("otlp.signals", "OTEL_LOGS_EXPORTER", "logs"),
+    ]
+};
+
 /// How OTLP is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Protocol {

@@ -1,15 +1,103 @@
-//! `sinew completions`: a script for a shell, on standard output.
+//! `sinew completions`: a script for a shell, on standard output; and what the script asks this program for each time
+//! somebody presses the key. Tools are named as they are now: by the daemon if one runs, else by the configuration. None is
+//! started for it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
 
 use clap::CommandFactory;
+use clap_complete::engine::{CompletionCandidate, ValueCompleter};
+use clap_complete::env::Shells;
 
 use crate::cli::{Cli, CompletionsArgs};
 use crate::exit::{Exit, Problem};
+use crate::setting::Setting;
 use crate::terminal::show_foreign;
 
+/// Set by the script, to the name of its shell.
+const VARIABLE: &str = "SINEW_COMPLETE";
+const PROGRAM: &str = "sinew";
+
 pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, Problem> {
-    // Into memory first: the generator panics where it cannot write.
+    let failed = |error: &dyn std::fmt::Display| {
+        Problem::new(Exit::Failed, format!("there is no script for this shell: {error}"))
+    };
+    let shells = Shells::builtins();
+    let shell = shells.completer(&args.shell.to_string()).ok_or_else(|| failed(&args.shell))?;
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "sinew", &mut script);
+    shell
+        .write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)
+        .map_err(|error| failed(&error))?;
     show_foreign(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
+}
+
+/// Answers a shell that asks what could come next, and says whether one did. What follows the program's name must be the
+/// `--` of the script: a variable that is set for some other reason changes no command, least of all a hook.
+pub(crate) fn answered() -> bool {
+    let mut words: Vec<_> = std::env::args_os().skip(1).collect();
+    let Some(shell) = std::env::var_os(VARIABLE).filter(|_| words.first().is_some_and(|word| word == "--"))
+    else {
+        return false;
+    };
+    words.remove(0);
+    let shells = Shells::builtins();
+    let Some(shell) = shell.to_str().and_then(|name| shells.completer(name)) else { return true };
+    let mut command = Cli::command();
+    command.build();
+    let mut answer = Vec::new();
+    let folder = std::env::current_dir().ok();
+    // Nobody reads an error between two keys.
+    if shell.write_complete(&mut command, words, folder.as_deref(), &mut answer).is_ok() {
+        let _ = std::io::stdout().write_all(&answer);
+    }
+    true
+}
+
+/// Completes the name of a tool.
+#[derive(Clone, Copy)]
+pub(crate) enum ToolNames {
+    /// Where nothing but the name belongs.
+    Alone,
+    /// Where the name comes first, and then the arguments of a call.
+    First,
+}
+
+impl ValueCompleter for ToolNames {
+    fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
+        if matches!(self, ToolNames::First) && is_named(std::env::args_os()) {
+            return Vec::new();
+        }
+        let tools = Setting::find().and_then(|setting| setting.definitions_at_hand()).unwrap_or_default();
+        let begins = |name: &str| current.to_str().is_some_and(|typed| name.starts_with(typed));
+        let fitting = tools.iter().filter(|tool| begins(tool.name().as_str()));
+        fitting
+            .map(|tool| {
+                let first = tool.description().lines().next().unwrap_or_default();
+                CompletionCandidate::new(tool.name().as_str()).help(Some(first.to_owned().into()))
+            })
+            .collect()
+    }
+}
+
+/// Whether a word stands between the command and the one that is being typed: this program, `--`, `sinew`, the command, …
+fn is_named(words: impl IntoIterator<Item = OsString>) -> bool {
+    let mut between: Vec<OsString> = words.into_iter().skip(4).collect();
+    between.pop();
+    between.iter().any(|word| !word.to_string_lossy().starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_named_once() {
+        let check = |line: &str, expect: bool| {
+            assert_eq!(is_named(line.split(' ').map(OsString::from)), expect, "{line}");
+        };
+        check("sinew -- sinew call re", false);
+        check("sinew -- sinew call --json re", false);
+        check("sinew -- sinew call read_file pa", true);
+    }
 }

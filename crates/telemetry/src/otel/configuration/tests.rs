@@ -157,3 +157,24 @@ fn the_file_is_read_strictly() {
         assert!(read(wrong).is_err(), "{wrong}");
     }
 }
+
+/// Whoever shows where a setting comes from goes by the list.
+#[test]
+fn every_variable_that_is_asked_for_is_listed_with_its_setting() {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let environment = |name: &str| {
+        asked.borrow_mut().push(name.to_owned());
+        None
+    };
+    resolve(&at("http://c:4318"), &environment).unwrap();
+    let asked = asked.into_inner();
+    assert!(asked.len() > 10, "{asked:?}");
+    let listed = |name: &String| crate::VARIABLES.iter().any(|known| known.name == name);
+    assert_eq!(asked.iter().find(|name| !listed(name)), None);
+    // The headers are read by the exporter itself, and the filter by the log.
+    let elsewhere = |name: &str| name.ends_with("_HEADERS") || name == "SINEW_LOG";
+    let unread = crate::VARIABLES
+        .iter()
+        .find(|known| !elsewhere(known.name) && !asked.iter().any(|name| name == known.name));
+    assert_eq!(unread, None, "it is listed and nobody asks for it");
+}

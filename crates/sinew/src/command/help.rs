@@ -1,0 +1,94 @@
+//! `sinew help`: the help of a command, or of a topic that belongs to no command.
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use tool::nearest;
+
+use crate::cli::{Cli, HelpArgs};
+use crate::exit::{Exit, Problem};
+use crate::setting::Setting;
+use crate::terminal::{say, visible_line};
+
+const TOPICS: [&str; 3] = ["environment", "exit-codes", "files"];
+
+const EXIT_CODES: &str = "\
+0  done
+1  the tool failed, or the command did
+2  wrong usage
+3  the call was refused: by the schema, the policy or a human
+4  a human has not decided yet, or not in time
+5  the tool ran into its deadline
+6  no daemon answers, and this needs one
+7  the configuration cannot be used
+
+`sinew hook` has the contract of its host instead: 0 with one JSON object, 2 to block.";
+
+const ENVIRONMENT: &str = "\
+SINEW_HOME        one folder for configuration, state, logs and sockets; without it the usual folders of the system:
+                  XDG_CONFIG_HOME, XDG_STATE_HOME and XDG_RUNTIME_DIR on Linux, ~/Library on macOS
+SINEW_LOG         what is logged, as `log.level` in sinew.yaml: a level, or target=level pairs
+NO_COLOR          no colours
+VISUAL, EDITOR    what `sinew approvals` opens to change a call before it runs
+PATH              where `sinew hook install` and `sinew doctor` look for programs. Tools get a PATH of their own
+BRAVE_API_KEY, TAVILY_API_KEY
+                  keys of search providers, where neither the keychain nor a key_file has one
+
+A variable that is set and not empty wins over sinew.yaml. `sinew config show --origin` shows which do:";
+
+pub(crate) fn run(args: &HelpArgs) -> Result<Exit, Problem> {
+    match args.words.as_slice() {
+        [] => help_of(&[]),
+        [topic] if topic == "exit-codes" => say(EXIT_CODES),
+        [topic] if topic == "environment" => say(format!("{ENVIRONMENT}\n\n{}", variables())),
+        [topic] if topic == "files" => say(files(&Setting::find()?)),
+        words => help_of(words),
+    }
+    .map(|()| Exit::Done)
+}
+
+/// The help of a command, as `--help` after it shows.
+fn help_of(words: &[String]) -> Result<(), Problem> {
+    let typed = ["sinew"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
+    match Cli::command().try_get_matches_from(typed) {
+        Err(shown) if shown.kind() == ErrorKind::DisplayHelp => {
+            say(shown.render().ansi().to_string().trim_end())
+        }
+        _ => Err(unknown(words)),
+    }
+}
+
+fn unknown(words: &[String]) -> Problem {
+    let command = Cli::command();
+    let known = command.get_subcommands().map(|below| below.get_name());
+    let topics = TOPICS.iter().copied();
+    let near = words.first().and_then(|word| nearest(word, known.chain(topics)));
+    let hint = near.map_or("`sinew help` lists them".to_owned(), |near| format!("sinew help {near}"));
+    Problem::usage(format!("there is no command or topic `{}`", words.join(" "))).hint(hint)
+}
+
+/// The variables of telemetry, each with the key it wins over.
+fn variables() -> String {
+    let lines = telemetry::VARIABLES.iter().map(|known| match known.part {
+        None => format!("{:<38} {}", known.name, known.key),
+        Some(part) => format!("{:<38} {}, for {part} alone", known.name, known.key),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn files(setting: &Setting) -> String {
+    let home = setting.home();
+    let (config, agent, control) = (home.config(), home.agent_socket(), home.control_socket());
+    let rows = [
+        (config.join("sinew.yaml"), "settings: workspaces, limits, log, OpenTelemetry"),
+        (config.join("governance"), "the policy: tools.yaml, modes.yaml, safety.yaml, guardrails.yaml"),
+        (config.join("hosts"), "how the tools of other agent programs are judged"),
+        (home.tools().to_owned(), "manifests: tools of your own"),
+        (home.state().join("ledger"), "the record of every call, sealed line by line"),
+        (home.state().to_owned(), "that, and what undo and approvals keep"),
+        (home.log().to_owned(), "the daemon's own log, rotated"),
+        (agent, "the door of agents"),
+        (control, "your own door: approvals, mode, reload"),
+    ];
+    let lines = rows.map(|(path, what)| format!("{}\n    {what}", visible_line(&path.to_string_lossy())));
+    format!("{}\n\nWhat is not there is built in; `sinew init` writes it out for editing.", lines.join("\n"))
+}

@@ -1,0 +1,203 @@
+//! Every setting with its value and where the value comes from: what is built in, a line of `sinew.yaml`, or a variable.
+//!
+//! The keys come from the schema of the file, so that one that is added there cannot be missing here. What a value means
+//! is asked of nobody: whoever shows it has loaded the file before.
+
+use document::Node;
+use serde_json::{Map, Value};
+use telemetry::redact;
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// With dots, as one would write the path to it.
+    pub(crate) key: String,
+    /// What holds; nothing where nothing is said and nothing is built in.
+    pub(crate) value: Option<Value>,
+    pub(crate) origin: Origin,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It is built in.
+    Default,
+    /// The settings file says so, in this line.
+    File {
+        line: u64,
+        /// What the file says is what would hold without it.
+        as_built_in: bool,
+    },
+    /// The variable of this name says so.
+    Variable(&'static str),
+}
+
+/// All settings, in the order of the schema. `built_in` states the defaults, `file` is what the person wrote.
+pub(crate) fn rows(
+    schema: &Value,
+    built_in: &Node,
+    file: Option<&Node>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<Row> {
+    let mut keys = Vec::new();
+    leaves(schema, schema, &[], &mut keys);
+    keys.iter().flat_map(|path| row(path, built_in, file, &variable)).collect()
+}
+
+/// The paths of everything that is no table of further settings.
+fn leaves(root: &Value, schema: &Value, path: &[String], found: &mut Vec<Vec<String>>) {
+    let resolved = schema["$ref"]
+        .as_str()
+        .and_then(|reference| root.pointer(reference.trim_start_matches('#')))
+        .unwrap_or(schema);
+    match resolved["properties"].as_object() {
+        Some(properties) => {
+            for (name, below) in properties {
+                leaves(root, below, &[path, std::slice::from_ref(name)].concat(), found);
+            }
+        }
+        None => found.push(path.to_vec()),
+    }
+}
+
+/// A setting, and one row more for each variable that says otherwise for a part of it.
+fn row(
+    path: &[String],
+    built_in: &Node,
+    file: Option<&Node>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<Row> {
+    let key = path.join(".");
+    let usual = find(built_in, path).map(|(_, node)| node.to_json());
+    let said = file.and_then(|file| find(file, path));
+    let (value, origin) = match said {
+        Some((line, node)) => {
+            let value = node.to_json();
+            let as_built_in = usual.as_ref() == Some(&value);
+            (Some(value), Origin::File { line, as_built_in })
+        }
+        None => (usual, Origin::Default),
+    };
+    let mut row = Row { value: value.map(|value| shown(&key, value)), key, origin };
+    let mut more = Vec::new();
+    for known in telemetry::VARIABLES.iter().filter(|known| known.key == row.key) {
+        let Some(text) = variable(known.name).filter(|text| !text.trim().is_empty()) else { continue };
+        let (value, origin) = (Some(shown(&row.key, Value::String(text))), Origin::Variable(known.name));
+        match known.part {
+            None => (row.value, row.origin) = (value, origin),
+            Some(part) => more.push(Row { key: format!("{}.{part}", row.key), value, origin }),
+        }
+    }
+    [vec![row], more].concat()
+}
+
+/// A value and the line of its key.
+fn find<'n>(root: &'n Node, path: &[String]) -> Option<(u64, &'n Node)> {
+    path.iter().try_fold((root.line, root), |(_, node), name| Some((node.key(name)?.line, node.get(name)?)))
+}
+
+/// A value as it may be seen: headers are credentials more often than not.
+fn shown(key: &str, value: Value) -> Value {
+    const HIDDEN: &str = "[redacted:header]";
+    match (key, value) {
+        ("otlp.headers", Value::Object(headers)) => Value::Object(
+            headers.into_iter().map(|(name, _)| (name, Value::from(HIDDEN))).collect::<Map<_, _>>(),
+        ),
+        ("otlp.headers", _) => Value::from(HIDDEN),
+        (_, value) => redacted(value),
+    }
+}
+
+fn redacted(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(redact::shared().redact_text(&text).into_owned()),
+        Value::Array(items) => Value::Array(items.into_iter().map(redacted).collect()),
+        Value::Object(fields) => Value::Object(
+            fields.into_iter().map(|(key, value)| (key, redacted(value))).collect::<Map<_, _>>(),
+        ),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use document::Document;
+    use serde_json::json;
+
+    use super::*;
+
+    fn tree(text: &str) -> Node {
+        Document::from_text("sinew.yaml", text).unwrap().tree().unwrap()
+    }
+
+    fn all(file: Option<&str>, variables: &[(&str, &str)]) -> Vec<Row> {
+        let schema = schemars::schema_for!(server::SettingsFile).to_value();
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        rows(&schema, &tree(server::SETTINGS_TEMPLATE), file.map(tree).as_ref(), variable)
+    }
+
+    fn one(rows: &[Row], key: &str) -> (Option<Value>, Origin) {
+        let found: Vec<&Row> = rows.iter().filter(|row| row.key == key).collect();
+        assert_eq!(found.len(), 1, "{key}: {rows:?}");
+        (found[0].value.clone(), found[0].origin.clone())
+    }
+
+    #[test]
+    fn every_key_of_the_template_is_a_setting_and_none_is_a_table() {
+        fn check(node: &Node, path: &str, rows: &[Row]) {
+            for (key, value) in node.entries() {
+                let path = format!("{path}{}", key.value);
+                match rows.iter().any(|row| row.key == path) {
+                    true => {}
+                    false if !value.entries().is_empty() => check(value, &format!("{path}."), rows),
+                    false => panic!("{path} is in the template and not among the settings"),
+                }
+            }
+        }
+        let rows = all(None, &[]);
+        check(&tree(server::SETTINGS_TEMPLATE), "", &rows);
+        assert!(rows.iter().all(|row| row.origin == Origin::Default), "{rows:?}");
+        assert_eq!(one(&rows, "limits.max_connections").0, Some(json!(256)));
+        assert_eq!(one(&rows, "ledger.keep_days").0, None, "nothing is built in");
+    }
+
+    #[test]
+    fn the_file_wins_over_what_is_built_in_and_a_variable_over_both() {
+        let file = "limits:\n  max_connections: 9\n  drain_seconds: 10\nlog:\n  level: debug\n";
+        let rows =
+            all(Some(file), &[("SINEW_LOG", "trace"), ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/")]);
+        let at = |line, as_built_in| Origin::File { line, as_built_in };
+        assert_eq!(one(&rows, "limits.max_connections"), (Some(json!(9)), at(2, false)));
+        assert_eq!(one(&rows, "limits.drain_seconds"), (Some(json!(10)), at(3, true)));
+        assert_eq!(one(&rows, "limits.max_line_bytes").1, Origin::Default);
+        assert_eq!(one(&rows, "log.level"), (Some(json!("trace")), Origin::Variable("SINEW_LOG")));
+        let traces = (Some(json!("http://t:1/")), Origin::Variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"));
+        assert_eq!(one(&rows, "otlp.endpoint.traces"), traces);
+        assert_eq!(one(&rows, "otlp.endpoint"), (None, Origin::Default));
+        let rows = all(Some(file), &[("SINEW_LOG", " ")]);
+        assert_eq!(
+            one(&rows, "log.level"),
+            (Some(json!("debug")), at(5, false)),
+            "an empty variable says nothing"
+        );
+    }
+
+    #[test]
+    fn no_credential_is_shown() {
+        let file = "otlp:\n  endpoint: http://me:hunter2@collector:4318\n  headers: {x-key: hunter2}\n";
+        let rows = all(
+            Some(file),
+            &[
+                ("OTEL_EXPORTER_OTLP_HEADERS", "x=hunter2"),
+                ("OTEL_RESOURCE_ATTRIBUTES", "token=ghp_0123456789abcdefghijABCDEFGHIJ0123456789"),
+            ],
+        );
+        let text = format!("{rows:?}");
+        assert!(!text.contains("hunter2") && !text.contains("ghp_0123"), "{text}");
+        assert_eq!(one(&rows, "otlp.headers").1, Origin::Variable("OTEL_EXPORTER_OTLP_HEADERS"));
+        let rows = all(Some(file), &[]);
+        assert_eq!(one(&rows, "otlp.headers").0, Some(json!({"x-key": "[redacted:header]"})));
+    }
+}
