@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::process;
 use crate::tree::Root;
 
-const TARGET: &str = "aarch64-apple-darwin";
+pub(crate) const TARGET: &str = "aarch64-apple-darwin";
 
 /// The step: `cargo check` and `cargo clippy` for macOS.
 pub(crate) fn check(root: &Root) -> Result<()> {
@@ -25,6 +25,19 @@ pub(crate) fn check(root: &Root) -> Result<()> {
         compiler.set(&mut cargo);
         process::run(&mut cargo)?;
     }
+    Ok(())
+}
+
+/// Makes a build for Apple silicon link: with zig elsewhere than on a Mac, and with the frameworks of the SDK that `SDKROOT`
+/// names, if it names one.
+pub(crate) fn prepare_link(root: &Root, cargo: &mut Command) -> Result<()> {
+    add_target(root)?;
+    if cfg!(target_os = "macos") {
+        return Ok(());
+    }
+    let wrappers = zig::Wrappers::make(root)?;
+    cargo.env("CARGO_TARGET_AARCH64_APPLE_DARWIN_LINKER", &wrappers.cc);
+    Compiler::Zig(wrappers).set(cargo);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 mod bench;
 mod ci;
+mod dist;
 mod docs;
 mod macos;
 mod node;
@@ -29,7 +30,10 @@ usage: cargo xtask TASK
   tidy              the rules of the house that no compiler checks
   docs              regenerate docs/tools, docs/schemas and docs/cli.md
   bench             what a governed call costs here, on a release build
-  soak              the long campaigns: a thousand crashes, a million records; takes many minutes
+  soak [--minutes N] [--life]
+                    the long campaigns: a bad neighbourhood, N minutes of faults (20 if not said), a thousand crashes, a
+                    million records; --life: only the first two
+  dist [--target T] the archive people install: this machine's, or aarch64-apple-darwin through zig
   help              this text
 ";
 
@@ -41,7 +45,8 @@ enum Task {
     Tidy,
     Docs,
     Bench,
-    Soak,
+    Soak(soak::Wish),
+    Dist(dist::Wish),
     Help,
 }
 
@@ -71,7 +76,8 @@ fn run(task: Task) -> Result<()> {
         Task::Tidy => tidy::command(&root),
         Task::Docs => docs::command(&root),
         Task::Bench => bench::command(&root),
-        Task::Soak => soak::command(&root),
+        Task::Soak(wish) => soak::command(&root, &wish),
+        Task::Dist(wish) => dist::command(&root, &wish),
         Task::Help => {
             print!("{USAGE}");
             Ok(())
@@ -87,11 +93,10 @@ fn parse(words: &[String]) -> Result<Task, String> {
         "tidy" if rest.is_empty() => Ok(Task::Tidy),
         "docs" if rest.is_empty() => Ok(Task::Docs),
         "bench" if rest.is_empty() => Ok(Task::Bench),
-        "soak" if rest.is_empty() => Ok(Task::Soak),
+        "soak" => soak::Wish::parse(rest).map(Task::Soak),
+        "dist" => dist::Wish::parse(rest).map(Task::Dist),
         "help" | "-h" | "--help" => Ok(Task::Help),
-        "tidy" | "docs" | "bench" | "soak" => {
-            Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" ")))
-        }
+        "tidy" | "docs" | "bench" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
         other => Err(format!("there is no task `{other}`")),
     }
 }
@@ -114,7 +119,8 @@ mod tests {
         check("ci --only fmt", Ok(Task::Ci(ci::Selection::Only("fmt"))));
         check("tidy", Ok(Task::Tidy));
         check("bench", Ok(Task::Bench));
-        check("soak", Ok(Task::Soak));
+        check("soak", soak::Wish::parse(&[]).map(Task::Soak).map_err(|_| ""));
+        check("dist", dist::Wish::parse(&[]).map(Task::Dist).map_err(|_| ""));
         check("tidy now", Err("`tidy` takes no arguments, got `now`"));
         check("bake", Err("there is no task `bake`"));
     }

@@ -1,0 +1,120 @@
+//! `cargo xtask dist`: what people install, as one archive with its checksum. The same input gives the same bytes: entries
+//! are sorted, have no times and no owners, and the compiler is told to forget where it was run.
+//!
+//! For another system than this one the program is linked by zig, which has no frameworks of Apple's: without an SDK
+//! (`SDKROOT`) that ends with what the linker misses.
+
+mod archive;
+mod contents;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::macos;
+use crate::process;
+use crate::tree::Root;
+
+const FOLDER: &str = "target/dist";
+
+/// For which system.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// This one.
+    Host,
+    /// Apple silicon, from wherever this is.
+    AppleSilicon,
+}
+
+impl Wish {
+    /// From the words after `dist`.
+    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
+        match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [] => Ok(Wish::Host),
+            ["--target", target] if *target == macos::TARGET => Ok(Wish::AppleSilicon),
+            ["--target", other] => Err(format!("`{other}` is not built here: only {}", macos::TARGET)),
+            other => Err(format!("`dist` takes --target {}, not `{}`", macos::TARGET, other.join(" "))),
+        }
+    }
+}
+
+pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
+    let host = host_target(root)?;
+    let program = build(root, &host)?;
+    let (target, shipped) = match wish {
+        Wish::Host => (host, program.clone()),
+        Wish::AppleSilicon => (macos::TARGET.to_owned(), build_for_apple_silicon(root)?),
+    };
+    // What the program says of itself is asked of one that runs here: both are made of the same source.
+    let entries = contents::gather(root.path(), &program, &shipped)?;
+    let folder = root.path().join(FOLDER);
+    let name = format!("sinew-{}-{target}", contents::version(&program)?);
+    write(&folder, &name, &entries)
+}
+
+/// Writes the archive and its checksum, and says where.
+fn write(folder: &Path, name: &str, entries: &[archive::Entry]) -> Result<()> {
+    let bytes = archive::pack(name, entries)?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    let file = format!("{name}.tar.gz");
+    let put = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write `{}`", path.display()))
+    };
+    put(&file, &bytes)?;
+    put(&format!("{name}.sha256"), format!("{}  {file}\n", archive::sha256(&bytes)).as_bytes())?;
+    println!("{}: {} files, {} KiB", folder.join(&file).display(), entries.len(), bytes.len() / 1024);
+    Ok(())
+}
+
+fn host_target(root: &Root) -> Result<String> {
+    let said = process::capture(&mut root.command("rustc", &["-vV"]))?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc does not say what it runs on")?.to_owned())
+}
+
+/// A stripped release build. In a folder of its own: its flags differ from those of everyday builds.
+fn build(root: &Root, target: &str) -> Result<PathBuf> {
+    let mut cargo = root.cargo(&["build", "--release", "--locked", "-p", "sinew", "--target", target]);
+    run_build(root, &mut cargo, target, Vec::new())
+}
+
+fn build_for_apple_silicon(root: &Root) -> Result<PathBuf> {
+    let mut cargo = root.cargo(&["build", "--release", "--locked", "-p", "sinew", "--target", macos::TARGET]);
+    macos::prepare_link(root, &mut cargo)?;
+    run_build(root, &mut cargo, macos::TARGET, frameworks()).context(
+        "linking for a Mac elsewhere needs Apple's frameworks: set SDKROOT to an SDK, or run this on a Mac",
+    )
+}
+
+/// Where the linker finds Apple's frameworks, if somebody says where they are.
+fn frameworks() -> Vec<String> {
+    let Ok(sdk) = std::env::var("SDKROOT") else { return Vec::new() };
+    vec![format!("-Clink-arg=-F{sdk}/System/Library/Frameworks"), format!("-Clink-arg=-L{sdk}/usr/lib")]
+}
+
+fn run_build(root: &Root, cargo: &mut Command, target: &str, more: Vec<String>) -> Result<PathBuf> {
+    let folder = root.path().join(FOLDER).join("build");
+    cargo.env("CARGO_TARGET_DIR", &folder).env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", [forgetful(root), more].concat().join("\u{1f}"));
+    process::run(cargo)?;
+    let program = folder.join(target).join("release/sinew");
+    if !program.is_file() {
+        bail!("cargo did not make `{}`", program.display());
+    }
+    Ok(program)
+}
+
+/// Flags by which no path of this machine gets into the program.
+fn forgetful(root: &Root) -> Vec<String> {
+    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo_home =
+        cargo_home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let places = [(Some(root.path().to_owned()), "/sinew"), (cargo_home, "/cargo")];
+    let known = places.into_iter().filter_map(|(place, name)| Some((place?, name)));
+    known.map(|(place, name)| format!("--remap-path-prefix={}={name}", place.display())).collect()
+}
+
+#[cfg(test)]
+mod tests;

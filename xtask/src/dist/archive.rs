@@ -1,0 +1,83 @@
+//! A `tar.gz` whose bytes depend on its files alone: sorted, without times, owners or the name of a compressor's file.
+
+use std::io::Write;
+
+use anyhow::{Context, Result, bail};
+use flate2::{Compression, GzBuilder};
+use sha2::{Digest, Sha256};
+
+const BLOCK: usize = 512;
+/// What the oldest header has room for; ours are shorter.
+const LONGEST_NAME: usize = 100;
+
+/// A file in the archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Below the archive's own folder.
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Document,
+    Program,
+}
+
+impl Entry {
+    pub(crate) fn document(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Entry {
+        Entry { name: name.into(), bytes: bytes.into(), kind: Kind::Document }
+    }
+
+    pub(crate) fn program(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Entry {
+        Entry { name: name.into(), bytes: bytes.into(), kind: Kind::Program }
+    }
+}
+
+/// The archive, all files below one folder.
+pub(crate) fn pack(folder: &str, entries: &[Entry]) -> Result<Vec<u8>> {
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    for entry in sorted {
+        gzip.write_all(&header(&format!("{folder}/{}", entry.name), entry)?)?;
+        gzip.write_all(&entry.bytes)?;
+        gzip.write_all(&vec![0; entry.bytes.len().next_multiple_of(BLOCK) - entry.bytes.len()])?;
+    }
+    gzip.write_all(&[0; 2 * BLOCK])?;
+    gzip.finish().context("cannot compress")
+}
+
+/// The header of POSIX's ustar.
+fn header(name: &str, entry: &Entry) -> Result<Vec<u8>> {
+    if name.len() >= LONGEST_NAME {
+        bail!("`{name}` is too long a name for the archive");
+    }
+    let mode: u32 = if entry.kind == Kind::Program { 0o755 } else { 0o644 };
+    let head = |checksum: &str| -> Vec<u8> {
+        let mut block = Vec::with_capacity(BLOCK);
+        let mut field = |text: String, width: usize| {
+            let end = block.len() + width;
+            block.extend(text.into_bytes());
+            block.resize(end, 0);
+        };
+        field(name.to_owned(), LONGEST_NAME);
+        field(format!("{mode:07o}"), 8);
+        field(format!("{:07o}", 0), 8); // owner
+        field(format!("{:07o}", 0), 8); // group
+        field(format!("{:011o}", entry.bytes.len()), 12);
+        field(format!("{:011o}", 0), 12); // time
+        field(checksum.to_owned(), 8);
+        field("0".to_owned(), 1 + 100); // a plain file, which links to nothing
+        field("ustar\u{0}00".to_owned(), BLOCK - 257);
+        block
+    };
+    // The sum is taken with blanks where it will stand.
+    let sum: u32 = head("        ").iter().map(|byte| u32::from(*byte)).sum();
+    Ok(head(&format!("{sum:06o}\u{0} ")))
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,88 @@
+//! What is in the archive: the program, what it says of itself, and what a person should read. Asks the program; builds
+//! nothing.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::archive::{self, Entry};
+use crate::process;
+
+/// Files that are taken as they are, and where they go.
+const TAKEN: [(&str, &str); 5] = [
+    ("README.md", "share/doc/sinew/README.md"),
+    ("CHANGELOG.md", "share/doc/sinew/CHANGELOG.md"),
+    ("SECURITY.md", "share/doc/sinew/SECURITY.md"),
+    ("LICENSE-MIT", "LICENSE-MIT"),
+    ("LICENSE-APACHE", "LICENSE-APACHE"),
+];
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/sinew"),
+    ("zsh", "share/zsh/site-functions/_sinew"),
+    ("fish", "share/fish/vendor_completions.d/sinew.fish"),
+];
+const INSTALLER: &str = "config/packaging/install.sh";
+/// Where the templates of services say that things are.
+const USER: &str = "/home/you";
+const PROGRAM: &str = "/home/you/.local/bin/sinew";
+
+/// The version that a program says it is.
+pub(crate) fn version(program: &Path) -> Result<String> {
+    let said = process::capture(Command::new(program).arg("--version"))?;
+    Ok(said.split_whitespace().last().context("it does not say its version")?.to_owned())
+}
+
+/// Every file. `program` runs here and is asked; `shipped` goes into the archive.
+pub(crate) fn gather(root: &Path, program: &Path, shipped: &Path) -> Result<Vec<Entry>> {
+    let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()));
+    let mut entries = vec![Entry::program("bin/sinew", read(shipped)?)];
+    entries.push(Entry::program("install.sh", read(&root.join(INSTALLER))?));
+    for (from, to) in TAKEN {
+        entries.push(Entry::document(to, read(&root.join(from))?));
+    }
+    for (shell, to) in COMPLETIONS {
+        let script = process::capture(Command::new(program).args(["completions", shell]))?;
+        entries.push(Entry::document(to, script));
+    }
+    entries.extend(pages(program)?);
+    for (manager, to) in [
+        ("launchd", "share/sinew/service/launchd.plist.example"),
+        ("systemd", "share/sinew/service/systemd.units.example"),
+    ] {
+        entries.push(Entry::document(to, service(program, manager)?));
+    }
+    let sums = checksums(&entries);
+    entries.push(Entry::document("SHA256SUMS", sums));
+    Ok(entries)
+}
+
+fn pages(program: &Path) -> Result<Vec<Entry>> {
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    process::capture(Command::new(program).arg("manual").arg(folder.path()))?;
+    let mut pages = Vec::new();
+    for page in std::fs::read_dir(folder.path())? {
+        let page = page?;
+        let name = format!("share/man/man1/{}", page.file_name().to_string_lossy());
+        pages.push(Entry::document(name, std::fs::read(page.path())?));
+    }
+    Ok(pages)
+}
+
+/// What `sinew service install` would write for somebody: to be read, since it writes the real one itself.
+fn service(program: &Path, manager: &str) -> Result<String> {
+    let mut command = Command::new(program);
+    command.args(["service", "install", "--platform", manager, "--print"]);
+    command.env_clear().env("HOME", USER).env("PATH", "/usr/bin:/bin").current_dir("/");
+    let text = process::capture(&mut command)?;
+    let here = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    Ok(text.replace(&*here.to_string_lossy(), PROGRAM))
+}
+
+/// As `sha256sum --check` reads them.
+fn checksums(entries: &[Entry]) -> String {
+    let mut lines: Vec<String> =
+        entries.iter().map(|entry| format!("{}  {}\n", archive::sha256(&entry.bytes), entry.name)).collect();
+    lines.sort_by(|a, b| a.split_once("  ").cmp(&b.split_once("  ")));
+    lines.concat()
+}
