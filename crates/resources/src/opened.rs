@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use tool::PathAccess;
 
 use crate::error::AccessError;
 use crate::links::{self, OtherNames};
 use crate::obstacle::Obstacle;
+use crate::platform;
 use crate::request::{PathRequest, Spelling};
 
 /// A call together with everything it named, opened.
@@ -90,6 +92,23 @@ pub(crate) struct Place {
     pub(crate) folder: OwnedFd,
     pub(crate) folder_name: PathBuf,
     pub(crate) leaf: OsString,
+}
+
+impl Place {
+    /// The folder as it can be synced. One that may not be listed cannot be; its names are then as safe as the file
+    /// system makes them.
+    pub(crate) fn folder_to_sync(&self) -> Result<Option<OwnedFd>, Errno> {
+        match platform::reopen_directory(&self.folder) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::ACCESS) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Makes the names in the folder last.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        self.folder_to_sync()?.map_or(Ok(()), rustix::fs::fsync)
+    }
 }
 
 /// What kind of object a path reached.

@@ -96,19 +96,15 @@ impl OpenedPath {
         let taken = match &self.object {
             Object::Link { .. } => self.set_aside(place, &pending, expected, None),
             _ => match pending.take(place) {
-                Ok(()) => self.check_taken(place, &pending, expected, protects),
+                Ok(()) => self
+                    .check_taken(place, &pending, expected, protects)
+                    .and_then(|()| self.sync_taken(place, &pending)),
                 Err(Errno::XDEV) => self.copy_and_remove(place, &mut pending, expected, protects),
                 Err(Errno::NOENT) => Err(self.conflict("it does not exist any more")),
                 Err(errno) => Err(self.failed_to_remove(errno)),
             },
         };
         taken?;
-        if let Err(error) = self.sync(place).and_then(|()| pending.sync_taken(&self.canonical)) {
-            if pending.give_back(place).is_err() {
-                pending.keep();
-            }
-            return Err(error);
-        }
         pending.finish();
         Ok(removed)
     }
@@ -146,6 +142,16 @@ impl OpenedPath {
                 Err(AccessError::io("removing", &self.canonical, std::io::Error::other(why)))
             }
         }
+    }
+
+    /// Makes it last that it was taken, or puts it back.
+    fn sync_taken(&self, place: &Place, pending: &Pending<'_>) -> Result<(), AccessError> {
+        let synced = place.sync().map_err(|errno| self.failed_to_remove(errno));
+        synced.and_then(|()| pending.sync_taken(&self.canonical)).inspect_err(|_| {
+            if pending.give_back(place).is_err() {
+                pending.keep();
+            }
+        })
     }
 
     /// The way for a store on another volume: a copy, then the name is exchanged for a temporary one, and what has that is
@@ -188,6 +194,8 @@ impl OpenedPath {
         {
             checked = Err(self.conflict("it was changed while it was being removed"));
         }
+        // As long as it is there it can be given back: that its name is gone must last before it goes itself.
+        let checked = checked.and_then(|()| place.sync().map_err(|errno| self.failed_to_remove(errno)));
         if let Err(error) = checked {
             return match rename(aside, &place.leaf) {
                 Ok(()) => Err(error),
@@ -197,12 +205,14 @@ impl OpenedPath {
                 }
             };
         }
-        let removed = tree::clear(&place.folder, aside);
-        if removed.is_err() {
-            // Part of it may be gone; all of it is kept.
-            pending.keep();
-        }
-        removed.map_err(|errno| self.failed_to_remove(errno))
+        tree::clear(&place.folder, aside).map_err(|errno| {
+            // Of a folder part may be gone, and all of it is kept; anything else is there or not.
+            let is_whole = !matches!(self.object, Object::Directory { .. });
+            if !is_whole || rename(aside, &place.leaf).is_err() {
+                pending.keep();
+            }
+            self.failed_to_remove(errno)
+        })
     }
 
     /// Whether a name leads to what was opened, with the content that was expected and nothing in it that must stay.
@@ -296,14 +306,6 @@ impl OpenedPath {
             Ok(place)
         } else {
             Err(self.conflict("its folder was moved"))
-        }
-    }
-
-    fn sync(&self, place: &Place) -> Result<(), AccessError> {
-        match platform::reopen_directory(&place.folder) {
-            Ok(folder) => rustix::fs::fsync(folder).map_err(|errno| self.failed_to_remove(errno)),
-            // One that may not be listed cannot be synced; its names are as safe as the file system makes them.
-            Err(_) => Ok(()),
         }
     }
 

@@ -118,7 +118,7 @@ impl OpenedPath {
             // Taking over the name would not ask this file, so it is asked here: read-only means read-only.
             platform::may_write(handle, &place.folder, &place.leaf).map_err(failed)?;
         }
-        let synced_folder = Temporary::folder_to_sync(place).map_err(failed)?;
+        let synced_folder = place.folder_to_sync().map_err(failed)?;
         let _turn = Turn::wait_for(place).map_err(failed)?;
         self.check_content(place, &place.leaf, expected)?;
         let now = platform::status_at(&place.folder, &place.leaf);

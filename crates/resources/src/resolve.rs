@@ -3,7 +3,7 @@
 //! The kernel resolves the text as a whole, once. What it reached is named by its handle. What it could not reach
 //! is named by [`walk`](crate::walk), so that a forbidden name is refused alike whether something is there or not.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -76,7 +76,7 @@ fn resolve(request: PathRequest) -> Result<OpenedPath, OpenError> {
 /// Fails only when the machine is exhausted.
 fn attempt(spelling: &Spelling, access: PathAccess) -> Result<(PathBuf, Object), Errno> {
     if access == PathAccess::Remove
-        && let Some(link) = link(spelling)
+        && let Some(link) = link(spelling)?
     {
         return Ok(link);
     }
@@ -87,19 +87,32 @@ fn attempt(spelling: &Spelling, access: PathAccess) -> Result<(PathBuf, Object),
 
 /// The symbolic link that a path ends in, for who removes the name and not what it leads to. A path that ends in a slash
 /// means what the link leads to, and gets what any other path gets.
-fn link(spelling: &Spelling) -> Option<(PathBuf, Object)> {
-    let (folder, leaf) = (spelling.raw.parent()?, spelling.raw.file_name()?);
-    let folder = platform::reach(folder).ok()?;
-    let status = platform::status_at(&folder, leaf).ok()?;
-    if status.kind != FileType::Symlink || spelling.ending == Ending::Directory {
-        return None;
+fn link(spelling: &Spelling) -> Result<Option<(PathBuf, Object)>, Errno> {
+    let names = spelling.raw.parent().zip(spelling.raw.file_name());
+    let Some((folder, leaf)) = names.filter(|_| spelling.ending != Ending::Directory) else {
+        return Ok(None);
+    };
+    match link_in(folder, leaf) {
+        Ok(link) => Ok(link),
+        // What stands in the way here stands in the way of any other path too, and is told by it. Anything else may be
+        // gone in a moment, and what the link leads to would be taken for the link.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::NAMETOOLONG) => Ok(None),
+        Err(errno) => Err(errno),
     }
-    let text = rustix::fs::readlinkat(&folder, leaf, Vec::new()).ok()?;
+}
+
+fn link_in(folder: &Path, leaf: &OsStr) -> Result<Option<(PathBuf, Object)>, Errno> {
+    let folder = platform::reach(folder)?;
+    let status = platform::status_at(&folder, leaf)?;
+    if status.kind != FileType::Symlink {
+        return Ok(None);
+    }
+    let text = rustix::fs::readlinkat(&folder, leaf, Vec::new())?;
     let text = OsString::from_vec(text.into_bytes());
-    let folder_name = platform::name_of(&folder, &platform::status(&folder).ok()?.facts).ok()?;
+    let folder_name = platform::name_of(&folder, &platform::status(&folder)?.facts)?;
     let name = folder_name.join(leaf);
     let place = Place { folder, folder_name, leaf: leaf.to_owned() };
-    Some((name, Object::Link { text, facts: status.facts, place }))
+    Ok(Some((name, Object::Link { text, facts: status.facts, place })))
 }
 
 /// What a handle refers to; `reach` opens the same path once more.

@@ -101,15 +101,21 @@ impl World {
 
     /// Runs the named test again in a process of its own, which finds this world by [`World::of_parent`].
     pub(crate) fn child(&self, wrapper: &[&str], test: &str, user: Option<u32>) -> Output {
+        let mut command = self.command(wrapper, test);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        command.output().unwrap()
+    }
+
+    /// What runs the named test again.
+    pub(crate) fn command(&self, wrapper: &[&str], test: &str) -> Command {
         let program = std::env::current_exe().unwrap();
         let mut words: Vec<&OsStr> = wrapper.iter().map(OsStr::new).collect();
         words.extend([program.as_os_str(), test.as_ref(), "--exact".as_ref(), "--nocapture".as_ref()]);
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).env(CHILD, &self.root);
-        if let Some(user) = user {
-            command.uid(user).gid(user);
-        }
-        command.output().unwrap()
+        command
     }
 }
 

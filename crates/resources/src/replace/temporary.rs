@@ -129,16 +129,6 @@ impl<'a> Temporary<'a> {
     pub(super) fn keep(&self) {
         self.kept.set(true);
     }
-
-    /// The folder as it can be synced. One that may not be listed cannot be; its names are then as safe as the
-    /// file system makes them.
-    pub(super) fn folder_to_sync(place: &Place) -> Result<Option<OwnedFd>, Errno> {
-        match platform::reopen_directory(&place.folder) {
-            Ok(folder) => Ok(Some(folder)),
-            Err(Errno::ACCESS) => Ok(None),
-            Err(errno) => Err(errno),
-        }
-    }
 }
 
 impl Drop for Temporary<'_> {

@@ -1,7 +1,8 @@
 //! What a name leads to, in one digest, to tell later whether it is still the same: names, kinds, permissions, contents.
 //!
-//! Of a tree so much is read; of what lies beyond, the object, its size and its times stand for the content. A lone file
-//! is read whole, for giving it another name changes one of its times.
+//! Of a tree so much is read; of what lies beyond, and of what may not be read, the object, its size and its times stand
+//! for the content. A lone file is read whole, for giving it another name changes one of its times. What cannot be read
+//! today and perhaps tomorrow has no seal.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -26,12 +27,14 @@ struct Seal {
     hasher: Sha256,
     /// Bytes that may still be read.
     left: u64,
+    /// Why it is none.
+    problem: Option<io::Error>,
 }
 
 /// The digest of what a name in a folder leads to.
 pub(crate) fn seal(folder: &OwnedFd, name: &OsStr) -> io::Result<String> {
     let status = platform::status_at(folder, name)?;
-    let mut seal = Seal { hasher: Sha256::new(), left: 0 };
+    let mut seal = Seal { hasher: Sha256::new(), left: 0, problem: None };
     seal.part(format!("{:?} {:o}", status.kind, status.facts.mode).as_bytes());
     match status.kind {
         FileType::RegularFile => {
@@ -48,7 +51,10 @@ pub(crate) fn seal(folder: &OwnedFd, name: &OsStr) -> io::Result<String> {
         }
         _ => {}
     }
-    Ok(tool::canonical::hex(&seal.hasher.finalize()))
+    match seal.problem {
+        Some(problem) => Err(problem),
+        None => Ok(tool::canonical::hex(&seal.hasher.finalize())),
+    }
 }
 
 impl Seal {
@@ -56,7 +62,7 @@ impl Seal {
         let unseen = below(top, &mut |found| {
             let facts = found.facts();
             self.entry(found.relative, &found.entry.kind, facts.as_ref(), || found.reader());
-            Next::Enter
+            if self.problem.is_some() { Next::Stop } else { Next::Enter }
         })?;
         self.part(format!("{unseen:?}").as_bytes());
         Ok(())
@@ -81,10 +87,19 @@ impl Seal {
     /// Takes the content in, if there is room for it and it can be read.
     fn content(&mut self, facts: &ObjectFacts, open: impl FnOnce() -> io::Result<Reader>) -> bool {
         let Some(left) = self.left.checked_sub(facts.size) else { return false };
-        let Ok(digest) = open().and_then(|reader| digest(reader, facts.size)) else { return false };
-        self.left = left;
-        self.part(&digest);
-        true
+        match open().and_then(|reader| digest(reader, facts.size)) {
+            Ok(digest) => {
+                self.left = left;
+                self.part(&digest);
+                true
+            }
+            Err(error) => {
+                // Whoever may not read it now may not when it comes back either; what is gone was somebody else's doing.
+                let lasts = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound);
+                self.problem = self.problem.take().or(Some(error).filter(|_| !lasts));
+                false
+            }
+        }
     }
 
     /// Each part has its length before it, so that no two trees read the same.

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::RenameFlags;
+use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use tool::CallId;
 
@@ -19,7 +19,6 @@ use super::{Saving, UndoStore};
 use crate::difference::{Difference, difference};
 use crate::error::AccessError;
 use crate::opened::{Object, OpenedPath, Place};
-use crate::platform;
 use crate::remove::{Descent, Protects};
 use crate::replace::{Expected, Likeness};
 use crate::tree;
@@ -122,30 +121,30 @@ impl UndoStore {
         };
         if let Before::Link { text } = &record.before {
             rustix::fs::symlinkat(text.as_os_str(), &place.folder, &place.leaf).map_err(put)?;
-        } else {
-            let kept = before(&record.key());
-            let moved = match record.held() {
-                Held::Moved { .. } => take_name(&folder.handle, OsStr::new(&kept), place),
-                Held::Copied | Held::Not => Err(Errno::XDEV),
-            };
-            match moved {
-                Err(Errno::XDEV) => put_copy_back(folder, record, place)
-                    .map_err(|error| AccessError::io("putting back", &path, error))?,
-                moved => moved.map_err(put)?,
-            }
-            // Somebody may have been quicker than the look before.
-            if moved.is_ok()
-                && let Err(changed) = self.unbroken(&place.folder, &place.leaf, record)
-            {
-                let from = (&place.folder, place.leaf.as_os_str());
-                rename_new(from, (&folder.handle, OsStr::new(&kept))).map_err(put)?;
-                return Err(changed);
-            }
+            return place.sync().map_err(|errno| {
+                let _ = rustix::fs::unlinkat(&place.folder, &place.leaf, AtFlags::empty());
+                put(errno)
+            });
         }
-        match platform::reopen_directory(&place.folder) {
-            Ok(folder) => rustix::fs::fsync(folder).map_err(put),
-            Err(_) => Ok(()),
+        let kept = before(&record.key());
+        let moved = match record.held() {
+            Held::Moved { .. } => take_name(&folder.handle, OsStr::new(&kept), place),
+            Held::Copied | Held::Not => Err(Errno::XDEV),
+        };
+        match moved {
+            Err(Errno::XDEV) => {
+                return put_copy_back(folder, record, place)
+                    .map_err(|error| AccessError::io("putting back", &path, error));
+            }
+            moved => moved.map_err(put)?,
         }
+        // Somebody may have been quicker than the look before.
+        let unbroken = self.unbroken(&place.folder, &place.leaf, record);
+        unbroken.and_then(|()| place.sync().map_err(put)).or_else(|error| {
+            let from = (&place.folder, place.leaf.as_os_str());
+            rename_new(from, (&folder.handle, OsStr::new(&kept))).map_err(put)?;
+            Err(error)
+        })
     }
 }
 
@@ -199,7 +198,14 @@ fn put_copy_back(folder: &Folder, record: &Record, place: &Place) -> io::Result<
         }
         _ => tree::copy(&folder.handle, OsStr::new(&kept), &place.folder, temporary),
     };
-    let put = copied.and_then(|()| Ok(take_name(&place.folder, temporary, place)?));
+    let named = copied.and_then(|()| Ok(take_name(&place.folder, temporary, place)?));
+    let put = named.and_then(|()| {
+        let synced = place.sync();
+        if synced.is_err() {
+            rename_new((&place.folder, &place.leaf), (&place.folder, temporary))?;
+        }
+        Ok(synced?)
+    });
     if put.is_err() {
         let _ = tree::clear(&place.folder, temporary);
         folder.finish(&key)?;

@@ -46,10 +46,12 @@ impl UndoStore {
         let names = folder.names()?;
         for name in &names {
             let Some(key) = name.strip_suffix(".pending") else { continue };
-            // A record that was cut off belongs to a change that had not begun.
             match folder.read(name) {
                 Ok(record) => settle(&folder, &record, &mut settled)?,
-                Err(_) => folder.forget(key),
+                // A record that was cut off belongs to a change that had not begun. One that cannot be read just now may
+                // stand for the only copy of something.
+                Err(error) if is_cut_off(&error) => folder.forget(key),
+                Err(error) => return Err(error),
             }
         }
         forget_orphans(&folder)?;
@@ -58,6 +60,10 @@ impl UndoStore {
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(self.path.clone(), index);
         Ok(settled)
     }
+}
+
+fn is_cut_off(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
 fn settle(folder: &Folder, record: &Record, settled: &mut Settled) -> io::Result<()> {
