@@ -4,4 +4,5 @@ mod git;
 mod hostile_git;
 mod linter;
 mod runner;
+mod toolchains;
 mod venv;

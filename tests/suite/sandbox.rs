@@ -4,6 +4,7 @@ mod attempts;
 mod bounds;
 mod cancel;
 mod cases;
+mod input;
 mod left_behind;
 mod moved;
 mod ordinary;

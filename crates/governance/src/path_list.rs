@@ -79,6 +79,32 @@ pub(crate) fn compile(
     }
 }
 
+/// Reads a list of folders that are meant as they are written, reporting each that is none.
+pub(crate) fn folders(
+    written: &[Located<String>],
+    id: &str,
+    around: &Surroundings,
+    inspection: &mut Inspection<'_>,
+) -> Vec<(PathBuf, RuleRef)> {
+    let mut folders = Vec::new();
+    for text in written {
+        let named = Pattern::parse(text, &around.variables).map(|pattern| pattern.plain_name());
+        match named {
+            // A search path separates its folders by colons.
+            Ok(Some(folder)) if folder.parent().is_some() && !text.value.contains(':') => {
+                folders.push((folder, inspection.rule(text, id)));
+            }
+            Ok(_) => {
+                let message = format!("`{}` is not the name of one folder", text.value);
+                let way_out = "write its whole path, without wildcards and colons".to_owned();
+                inspection.error(text, &message, Some(way_out));
+            }
+            Err(bad) => report(text, bad, inspection),
+        }
+    }
+    folders
+}
+
 fn refuse_everything(written: &[Located<String>], around: &Surroundings, inspection: &mut Inspection<'_>) {
     for text in written {
         if Pattern::parse(text, &around.variables).is_ok_and(|pattern| pattern.covers_everything()) {

@@ -1,5 +1,6 @@
 //! How one tool stands under a policy: its entry in the file, and its definition where the file is silent.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -403,6 +404,7 @@ impl<'a> Standing<'a> {
             max_output_bytes: self.max_output_bytes(),
             rates: self.rates(situation.mode),
             folders: self.folders(situation),
+            program_folders: self.program_folders(),
             max_response_bytes: self.policy.safety.gateway.max_response_bytes,
             outbound: self.goes_out().then(|| self.outbound()),
             confinement: self.rules.map(|rules| rules.confinement).unwrap_or_default(),
@@ -422,6 +424,11 @@ impl<'a> Standing<'a> {
             Some(list) => list.folders.iter().map(|folder| Workspace::granted(folder)).collect(),
             None => situation.workspaces.iter().cloned().collect(),
         }
+    }
+
+    fn program_folders(&self) -> Vec<PathBuf> {
+        let listed = self.rules.map_or(&[][..], |rules| &rules.program_folders);
+        listed.iter().map(|(folder, _)| folder.clone()).collect()
     }
 
     fn definition_rule(&self, what: &str) -> RuleRef {

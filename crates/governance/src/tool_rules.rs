@@ -1,5 +1,6 @@
 //! What `tools.yaml` means: the checked rules of one tool and of one category.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,6 +100,7 @@ pub(crate) struct ToolRules {
     /// What one call costs a worker session.
     pub(crate) cost: f64,
     pub(crate) commands: CommandRules,
+    pub(crate) program_folders: Vec<(PathBuf, RuleRef)>,
     pub(crate) hosts: Option<Arc<HostList>>,
     pub(crate) confinement: Confinement,
     /// The rules as they are written, where they are only to be recorded. The others then hold nothing that denies.
@@ -181,6 +183,12 @@ pub(crate) fn check_tool(
         max_output_bytes: entry.max_output_bytes.as_ref().map(|number| number.value),
         cost: cost(&entry.cost_per_call, inspection),
         commands: CommandRules::compile(allowed, forbidden, &key.value, around.names, inspection),
+        program_folders: path_list::folders(
+            &entry.program_folders,
+            &id("program_folders"),
+            around,
+            inspection,
+        ),
         hosts: entry.allowed_domains.as_ref().map(|list| {
             let hosts = HostRule::compile(list, &id("allowed_domains"), inspection);
             Arc::new(HostList { hosts, rule: inspection.rule(list, id("allowed_domains")) })
@@ -228,6 +236,7 @@ impl ToolRules {
             max_output_bytes: self.max_output_bytes,
             cost: self.cost,
             commands: CommandRules::any(),
+            program_folders: self.program_folders.clone(),
             hosts: None,
             confinement: self.confinement,
             examples: self.examples.clone(),

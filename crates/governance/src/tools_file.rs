@@ -97,6 +97,10 @@ pub struct ToolEntry {
     /// Programs it may never start, whatever else is allowed.
     #[serde(default)]
     pub forbidden_commands: Option<Located<Vec<Located<CommandEntry>>>>,
+    /// Folders whose programs a confined tool may start by their names, before those of the system: from `bin` in each, or
+    /// from the folder itself. It reads what is in them, and writes nothing there.
+    #[serde(default)]
+    pub program_folders: Vec<Located<String>>,
     /// The only hosts it may reach, of those that the gateway of `safety.yaml` lets anybody reach.
     #[serde(default)]
     pub allowed_domains: Option<Located<Vec<Located<String>>>>,

@@ -1,7 +1,7 @@
 //! The three answers of the judge. Each names every rule that was looked at and led to it.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use guardrail::ValidCall;
@@ -54,6 +54,8 @@ pub(crate) struct Limits {
     pub(crate) confinement: Confinement,
     /// Where a confined process of it may work.
     pub(crate) folders: Vec<Workspace>,
+    /// Where programs are taken from besides the system's folders.
+    pub(crate) program_folders: Vec<PathBuf>,
 }
 
 impl Permit {
@@ -110,6 +112,11 @@ impl Permit {
     /// What [`shows`](Self::shows) hides in them is hidden from it too.
     pub fn folders(&self) -> &[Workspace] {
         &self.limits.folders
+    }
+
+    /// The folders that a confined process of this call takes programs from before it takes them from the system's.
+    pub fn program_folders(&self) -> &[PathBuf] {
+        &self.limits.program_folders
     }
 
     /// Why the tool's rules, which are only recorded, would have denied this call.

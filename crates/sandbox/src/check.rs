@@ -153,7 +153,7 @@ async fn try_tier(tier: SandboxTier) -> Result<End, SandboxError> {
 
 /// A program that is granted nothing.
 pub(crate) fn command(words: &[&str]) -> Result<Confined, SandboxError> {
-    let program = program::find(words.first().copied().unwrap_or_default().as_ref(), &[])?;
+    let program = program::of_system(words.first().copied().unwrap_or_default().as_ref())?;
     let words = words.iter().map(Into::into).collect();
     Ok(Confined::granted_nothing(program, words, MEMORY, PROCESSES, PATIENCE))
 }

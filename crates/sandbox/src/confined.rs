@@ -16,6 +16,7 @@ use crate::environment;
 use crate::error::SandboxError;
 use crate::grants::Grants;
 use crate::program::{self, Executable, Program};
+use crate::shelves::Shelves;
 use crate::spec::{Limits, Spec};
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -53,10 +54,15 @@ impl Confined {
         };
         let (mut writable, mut readable) = (of(WorkspaceAccess::ReadWrite), of(WorkspaceAccess::ReadOnly));
         refuse_nul(command)?;
-        let program = program::find(&command.program, &writable)?;
+        let shelves = Shelves::of(permit, &writable)?;
+        let program = program::find(&command.program, &shelves.search(), &writable)?;
         if command.grant == Grant::ReadOnly {
             readable.append(&mut writable);
         }
+        let is_granted = |root: &PathBuf| readable.iter().any(|granted| root.starts_with(granted));
+        let shelved: Vec<PathBuf> =
+            shelves.roots().iter().filter(|root| !is_granted(root)).cloned().collect();
+        readable.extend(shelved);
         let folder = working_folder(command, permit)?;
         let asked = permit.confinement();
         let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
@@ -97,7 +103,7 @@ impl Confined {
             output_bytes: command.output_bytes,
             deadline: command.deadline,
             begun,
-            variables: command.variables.clone(),
+            variables: command.variables.iter().cloned().chain(shelves.variable()).collect(),
             input: command.input.clone(),
             party: permit.call().party().to_owned(),
             before,

@@ -13,6 +13,7 @@ use crate::confined::{refuse_nul, working_folder};
 use crate::environment;
 use crate::error::SandboxError;
 use crate::program::{self, Executable};
+use crate::shelves::Shelves;
 use crate::view;
 
 /// A larger file is no script, and would take longer to read than a person waits.
@@ -38,7 +39,8 @@ impl Foresight {
         let folders = permit.folders();
         let writable = folders.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
         let writable: Vec<PathBuf> = writable.map(|folder| folder.root().to_owned()).collect();
-        let program = program::find(&command.program, &writable)?.executable;
+        let shelves = Shelves::of(permit, &writable)?;
+        let program = program::find(&command.program, &shelves.search(), &writable)?.executable;
         let folder = working_folder(command, permit)?;
         let mut files = Vec::new();
         for path in command.arguments.iter().flat_map(|word| words(&folder, word)) {

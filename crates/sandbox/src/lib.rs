@@ -37,6 +37,7 @@ mod run;
 mod runs;
 mod sandbox;
 mod served;
+mod shelves;
 mod spec;
 mod spill;
 mod status;

@@ -11,8 +11,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use crate::environment::SEARCH_PATH;
 use crate::error::SandboxError;
+use crate::shelves::Shelves;
 
 /// A program that was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,19 +31,20 @@ pub(crate) struct Program {
     pub(crate) inode: u64,
 }
 
-/// Finds a program by its name on the search path, or by its path if that is not below a folder that confined
-/// processes write to. `writable` are those folders.
-pub(crate) fn find(name: &OsStr, writable: &[PathBuf]) -> Result<Program, SandboxError> {
+/// Finds a program by its name on a search path, or by its path if that is not below a folder that confined processes
+/// write to. `writable` are those folders.
+pub(crate) fn find(name: &OsStr, search: &[PathBuf], writable: &[PathBuf]) -> Result<Program, SandboxError> {
     let path = Path::new(name);
     let is_plain = path.components().count() == 1 && !path.is_absolute();
     let candidates: Vec<PathBuf> = match (is_plain, path.is_absolute()) {
-        (true, _) => SEARCH_PATH.iter().map(|folder| Path::new(folder).join(path)).collect(),
+        (true, _) => search.iter().map(|folder| folder.join(path)).collect(),
         (false, true) => vec![path.to_owned()],
         (false, false) => return Err(SandboxError::UntrustedProgram(path.to_owned())),
     };
     let found = candidates.iter().find_map(|path| runnable(path));
     let Some((path, facts)) = found else {
-        let searched = if is_plain { SEARCH_PATH.join(":") } else { "this machine".to_owned() };
+        let folders = search.iter().map(|folder| folder.to_string_lossy()).collect::<Vec<_>>();
+        let searched = if is_plain { folders.join(":") } else { "this machine".to_owned() };
         return Err(SandboxError::NoProgram { name: name.to_string_lossy().into_owned(), searched });
     };
     if writable.iter().any(|folder| path.starts_with(folder)) {
@@ -54,9 +55,14 @@ pub(crate) fn find(name: &OsStr, writable: &[PathBuf]) -> Result<Program, Sandbo
     Ok(Program { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
 }
 
-/// The program a name stands for now. Reads the whole file, for its digest.
+/// The program a name stands for now, of those of the system. Reads the whole file, for its digest.
 pub fn find_program(name: &OsStr) -> Result<Executable, SandboxError> {
-    find(name, &[]).map(|program| program.executable)
+    of_system(name).map(|program| program.executable)
+}
+
+/// Finds a program of the system.
+pub(crate) fn of_system(name: &OsStr) -> Result<Program, SandboxError> {
+    find(name, &Shelves::default().search(), &[])
 }
 
 /// The program that runs now. If another has taken its name since, it is not started: the pinned file is another.
@@ -133,20 +139,21 @@ mod tests {
 
     #[test]
     fn a_program_is_taken_from_the_search_path_alone() {
-        let found = find(OsStr::new("sh"), &[]).unwrap();
+        let found = of_system(OsStr::new("sh")).unwrap();
         assert!(found.executable.path.is_absolute());
         assert_eq!(found.executable.sha256.len(), 64);
-        assert_eq!(found.executable, find(OsStr::new("/bin/sh"), &[]).unwrap().executable);
+        assert_eq!(found.executable, of_system(OsStr::new("/bin/sh")).unwrap().executable);
 
+        let search = Shelves::default().search();
         let untrusted = |name: &str, writable: &[PathBuf]| {
-            matches!(find(OsStr::new(name), writable), Err(SandboxError::UntrustedProgram(_)))
+            matches!(find(OsStr::new(name), &search, writable), Err(SandboxError::UntrustedProgram(_)))
         };
         assert!(untrusted("./sh", &[]), "a relative path depends on where one stands");
         assert!(untrusted("bin/sh", &[]));
         let folder = found.executable.path.parent().unwrap().to_owned();
         assert!(untrusted("sh", &[folder]), "what a confined process can replace is not started by its name");
         for name in ["no-such-program-here", "/etc/passwd", "/etc", ".."] {
-            assert!(matches!(find(OsStr::new(name), &[]), Err(SandboxError::NoProgram { .. })), "{name}");
+            assert!(matches!(of_system(OsStr::new(name)), Err(SandboxError::NoProgram { .. })), "{name}");
         }
     }
 }

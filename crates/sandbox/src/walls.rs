@@ -41,6 +41,7 @@ mod run;
 mod runs;
 mod sandbox;
 mod served;
+mod shelves;
 mod spec;
 mod spill;
 mod status;

@@ -65,14 +65,11 @@ fn ruff_checks_inside() {
 
 #[test]
 fn pytest_runs_inside() {
-    let Some(python) = programs("python", "pytest/__init__.py") else { return };
+    let Some(python) = programs("python", "pyvenv.cfg") else { return };
     let daemon = daemon_with(&python);
     let body = "def test_it(tmp_path):\n    (tmp_path / 'f').write_text('x')\n    assert 1 + 1 == 2\n";
     daemon.home().file("test_it.py", body);
-    let code = format!(
-        "import sys; sys.path.insert(0, {:?}); import pytest; sys.exit(pytest.main(['-q']))",
-        python.display().to_string()
-    );
-    let said = must_work(&run(&daemon, &["python3", "-c", &code]));
+    let pytest = python.join("bin/pytest").display().to_string();
+    let said = must_work(&run(&daemon, &[&pytest, "-q"]));
     assert!(said.contains("1 passed"), "{said}");
 }

@@ -1,6 +1,7 @@
 //! What changes for one tool: how far it comes in each mode, and every limit by what holds in the end.
 
 use std::cmp::Ordering;
+use std::path::PathBuf;
 
 use tool::{Mode, RiskLevel, RuleRef};
 
@@ -78,6 +79,7 @@ struct Sheet {
     allowed_paths: Option<Entries<String>>,
     forbidden_paths: Entries<String>,
     unattended: Entries<String>,
+    program_folders: Entries<String>,
     allowed_commands: Entries<Vec<Vec<String>>>,
     forbidden_commands: Entries<Vec<Vec<String>>>,
     /// `None` where the gateway alone holds.
@@ -115,6 +117,7 @@ impl Sheet {
             unattended,
             hard_links,
             commands,
+            program_folders,
             hosts: own,
             confinement,
             shadow,
@@ -126,6 +129,8 @@ impl Sheet {
             let CommandRules { allowed, forbidden, .. } = commands;
             sheet.allowed_commands = words(allowed.iter().flat_map(|list| &list.rules));
             sheet.forbidden_commands = words(forbidden);
+            let named = |(folder, rule): &(PathBuf, RuleRef)| (folder.display().to_string(), rule.clone());
+            sheet.program_folders = entries(program_folders.iter().map(named));
             sheet.hosts = own.as_deref().map(|list| hosts(&list.hosts));
             (confined, choices) = (*confinement, (*hard_links, shadow.is_some()));
             sheet.price = *cost;
@@ -215,6 +220,7 @@ pub(super) fn compare_rules(before: &Standing<'_>, after: &Standing<'_>, found: 
     lists(&list("unattended path"), &old.unattended, &new.unattended, Wide::Adds, found);
     lists(&list("allowed command"), &old.allowed_commands, &new.allowed_commands, Wide::Adds, found);
     lists(&list("forbidden command"), &old.forbidden_commands, &new.forbidden_commands, Wide::Removes, found);
+    lists(&list("program folder"), &old.program_folders, &new.program_folders, Wide::Adds, found);
     match (&old.hosts, &new.hosts) {
         (None, Some(_)) => push(found, Effect::Tightens, format!("{name} may go to listed hosts only"), None),
         (Some(_), None) => {

@@ -70,6 +70,7 @@ fn what_makes_more_possible_loosens() {
     loosens("max_file", "hard_links: allow\n    max_file", "several names");
     loosens("max_file", "shadow: true\n    max_file", "only record");
     loosens("  run: {allowed", "  run: {network: full, allowed", "network");
+    loosens("  run: {allowed", "  run: {program_folders: [/p/x], allowed", "program folder added: /p/x");
 }
 
 #[test]

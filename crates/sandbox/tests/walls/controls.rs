@@ -251,7 +251,7 @@ impl World {
 
     /// A command in it, with small limits.
     pub(crate) fn confined(&self, network: Network, words: &[&str]) -> Confined {
-        let found = program::find(words[0].as_ref(), &[]).expect("a program");
+        let found = program::of_system(words[0].as_ref()).expect("a program");
         let shows = |path: &std::path::Path| !path.ends_with(".env") && !path.ends_with(".env.d");
         let before = look::take(&self.workspace, look::MOST_BEFORE, look::Closed::Told, shows);
         let words = words.iter().map(Into::into).collect();

@@ -3,10 +3,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use governance::Permit;
 use sandbox::{End, Grant};
 use tool::Failure;
 
 use crate::in_walls::{Errand, Walls};
+
+/// What cargo and rustup call their own folders, by the name each has in a home. A policy that names one as a folder of
+/// programs means it as that.
+const HOMES: [(&str, &str); 2] = [(".cargo", "CARGO_HOME"), (".rustup", "RUSTUP_HOME")];
 
 /// Whether the project has a file of this name. Asked inside the walls, where only what was granted can be seen.
 pub(super) async fn has(walls: &mut Walls, folder: &Path, name: &str) -> Result<bool, Failure> {
@@ -22,8 +27,12 @@ pub(super) async fn has(walls: &mut Walls, folder: &Path, name: &str) -> Result<
 }
 
 /// Nothing is fetched, nothing is asked, nothing is left behind in the project that it does not make itself.
-pub(super) fn variables() -> Vec<(String, OsString)> {
-    [
+pub(super) fn variables(permit: &Permit) -> Vec<(String, OsString)> {
+    let homes = permit.program_folders().iter().filter_map(|folder| {
+        let (_, variable) = HOMES.iter().find(|(name, _)| folder.ends_with(name))?;
+        Some(((*variable).to_owned(), folder.clone().into_os_string()))
+    });
+    let fixed = [
         ("PYTHONDONTWRITEBYTECODE", "1"),
         ("PYTHONNOUSERSITE", "1"),
         ("CARGO_TARGET_DIR", "/tmp/target"),
@@ -33,6 +42,6 @@ pub(super) fn variables() -> Vec<(String, OsString)> {
         ("npm_config_update_notifier", "false"),
         ("CI", "1"),
     ]
-    .map(|(name, value)| (name.to_owned(), value.into()))
-    .to_vec()
+    .map(|(name, value)| (name.to_owned(), OsString::from(value)));
+    fixed.into_iter().chain(homes).collect()
 }

@@ -65,6 +65,7 @@ pub(super) struct Failed {
 pub(super) fn of_cargo(text: &str) -> Vec<Case> {
     let one = |line: &str| {
         let (name, word) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+        let name = name.strip_suffix(" - should panic").unwrap_or(name);
         let outcome = match word.split(',').next()?.trim() {
             "ok" => Outcome::Passed,
             "FAILED" => Outcome::Failed,
@@ -84,6 +85,20 @@ fn said_by(text: &str, name: &str) -> String {
     let after = text.split_once(&head).map_or("", |(_, after)| after);
     let end = after.find("\n---- ").or_else(|| after.find("\nfailures:")).unwrap_or(after.len());
     after.get(..end).unwrap_or_default().trim().to_owned()
+}
+
+/// Nextest's last words: `Summary [   0.5s] 3 tests run: 2 passed (1 slow), 1 failed, 4 skipped`.
+pub(super) fn of_nextest(text: &str) -> Option<Counts> {
+    let line = text.lines().rev().find_map(|line| line.trim().strip_prefix("Summary ["))?;
+    let (_, list) = line.split_once(" run: ")?;
+    let count = |word: &str| {
+        let parts = list.split(',').map(|part| part.split(" (").next().unwrap_or_default().trim());
+        let found = parts.filter_map(|part| part.strip_suffix(word)?.trim().parse::<u64>().ok()).next();
+        found.unwrap_or(0)
+    };
+    let (passed, skipped) = (count("passed"), count("skipped"));
+    let (failed, errors) = (count("failed") + count("timed out"), count("exec failed"));
+    Some(Counts { total: passed + failed + errors + skipped, passed, failed, errors, skipped })
 }
 
 /// What an npm script says of its counts, where it says it as node's own runner, TAP, Jest or Vitest do. Nothing is guessed.
@@ -127,6 +142,24 @@ mod tests {
         assert_eq!(Counts::of(&cases), counts);
         assert_eq!(cases[1].message, "thread 'b' panicked at src/lib.rs:5:9:");
         assert!(cases[1].output.ends_with("left != right"), "{:?}", cases[1].output);
+    }
+
+    #[test]
+    fn what_should_panic_and_does_not_is_told_with_what_it_said() {
+        let text = "test a - should panic ... FAILED\ntest b - should panic ... ok\n\nfailures:\n\n---- a stdout ----\n\
+                    note: test did not panic as expected\n\nfailures:\n    a\n";
+        let cases = of_cargo(text);
+        assert_eq!(cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(cases[0].output, "note: test did not panic as expected");
+    }
+
+    #[test]
+    fn the_last_words_of_nextest_are_read() {
+        let text = "    Starting 9 tests\n     Summary [   0.1s] 5/9 tests run: 2 passed (1 slow, 1 leaky), 1 failed, \
+                    1 exec failed, 1 timed out, 4 skipped\nerror: test run failed\n";
+        let expect = Counts { total: 9, passed: 2, failed: 2, errors: 1, skipped: 4 };
+        assert_eq!(of_nextest(text), Some(expect));
+        assert_eq!(of_nextest("error: could not compile\n"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod denied;
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
@@ -36,6 +36,14 @@ struct Arguments {
     #[serde(default, rename = "cwd")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read"))]
     _cwd: Option<String>,
+    /// What the program reads on its standard input; absent means that there is nothing to read.
+    #[serde(default)]
+    #[schemars(length(max = 1_048_576))]
+    stdin: Option<String>,
+    /// End it after so many seconds. Policy may end it sooner, and never later.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 86_400))]
+    timeout_seconds: Option<u64>,
 }
 
 /// The body of the tool.
@@ -57,7 +65,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
 
 impl ToolExecutor for RunCommand {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        let command = command(permit, Instant::now() + permit.timeout())?;
+        let command = command(permit, Instant::now())?;
         let foresight = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
         let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
         let mut facts = vec![
@@ -75,11 +83,11 @@ impl ToolExecutor for RunCommand {
 
     fn run_telling(&self, order: Arc<Order>, progress: Progress) -> Running {
         let sandbox = self.sandbox.clone();
-        let deadline = Instant::now() + order.value().timeout();
+        let begun = Instant::now();
         Box::pin(async move {
             let prepared = tokio::task::spawn_blocking({
                 let order = Arc::clone(&order);
-                move || prepare(order.value(), deadline)
+                move || prepare(order.value(), begun)
             });
             let confined = match prepared.await {
                 Ok(confined) => confined?,
@@ -120,12 +128,13 @@ fn note(piece: Piece<'_>) -> ProgressNote {
     }
 }
 
-fn prepare(permit: &Permit, deadline: Instant) -> Result<Confined, Failure> {
-    Confined::prepare(permit, &command(permit, deadline)?).map_err(|error| not_run(&error))
+fn prepare(permit: &Permit, begun: Instant) -> Result<Confined, Failure> {
+    Confined::prepare(permit, &command(permit, begun)?).map_err(|error| not_run(&error))
 }
 
-fn command(permit: &Permit, deadline: Instant) -> Result<Command, Failure> {
+fn command(permit: &Permit, begun: Instant) -> Result<Command, Failure> {
     let arguments: Arguments = permit.call().typed()?;
+    let asked = arguments.timeout_seconds.map(Duration::from_secs);
     let mut words = arguments.command.into_iter();
     let Some(program) = words.next() else {
         return Err(Failure::new(FailureKind::NotFound, "`command` names no program"));
@@ -134,9 +143,9 @@ fn command(permit: &Permit, deadline: Instant) -> Result<Command, Failure> {
     Ok(Command {
         program: program.into(),
         arguments: words.map(Into::into).collect(),
-        input: None,
+        input: arguments.stdin.map(String::into_bytes),
         folder: permit.path("cwd").map(|folder| folder.canonical().to_owned()),
-        deadline,
+        deadline: begun + asked.map_or(permit.timeout(), |asked| asked.min(permit.timeout())),
         output_bytes: usize::try_from(budget.min(MOST_OUTPUT)).unwrap_or(0),
         grant: Grant::AsPermitted,
         variables: git_settings(),
@@ -166,8 +175,12 @@ pub(crate) fn not_run(error: &SandboxError) -> Failure {
         }
         SandboxError::UntrustedProgram(_) => (
             FailureKind::Unreadable,
-            "a program is taken from the system's folders; to run one of the workspace, name its interpreter first",
+            "a program is taken from the system's folders, or those of `program_folders` in tools.yaml; to run one of the \
+             workspace, name its interpreter first",
         ),
+        SandboxError::UntrustedFolder(_) => {
+            (FailureKind::Unreadable, "`program_folders` of tools.yaml and the workspaces must be apart")
+        }
         SandboxError::Folder(_) => (FailureKind::NotFound, "run in a workspace"),
         SandboxError::OwnView(_) => (FailureKind::WrongKind, "name the file by its path in the workspace"),
         SandboxError::Nul(_) => (FailureKind::WrongKind, "leave the NUL out"),

@@ -92,7 +92,7 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
             Linter::Auto => Linter::Ruff,
             named => named,
         };
-        let variables = project::variables();
+        let variables = project::variables(walls.permit());
         let (name, asked): (&str, &[&str]) = match linter {
             Linter::Mypy => ("mypy", &["--version"]),
             Linter::Clippy => ("cargo", &["clippy", "--version"]),

@@ -30,7 +30,9 @@ const MOST_SAID: u64 = 32 * 1024;
 const MOST_OF_ONE: usize = 4 * 1024;
 
 /// Runs the words. What they say goes to the complaints, so that the output holds the report alone; the code is kept.
-const SCRIPT: &str = r#""$@" >&2; code=$?
+/// Nextest writes a report where a file of settings says so, and only there.
+const SCRIPT: &str = r#"printf '[profile.default.junit]\npath = "/tmp/sinew-report.xml"\n' > /tmp/sinew-nextest.toml
+"$@" >&2; code=$?
 cat /tmp/sinew-report.xml 2>/dev/null
 exit $code"#;
 
@@ -41,14 +43,15 @@ struct Arguments {
     #[serde(default = "this_folder", rename = "path")]
     #[schemars(extend("format" = "path", "x-sinew-access" = "read", "minLength" = 1))]
     _path: String,
-    /// Which runner; `auto` takes cargo where there is a Cargo.toml, npm where there is a package.json, else pytest.
+    /// Which runner; `auto` takes cargo where there is a Cargo.toml, and nextest if there is a .config/nextest.toml too; npm
+    /// where there is a package.json; else pytest.
     #[serde(default)]
     runner: Runner,
-    /// Only these: files, folders or node ids for pytest; a part of the name for cargo, and then only one.
+    /// Only these: files, folders or node ids for pytest; parts of their names for cargo and nextest.
     #[serde(default)]
     #[schemars(length(max = 100))]
     tests: Vec<RepoPath>,
-    /// Stop after this many failures; 0 means never. For pytest.
+    /// Stop after this many failures; 0 means never. For pytest and nextest.
     #[serde(default)]
     #[schemars(range(max = 10_000))]
     max_failures: u32,
@@ -61,6 +64,7 @@ enum Runner {
     Auto,
     Pytest,
     Cargo,
+    Nextest,
     Npm,
 }
 
@@ -84,7 +88,8 @@ struct Tested {
 }
 
 pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
-    let about = "Run a project's tests (pytest, cargo test or npm test) in a sandbox without network, and say which failed.";
+    let about = "Run a project's tests (pytest, cargo test, cargo nextest or npm test) in a sandbox without network, and say \
+                 which failed.";
     let mut spec = ToolSpec::new("run_tests", about, Category::SYSTEM_WRITE, RiskLevel::Medium);
     spec.allowed_modes = vec![Mode::Normal];
     spec.requires_sandbox = true;
@@ -99,13 +104,14 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
     Box::pin(async move {
         let folder = folder_of(walls.permit())?;
         let runner = chosen(walls, &folder, arguments.runner).await?;
-        let variables = project::variables();
-        let name = match runner {
-            Runner::Cargo => "cargo",
-            Runner::Npm => "npm",
-            Runner::Auto | Runner::Pytest => "pytest",
+        let variables = project::variables(walls.permit());
+        let (name, asked): (&str, &[&str]) = match runner {
+            Runner::Cargo => ("cargo", &["--version"]),
+            Runner::Nextest => ("cargo", &["nextest", "--version"]),
+            Runner::Npm => ("npm", &["--version"]),
+            Runner::Auto | Runner::Pytest => ("pytest", &["--version"]),
         };
-        let program = toolchain::find(walls, &folder, name, &["--version"], &variables).await?;
+        let program = toolchain::find(walls, &folder, name, asked, &variables).await?;
         walls.tell(format!("{} {}: running the tests", program.name, program.version));
         let fixed = ["-c", SCRIPT, "sh"].map(OsString::from);
         let errand = Errand {
@@ -135,7 +141,10 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
 
 async fn chosen(walls: &mut Walls, folder: &Path, asked: Runner) -> Result<Runner, Failure> {
     Ok(match asked {
-        Runner::Auto if project::has(walls, folder, "Cargo.toml").await? => Runner::Cargo,
+        Runner::Auto if project::has(walls, folder, "Cargo.toml").await? => {
+            let is_set_up = project::has(walls, folder, ".config/nextest.toml").await?;
+            if is_set_up { Runner::Nextest } else { Runner::Cargo }
+        }
         Runner::Auto if project::has(walls, folder, "package.json").await? => Runner::Npm,
         Runner::Auto => Runner::Pytest,
         named => named,
@@ -148,6 +157,7 @@ fn words(runner: Runner, arguments: &Arguments) -> Result<Vec<OsString>, Failure
         Runner::Cargo => {
             ["test", "--offline", "--no-fail-fast", "--color=never"].map(OsString::from).to_vec()
         }
+        Runner::Nextest => nextest_words(arguments.max_failures),
         Runner::Npm => vec!["test".into()],
         Runner::Auto | Runner::Pytest => {
             let mut words: Vec<OsString> = [
@@ -177,6 +187,16 @@ fn words(runner: Runner, arguments: &Arguments) -> Result<Vec<OsString>, Failure
     Ok(words)
 }
 
+fn nextest_words(max_failures: u32) -> Vec<OsString> {
+    let fixed = ["nextest", "run", "--offline", "--color=never", "--hide-progress-bar"];
+    let report = ["--tool-config-file", "sinew:/tmp/sinew-nextest.toml"];
+    let stop = match max_failures {
+        0 => "--no-fail-fast".to_owned(),
+        most => format!("--max-fail={most}"),
+    };
+    fixed.into_iter().chain(report).map(OsString::from).chain([stop.into()]).collect()
+}
+
 /// What was found, and how many failures were left out of it.
 fn read(
     runner: Runner,
@@ -195,6 +215,12 @@ fn read(
         Runner::Cargo => {
             let cases = results::of_cargo(&said);
             (Some(Counts::of(&cases)), cases)
+        }
+        Runner::Nextest => {
+            // A project that has its report written elsewhere still says how many there were.
+            let cases = junit::cases(&String::from_utf8_lossy(&report.stdout.head));
+            let counts = if cases.is_empty() { results::of_nextest(&said) } else { Some(Counts::of(&cases)) };
+            (counts, cases)
         }
         Runner::Npm => (results::of_npm(&said), Vec::new()),
         Runner::Auto | Runner::Pytest => {
@@ -219,16 +245,17 @@ fn read(
 }
 
 /// pytest answers 5 where it found no test, and more than 1 where it could not run them. cargo answers 101 for both a
-/// failure and a program that does not compile.
+/// failure and a program that does not compile; nextest answers 100 for a failure, and 4 where there is no test.
 fn verdict(runner: Runner, exit_code: i32, counts: Option<Counts>) -> &'static str {
     let none = counts.is_some_and(|counts| counts.total == 0);
     let bad = counts.is_some_and(|counts| counts.failed + counts.errors > 0);
     match (runner, exit_code) {
-        (Runner::Pytest | Runner::Auto, 5) => "no_tests",
+        (Runner::Pytest | Runner::Auto, 5) | (Runner::Nextest, 4) => "no_tests",
         (_, 0) if none => "no_tests",
         (_, 0) => "passed",
         (Runner::Pytest | Runner::Auto, 1) => "failed",
         (Runner::Cargo, 101) if bad => "failed",
+        (Runner::Nextest, 100) => "failed",
         (Runner::Npm, 1..) => "failed",
         _ => "error",
     }
@@ -272,6 +299,10 @@ mod tests {
             (Runner::Cargo, 0, counts(0, 0), "no_tests"),
             (Runner::Cargo, 101, counts(2, 1), "failed"),
             (Runner::Cargo, 101, counts(0, 0), "error"),
+            (Runner::Nextest, 0, counts(3, 0), "passed"),
+            (Runner::Nextest, 4, None, "no_tests"),
+            (Runner::Nextest, 100, counts(2, 1), "failed"),
+            (Runner::Nextest, 101, None, "error"),
             (Runner::Npm, 0, None, "passed"),
             (Runner::Npm, 1, None, "failed"),
             (Runner::Npm, -1, None, "error"),

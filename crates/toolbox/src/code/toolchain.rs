@@ -1,5 +1,5 @@
 //! Which file a project's own program is, and which version: from the project's virtual environment, else from the
-//! system's folders. Nothing else in a workspace is ever started by its name. Looking happens inside the walls too: asking
+//! folders that policy names for programs and the system's. Nothing else in a workspace is ever started by its name. Looking happens inside the walls too: asking
 //! a program for its version runs it.
 
 use std::ffi::OsString;
@@ -86,7 +86,8 @@ pub(super) async fn find(
 
 fn not_installed(name: &str, how: &str) -> Failure {
     let hint = format!(
-        "install `{name}` for the whole machine, or into `.venv` of the project; nothing else in a workspace is run"
+        "install `{name}` for the whole machine, or into `.venv` of the project; where it is installed for one user, name \
+         that folder in `program_folders` of tools.yaml. Nothing else in a workspace is run"
     );
     outcome(Failure::new(FailureKind::NotFound, format!("`{name}` {how}")).hint(hint), "not_installed")
 }

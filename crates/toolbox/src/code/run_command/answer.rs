@@ -179,7 +179,7 @@ fn truncation(report: &Report) -> Option<Truncation> {
     let omitted = report.stdout.omitted + report.stderr.omitted;
     let total = report.stdout.total() + report.stderr.total();
     (omitted > 0).then(|| Truncation {
-unit: CutUnit::Bytes,
+        unit: CutUnit::Bytes,
         total,
         returned: total - omitted,
         how_to_continue: match report.stdout.spilled.as_ref().or(report.stderr.spilled.as_ref()) {

@@ -1,0 +1,55 @@
+//! Folders that a policy lets a call take programs from, besides those of the system: a toolchain in a home, say. They are
+//! there to be read and run; what a confined program could write is none.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use governance::Permit;
+
+use crate::environment::SEARCH_PATH;
+use crate::error::SandboxError;
+
+/// The folders of one call, by their canonical names.
+#[derive(Debug, Default)]
+pub(crate) struct Shelves {
+    roots: Vec<PathBuf>,
+}
+
+impl Shelves {
+    /// Those that are there. `writable` are the folders that confined programs write to. Blocks on the disk.
+    pub(crate) fn of(permit: &Permit, writable: &[PathBuf]) -> Result<Shelves, SandboxError> {
+        let mut roots = Vec::new();
+        for folder in permit.program_folders() {
+            let Ok(root) = folder.canonicalize() else { continue };
+            let overlaps = |other: &PathBuf| root.starts_with(other) || other.starts_with(&root);
+            if writable.iter().any(overlaps) || !permit.shows(&root) {
+                return Err(SandboxError::UntrustedFolder(root));
+            }
+            roots.push(root);
+        }
+        Ok(Shelves { roots })
+    }
+
+    /// What must be readable for their programs to run.
+    pub(crate) fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Where a program is looked for by its name, in this order.
+    pub(crate) fn search(&self) -> Vec<PathBuf> {
+        let own = self.roots.iter().map(|root| shelf(root));
+        own.chain(SEARCH_PATH.iter().map(PathBuf::from)).collect()
+    }
+
+    /// The variable that has their programs find each other, where there are any.
+    pub(crate) fn variable(&self) -> Option<(String, OsString)> {
+        let search = self.search();
+        let joined = search.iter().map(|folder| folder.as_os_str()).collect::<Vec<_>>().join(":".as_ref());
+        (!self.roots.is_empty()).then(|| ("PATH".to_owned(), joined))
+    }
+}
+
+fn shelf(root: &Path) -> PathBuf {
+    let bin = root.join("bin");
+    if bin.is_dir() { bin } else { root.to_owned() }
+}
