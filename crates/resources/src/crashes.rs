@@ -78,7 +78,7 @@ fn check_restart(world: &World, change: Change, [before, after]: [&change::State
     let kept = if world.path("undo").exists() { world.names("undo") } else { Vec::new() };
     let has = |name: &str, ending: &str| kept.contains(&format!("{name}.{ending}"));
     for name in &kept {
-        let known = name.strip_suffix(".before").map_or(true, |key| has(key, "json"));
+        let known = name.strip_suffix(".before").is_none_or(|key| has(key, "json"));
         assert!(known && !name.ends_with(".pending"), "{what}: {kept:?}");
     }
     let (done, other) = match (&now == after, change.is_undo()) {

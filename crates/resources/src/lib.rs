@@ -26,7 +26,8 @@ mod tree;
 mod undo;
 mod walk;
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod crashes;
 #[cfg(test)]
 mod races;

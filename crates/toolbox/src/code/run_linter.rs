@@ -172,8 +172,14 @@ fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint
         End::Exited(0 | 1) => Ok((found, note)),
         End::Exited(_) if !found.is_empty() => Ok((found, note)),
         _ => {
-            let why = note.unwrap_or_else(|| "it gave no reason".to_owned());
-            let hint = "the settings of the project may be wrong; it runs without network and cannot write";
+            let why = project::reason(&stderr);
+            // Cargo would write the versions it chose, and what only looks writes nothing.
+            let hint = match why.contains("Cargo.lock") {
+                true => {
+                    "the project needs a Cargo.lock that fits: run_tests writes one, and so does `cargo generate-lockfile`"
+                }
+                false => "the settings of the project may be wrong; it runs without network and cannot write",
+            };
             let failure =
                 Failure::new(FailureKind::Unreadable, format!("the linter did not run: {why}")).hint(hint);
             Err(outcome(failure, "linter_failed"))

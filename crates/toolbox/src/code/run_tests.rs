@@ -230,10 +230,10 @@ fn read(
     };
     let word = verdict(runner, exit_code, counts);
     if word == "error" && counts.is_none_or(|counts| counts.total == 0) {
-        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it gave no reason");
+        let why = project::reason(&said);
         let hint = "the project may need something that is not installed; nothing is fetched while tests run";
         let failure =
-            Failure::new(FailureKind::Unreadable, format!("the tests did not run: {last}")).hint(hint);
+            Failure::new(FailureKind::Unreadable, format!("the tests did not run: {why}")).hint(hint);
         return Err(outcome(failure, "tests_not_run"));
     }
     let failed: Vec<Failed> = cases.into_iter().filter_map(failed).collect();
