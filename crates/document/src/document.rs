@@ -262,8 +262,17 @@ mod tests {
         let deep = Document::from_text("deep.yaml", &"[".repeat(500_000)).unwrap();
         assert!(deep.parse::<Vec<String>>().is_err());
         let wide = Document::from_text("wide.yaml", &format!("[{}]", "a,".repeat(400_000))).unwrap();
-        assert!(wide.parse::<Vec<String>>().unwrap_err().message.contains("more than 100000 values"));
+        assert!(wide.parse::<Vec<String>>().unwrap_err().message.contains("more than 120000 values"));
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn a_thousand_tools_with_a_hundred_patterns_each_are_read() {
+        let patterns = "/a/**,".repeat(100);
+        let text: String = (0..1000).map(|n| format!("t{n}: {{paths: [{patterns}]}}\n")).collect();
+        let document = Document::from_text("large.yaml", &text).unwrap();
+        let tools: BTreeMap<String, BTreeMap<String, Vec<String>>> = document.parse().unwrap();
+        assert_eq!((tools.len(), tools["t999"]["paths"].len()), (1000, 100));
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::node::{Builder, Node};
 /// Collections inside collections; the deepest of our files has seven.
 const DEEPEST: usize = 32;
 
-/// Values and keys in one file; a policy of a thousand tools has a third of it.
-pub(crate) const MOST_NODES: usize = 100_000;
+/// Values and keys in one file, and the ends of lists and mappings; a policy of a thousand tools with a hundred patterns
+/// each has fewer.
+pub(crate) const MOST_NODES: usize = 120_000;
 
 /// What was refused, and where.
 #[derive(Debug)]
