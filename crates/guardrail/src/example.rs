@@ -69,7 +69,7 @@ impl Maker {
 
 /// The number nearest to 1 from the side of its bounds. Fractions between close bounds are not looked for.
 fn number(schema: &Value) -> Value {
-    let bound = |word: &str| schema.get(word).filter(|bound| bound.is_number());
+    let bound = |word: &str| schema.get(word);
     let beyond = |word: &str, step: i64| {
         let bound = bound(word)?;
         match bound.as_i64() {
@@ -139,6 +139,10 @@ mod tests {
         check(json!({"type": ["integer", "null"], "minimum": 2}), json!(2));
         check(json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), json!(1));
         check(json!({"const": false}), json!(false));
+        check(json!({"type": ["string", "null"], "default": null}), json!("…"));
+        // `{"a":"…"}` and nothing more.
+        let longest = "x".repeat(LONGEST - 8);
+        check(json!({"type": "string", "default": longest}), json!(longest));
         let nested = json!({"type": "object", "required": ["b"], "properties": {"b": {"type": "integer"}}});
         check(nested, json!({"b": 1}));
     }
@@ -153,7 +157,7 @@ mod tests {
             json!({"type": "array", "items": {"type": "integer"}, "minItems": 2, "uniqueItems": true}),
             json!({"type": "array", "items": {"type": "integer"}, "minItems": u64::MAX}),
             json!({"not": {"type": "string"}}),
-            json!({"type": "string", "default": "x".repeat(LONGEST)}),
+            json!({"type": "string", "default": "x".repeat(LONGEST - 7)}),
         ] {
             assert_eq!(made(&unknowable), None, "{unknowable:.80}");
         }

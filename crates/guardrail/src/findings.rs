@@ -37,7 +37,7 @@ impl Findings {
             return Self::stated(stated.into_iter().chain(unlisted).collect());
         }
         let errors: Vec<_> = validator.iter_errors(arguments).collect();
-        let by_schema = errors.iter().flat_map(|error| Finding::all(error, definition));
+        let by_schema = errors.iter().flat_map(|error| Finding::all(error, arguments, definition));
         let news: Vec<_> =
             by_schema.filter(|finding| !finding.repeats(&stated)).map(Found::BySchema).collect();
         Self::listed(stated.into_iter().map(Found::Stated).chain(news).collect())
@@ -99,11 +99,21 @@ struct Finding<'e> {
 }
 
 impl<'e> Finding<'e> {
-    fn all(error: &'e ValidationError<'e>, definition: &'e ToolDefinition) -> Vec<Self> {
+    fn all(
+        error: &'e ValidationError<'e>,
+        arguments: &'e Value,
+        definition: &'e ToolDefinition,
+    ) -> Vec<Self> {
+        let unknown = |key: &'e String| Finding { error, unknown: Some(key), definition };
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-                unexpected.iter().map(|key| Finding { error, unknown: Some(key), definition }).collect()
+                unexpected.iter().map(unknown).collect()
+            }
+            // Where an object may have no keys at all, the validator names none of those it has.
+            ValidationErrorKind::FalseSchema if is_of_closed(error) => {
+                let object = arguments.pointer(error.instance_path().as_str()).and_then(Value::as_object);
+                object.into_iter().flat_map(|object| object.keys()).map(unknown).collect()
             }
             _ => vec![Finding { error, unknown: None, definition }],
         }
@@ -115,10 +125,13 @@ impl<'e> Finding<'e> {
 
     /// Whether somebody said so already: that nothing is there, or the very same.
     fn repeats(&self, stated: &[Problem]) -> bool {
-        if stated.is_empty() || self.unknown.is_some() {
+        if stated.is_empty() {
             return false;
         }
-        let place = problem::place(self.error);
+        let place = match self.unknown {
+            Some(_) => self.problem().pointer,
+            None => problem::place(self.error),
+        };
         let mut there = stated.iter().filter(|problem| problem.pointer == place && !place.is_empty());
         there.any(|problem| problem.is_missing() || problem.expected == self.problem().expected)
     }
@@ -129,6 +142,12 @@ impl<'e> Finding<'e> {
             None => problem::of(self.error, self.definition),
         }
     }
+}
+
+/// Whether an error is that of `additionalProperties: false`, and not of a property that is called so.
+fn is_of_closed(error: &ValidationError<'_>) -> bool {
+    let object = error.schema_path().as_str().strip_suffix("/additionalProperties");
+    object.is_some_and(|object| !object.ends_with("/properties"))
 }
 
 /// A refusal tells the message of a problem twice more, in its reason and in `schema_error`.
@@ -172,6 +191,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn as_many_are_listed_as_fit_and_always_the_first() {
+        let problem = |bytes: usize| {
+            let bare = Problem::new("", "", "", "");
+            let rest = bytes - bytes_sent(&bare);
+            // What is left after a message that is sent three times goes to where it is sent once.
+            Problem { pointer: "p".repeat(rest % 3), message: "m".repeat(rest / 3), ..bare }
+        };
+        let listed = |bytes: usize| within_bytes(std::iter::repeat_n(problem(bytes), 4)).len();
+        assert_eq!(bytes_sent(&problem(1000)), 1000);
+        assert_eq!(listed(MOST_BYTES / 2), 2);
+        assert_eq!(listed(MOST_BYTES / 2 + 1), 1);
+        assert_eq!(listed(2 * MOST_BYTES), 1);
+    }
 
     #[test]
     fn the_places_of_all_values_are_added_up() {

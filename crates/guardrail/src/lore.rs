@@ -71,8 +71,7 @@ impl Lore {
 
     /// Whether a call that is shown is one of this command, or of none in particular.
     fn is_ours(&self, shown: &str) -> bool {
-        let others = self.siblings.iter().filter(|sibling| **sibling != self.command);
-        mentions(shown, &self.command) || !others.into_iter().any(|other| mentions(shown, other))
+        mentions(shown, &self.command) || !self.siblings.iter().any(|other| mentions(shown, other))
     }
 }
 
@@ -117,6 +116,9 @@ mod tests {
             ("Create expects [123]", "assignees", false),
             ("the assigneeship", "assignees", false),
             ("Name it", "name", true),
+            ("a tag", "tags", true),
+            ("a bus", "bus", true),
+            ("a bu", "bus", false),
         ] {
             assert_eq!(mentions(text, name), found, "{text} / {name}");
         }

@@ -251,11 +251,22 @@ mod tests {
         check("/a", "/a");
         check("/a/b/0/c", "/a/b/0/c");
         check(&format!("/a{}/d", "/0".repeat(100)), "/a/…/d");
+        let longest = "/0".repeat(LONGEST_PLACE / 2);
+        check(&longest, &longest);
+        check(&format!("{longest}1"), "/0/…/01");
         check(&format!("/{long}/b"), &format!("/{cut}/b"));
         check(&format!("/{long}/{long}"), &format!("/{cut}/{cut}"));
         check(&format!("/{long}/b/{long}/{long}"), &format!("/{cut}/…/{cut}"));
         assert_eq!(join("/a", &long), format!("/a/{cut}"));
         assert_eq!(join("", "a/b~"), "/a~1b~0");
+    }
+
+    #[test]
+    fn choices_are_listed_as_long_as_they_fit() {
+        let word = |letters: usize| "w".repeat(letters);
+        let listed = choices(&serde_json::json!([word(62), word(62), word(62), word(4), word(1)]));
+        let (long, short) = (format!("\"{}\"", word(62)), format!("\"{}\"", word(4)));
+        assert_eq!(listed, format!("one of [{long},{long},{long},{short} and 1 more]"));
     }
 
     #[test]

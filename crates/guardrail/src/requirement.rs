@@ -223,6 +223,9 @@ fn is_time(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use tool::{Category, RiskLevel, ToolSpec};
+
     use super::*;
 
     #[test]
@@ -242,6 +245,8 @@ mod tests {
                 "ada@localhost",
                 "a b@example.org",
                 "a..b@example.org",
+                ".a@example.org",
+                "a.@example.org",
                 "a@-x.org",
             ],
         );
@@ -252,13 +257,25 @@ mod tests {
         );
         check(
             "date",
-            &["2026-02-28", "2024-02-29"],
-            &["2026-02-29", "2026-13-01", "2026-00-10", "26-01-01", "2026-1-1", "2026-01-32"],
+            &["2026-02-28", "2024-02-29", "2000-02-29", "2026-01-31", "2026-12-31", "2026-04-30"],
+            &[
+                "2026-02-29",
+                "1900-02-29",
+                "2026-13-01",
+                "2026-00-10",
+                "26-01-01",
+                "2026-1-1",
+                "2026-+1-01",
+                "2026-01-00",
+                "2026-01-32",
+                "2026-04-31",
+                "2026-11-31",
+            ],
         );
         check(
             "time",
             &["10:20:30Z", "23:59:60+01:00", "01:02:03.456-05:30"],
-            &["10:20:30", "24:00:00Z", "10:20Z", "10:20:30.Z", "10:20:30+1"],
+            &["10:20:30", "24:00:00Z", "10:20Z", "10:20:30.Z", "10:20:30.4xZ", "10:20:30+1"],
         );
         check(
             "date-time",
@@ -274,6 +291,12 @@ mod tests {
         check("ipv6", &["::1", "fe80::1"], &["127.0.0.1", ":::1"]);
         check("hostname", &["example.org", "localhost"], &["-a.org", "a..b", "a_b"]);
         assert_eq!(Form::named("zip"), None);
+        // The longest there may be, and one character more.
+        let label = "a".repeat(63);
+        let host = |last: usize| format!("{label}.{label}.{label}.{}", "a".repeat(last));
+        check("hostname", &[&host(61), &label], &[&host(62), &format!("{label}a")]);
+        let mail = |length: usize| format!("{}@example.org", "a".repeat(length));
+        check("email", &[&mail(64)], &[&mail(65)]);
     }
 
     #[test]
@@ -287,5 +310,25 @@ mod tests {
         ] {
             assert_eq!(Form::Email.names(name), named, "{name}");
         }
+        assert!(Form::Date.names("due_date") && !Form::Date.names("update"));
+        assert!(Form::DateTime.names("start_date_time"));
+    }
+
+    #[test]
+    fn a_form_without_a_field_is_that_of_the_arguments_that_declare_it_too() {
+        let mut spec = ToolSpec::new("t", "A tool", Category::READ_ONLY, RiskLevel::Low);
+        spec.input_schema = Some(json!({"type": "object", "properties": {
+            "other": {"type": "string"}, "contact": {"type": "string", "format": "email"},
+            "home": {"type": "string", "format": "uri"}}}));
+        let definition = spec.check().unwrap();
+        let arguments: Arguments =
+            ["other", "contact", "home"].map(|name| (name.to_owned(), json!("?"))).into_iter().collect();
+        let check = |form: Form, expect: &str| {
+            let problems = Requirement::Form(None, form).problems(&definition, &arguments);
+            let said: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+            assert_eq!(said, [expect]);
+        };
+        check(Form::Email, "Field 'contact' is not a valid email");
+        check(Form::Uri, "Field 'home' is not a valid uri");
     }
 }

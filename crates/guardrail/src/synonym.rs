@@ -75,5 +75,8 @@ mod tests {
         check("max-entries", &["max_entries", "limit"], Some("max_entries"));
         check("A_B", &["ab", "a_b"], None);
         check(&"path".repeat(1 << 20), &write, None);
+        let longest = "k".repeat(tool::LONGEST_WORD);
+        check(&format!("{longest}, and what goes on is another word"), &[&longest], None);
+        check(&format!("{}, and so does this", &longest[1..]), &[&longest], None);
     }
 }

@@ -65,3 +65,31 @@ impl ValidCall {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tool::{Category, Door, RiskLevel, ToolSpec};
+
+    use super::*;
+
+    #[test]
+    fn b151_b153_a_tool_that_wants_it_is_handed_the_callers_own_session() {
+        let check = |wants: bool, session: Option<&str>, expect: Value| {
+            let mut spec = ToolSpec::new("note", "A tool", Category::READ_ONLY, RiskLevel::Low);
+            spec.wants_session = wants;
+            let arguments = Arguments::from_iter([("text".to_owned(), json!("x"))]);
+            let session = session.map(str::to_owned);
+            let caller =
+                Caller { uid: 1, pid: None, door: Door::Socket, connection: 1, client: None, session };
+            let call = ValidCall::new(Arc::new(spec.check().unwrap()), arguments).made_by(&caller);
+            assert_eq!(Value::Object(call.handed_over()), expect);
+            assert_eq!(call.typed::<Value>().unwrap(), expect);
+            assert_eq!(Value::Object(call.arguments().clone()), json!({"text": "x"}), "as they were checked");
+            assert_eq!(call.party(), caller.party());
+        };
+        check(true, Some("s-1"), json!({"text": "x", "session_id": "s-1"}));
+        check(true, None, json!({"text": "x"}));
+        check(false, Some("s-1"), json!({"text": "x"}));
+    }
+}

@@ -32,6 +32,57 @@ fn a_good_call_gets_its_defaults() {
 }
 
 #[test]
+fn a_default_of_nothing_is_not_filled_in() {
+    let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+    spec.input_schema =
+        Some(json!({"type": "object", "properties": {"sha": {"type": "string", "default": null}}}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let call = check(&definition, &schema, json!({})).unwrap();
+    assert!(call.arguments().is_empty(), "{:?}", call.arguments());
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_type_its_place_and_what_could_stand_there() {
+    let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+    spec.input_schema = Some(json!({"type": "object", "additionalProperties": false, "minProperties": 1,
+        "required": ["text", "number"], "properties": {
+            "text": {"type": "string"}, "number": {"type": "integer"},
+            "inner": {"type": "object", "required": ["number"], "additionalProperties": false}}}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let check = |arguments: Value, expect: &[(&str, &str, &str)]| {
+        let refusal = check(&definition, &schema, arguments).unwrap_err();
+        let found: Vec<_> = refusal
+            .problems
+            .iter()
+            .map(|p| (p.pointer.as_str(), p.expected.as_str(), p.message.as_str()))
+            .collect();
+        assert_eq!(found, expect);
+    };
+    check(
+        json!({}),
+        &[
+            ("/text", "string", "`text` is required"),
+            ("/number", "integer", "`number` is required"),
+            (
+                "",
+                "valid under `minProperties`",
+                "the arguments must be valid under `minProperties`, not object",
+            ),
+        ],
+    );
+    check(
+        json!({"text": "", "number": 1, "inner": {"colour": 1}, "colour": 1}),
+        &[
+            ("/inner/number", "a value", "`number` is required"),
+            ("/inner/colour", "no such argument", "`colour` is not an argument of t"),
+            ("/colour", "no such argument", "`colour` is not an argument of t; it takes text, number, inner"),
+        ],
+    );
+}
+
+#[test]
 fn every_problem_is_reported_with_its_place() {
     let refusal = run(json!({"path": 7, "contnet": "secret words", "tags": [1, -2, "x"]})).unwrap_err();
     assert_eq!(
@@ -67,6 +118,17 @@ fn the_message_has_the_documents_shape() {
 }
 
 #[test]
+fn where_nothing_is_missing_nothing_is_said_to_be() {
+    let refusal = run(json!({"path": "", "content": "b"})).unwrap_err();
+    assert_eq!(
+        refusal.reason,
+        "⚠️ Invalid write_file call. /path must be at least 1 characters long, not 0 characters. \
+         Example: {\"path\":\"notes.txt\",\"content\":\"…\"}"
+    );
+    assert_eq!(refusal.detail.as_deref(), Some("invalid_value"));
+}
+
+#[test]
 fn anything_but_an_object_lacks_every_field() {
     for wrong in [json!([]), json!("x"), json!(3), json!(true)] {
         let refusal = run(wrong.clone()).unwrap_err();
@@ -88,6 +150,9 @@ fn the_list_is_bounded() {
     assert_eq!(refusal.detail.as_deref(), Some("missing_field"));
     assert!(refusal.hint.as_ref().unwrap().contains("1002 problems"), "all are counted: {:?}", refusal.hint);
     assert!(refusal.reason.len() < 4096, "{}", refusal.reason.len());
+    let one_more: Arguments = (0..=MOST_PROBLEMS - 2).map(|n| (format!("k{n}"), json!(1))).collect();
+    let refusal = run(Value::Object(one_more)).unwrap_err();
+    assert!(refusal.reason.contains(" And 1 problem more."), "{}", refusal.reason);
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn found<T: std::fmt::Debug>(
     let [problem] = error.problems() else { panic!("{text}\nexpected one problem:\n{error}") };
     assert!(problem.message.contains(message), "{text}\n{problem}");
     assert!(problem.suggestion.as_deref().unwrap_or_default().contains(help), "{text}\n{problem}");
+    assert_ne!(problem.suggestion.as_deref(), Some(""), "no advice is no empty advice: {text}");
     assert_eq!((problem.line, problem.column), place, "{text}\n{problem}");
 }
 
@@ -73,7 +74,8 @@ fn b33_the_map_is_a_file() {
         "it replaces the built-in one"
     );
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    Curated::load(folder.path()).expect_err("a file that others can write is not trusted");
+    let untrusted = Curated::load(folder.path()).expect_err("a file that others can write is not trusted");
+    assert!(!untrusted.to_string().contains("sinew init"), "it is there: {untrusted}");
 }
 
 #[test]
@@ -91,6 +93,9 @@ fn what_could_only_confuse_is_an_error() {
     check("tools:\n  a: {required: [x, x]}\n", (2, 21), "`x` is demanded twice", "remove one");
     check("tools:\n  a: {required: [x], required_any: [[x, y]]}\n", (2, 38), "`x` is demanded twice", "");
     check("tools:\n  a: {required: ['']}\n", (2, 18), "1 to 64 characters", "");
+    let named = |length: usize| format!("tools:\n  a: {{required: [{}]}}\n", "x".repeat(length));
+    load(&named(64)).unwrap();
+    check(&named(65), (2, 18), "1 to 64 characters", "");
     check("tools:\n  a: {required: [x], required_any: [[]]}\n", (2, 37), "can never be satisfied", "remove");
     check("tools:\n  a: {required_any: [[x]]}\n", (2, 22), "no choice", "`required`");
     check("tools:\n  a: {min_length: {x: 0}}\n", (2, 23), "demands nothing", "remove");
@@ -102,24 +107,32 @@ fn what_could_only_confuse_is_an_error() {
         "would be refused: `x` is required",
         "",
     );
-    let long = format!("tools:\n  a: {{example: {{x: {}}}}}\n", "y".repeat(2000));
-    check(&long, (2, 16), "longer than 1024 bytes", "shorten");
+    let shows = |bytes: usize| {
+        format!("tools:\n  a: {{example: {{x: {}}}}}\n", "y".repeat(bytes - r#"{"x":""}"#.len()))
+    };
+    load(&shows(1024)).unwrap();
+    check(&shows(1025), (2, 16), "longer than 1024 bytes", "shorten");
     check("# nothing\n", (1, 1), "the file is empty", "");
 }
 
-fn write_file() -> (Arc<ToolDefinition>, InputSchema) {
-    let mut spec = ToolSpec::new("write_file", "Write", Category::SYSTEM_WRITE, RiskLevel::High);
-    spec.aliases = vec!["put_file".into()];
-    spec.input_schema = Some(json!({"type": "object", "additionalProperties": false, "required": ["path"],
+fn tool(name: &str, alias: &str, closed: bool) -> (Arc<ToolDefinition>, InputSchema) {
+    let mut spec = ToolSpec::new(name, "Write", Category::SYSTEM_WRITE, RiskLevel::High);
+    spec.aliases = vec![alias.into()];
+    spec.input_schema = Some(json!({"type": "object", "additionalProperties": !closed, "required": ["path"],
         "properties": {"path": {"type": "string"}, "content": {"type": "string"}}}));
     let definition = Arc::new(spec.check().unwrap());
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
     (definition, schema)
 }
 
+/// Two tools that are built in, the second of which takes any argument, and one of a manifest.
 fn against_tools(text: &str) -> Result<Vec<DocumentError>, CuratedError> {
-    let (definition, schema) = write_file();
-    load(text)?.check_tools([Known { definition: &definition, schema: &schema }])
+    let tools = [
+        tool("write_file", "put_file", true),
+        tool("take_note", "note_down", false),
+        tool("board.create", "create_card", true),
+    ];
+    load(text)?.check_tools(tools.iter().map(|(definition, schema)| Known { definition, schema }))
 }
 
 #[test]
@@ -160,12 +173,34 @@ fn an_entry_fits_its_tool_or_is_an_error() {
         "tools:\n  write_file: {required: [path], example: {path: a}}\n",
         "tools:\n  gmail_send_email: {required: [to]}\n",
         "tools:\n  writefile: {required: [path], deprecated: use write_file}\n",
+        "tools:\n  take_note: {required: [colour]}\n",
+        "tools:\n  board.creat: {required: [path]}\n",
     ] {
         assert_eq!(against_tools(fine).unwrap(), [], "{fine}");
     }
     let warned =
         against_tools("tools:\n  write_file: {required: [path], deprecated: use another}\n").unwrap();
     assert!(warned[0].message.contains("is called deprecated, and is there"), "{warned:?}");
+    let warned = against_tools("tools:\n  create_card: {required: [path]}\n").unwrap();
+    assert!(warned[0].message.contains("is also a short name of `board.create`"), "{warned:?}");
+}
+
+#[test]
+fn what_does_not_fit_is_told_in_the_order_of_the_file() {
+    let lines: String =
+        (1..=6).map(|n| format!("  write_fil{}: {{required: [path]}}\n", "e".repeat(n))).collect();
+    let error = against_tools(&format!("tools:\n{lines}")).unwrap_err();
+    let found: Vec<u64> = error.problems().iter().map(|problem| problem.line).collect();
+    assert!(found.len() > 1 && found.is_sorted(), "{found:?}");
+}
+
+#[test]
+fn an_old_name_is_answered_with_the_new_one() {
+    let shipped = Curated::embedded().unwrap();
+    assert_eq!(shipped.deprecation("write_local_file"), Some("use write_file"));
+    assert_eq!(shipped.deprecation("mcp__local_toolkit__READ_LOCAL_FILE"), Some("use read_file"));
+    assert_eq!(shipped.deprecation("write"), None, "it is curated and not old");
+    assert_eq!(shipped.deprecation("nobody_knows_this"), None);
 }
 
 /// Run with `SINEW_WRITE_SCHEMAS=1` after a change of the file's types.

@@ -267,6 +267,13 @@ fn b20_a_tool_that_is_there_under_the_whole_name_is_judged_by_that_name() {
 }
 
 #[test]
+fn b20_what_is_demanded_of_our_tool_is_not_demanded_of_another_servers() {
+    let bench = Bench::shipped().tool("read_file", json!({"type": "object"}));
+    bench.lacks("read_file", json!({}), &["path"]);
+    bench.passes("mcp__other__read_file", json!({}));
+}
+
+#[test]
 fn b22_optional_fields_do_not_block() {
     let all = json!({"recipient_email": "a", "subject": "s", "body": "b", "cc": ["c"], "attachment": {"name": "x"}});
     Bench::shipped().passes("gmail_send_email", all);
@@ -317,18 +324,51 @@ fn a_default_fills_what_the_map_demands() {
 }
 
 #[test]
+fn b152_a_session_that_the_caller_names_is_refused_where_the_tool_is_told_its_own() {
+    let check = |wants: bool, closed: bool, arguments: Value, expect: &[&str]| {
+        let mut spec = ToolSpec::new("note", "A tool", Category::READ_ONLY, RiskLevel::Low);
+        spec.wants_session = wants;
+        spec.input_schema = Some(json!({"type": "object", "additionalProperties": !closed}));
+        let definition = Arc::new(spec.check().unwrap());
+        let schema = InputSchema::compile(definition.input_schema()).unwrap();
+        let (curated, nobody) = (Curated::none(), |_: &str| None);
+        let known = Known { definition: &definition, schema: &schema };
+        let refused = Guard::new(&curated, &nobody).check(known, arguments).err();
+        let problems = refused.map(|rejected| rejected.refusal.problems).unwrap_or_default();
+        let places: Vec<&str> = problems.iter().map(|problem| problem.pointer.as_str()).collect();
+        assert_eq!(places, expect);
+    };
+    for closed in [true, false] {
+        check(true, closed, json!({}), &[]);
+        check(true, closed, json!({"session_id": "another's"}), &["/session_id"]);
+    }
+    check(false, false, json!({"session_id": "a word like any other"}), &[]);
+}
+
+#[test]
 fn b147_b148_b149_b150_a_workers_mistakes_are_named() {
     let fetch = json!({"type": "object", "additionalProperties": false, "required": ["url"], "properties": {
         "url": {"type": "string"}}});
     let verify = json!({"type": "object", "additionalProperties": false, "required": ["checks"], "properties": {
         "checks": {"type": "array", "items": {"type": "string"}}}});
+    let nothing = json!({"type": "object", "additionalProperties": false});
+    let never = json!({"type": "object", "properties": {"additionalProperties": false}});
     let bench = Bench::shipped().tool("fetch", fetch).tool("verify", verify);
+    let bench = bench.tool("nothing", nothing).tool("never", never);
     let said = |name: &str, arguments: Value| bench.call(name, arguments).unwrap().schema_error.unwrap();
     assert_eq!(said("fetch", json!({})), "`url` is required");
     assert_eq!(said("fetch", json!({"url": 7})), "/url must be string, not number");
     assert_eq!(said("verify", json!({})), "`checks` is required");
     assert_eq!(said("verify", json!({"checks": "all"})), "/checks must be array, not string");
     assert!(said("fetch", json!({"url": "u", "depth": 1})).contains("`depth` is not an argument of fetch"));
+    assert_eq!(
+        said("nothing", json!({"depth": 1, "all": true})),
+        "`depth` is not an argument of nothing; `all` is not an argument of nothing"
+    );
+    assert_eq!(
+        said("never", json!({"additionalProperties": {"a": 1}})),
+        "/additionalProperties must be valid under `falseSchema`, not object"
+    );
     bench.passes("fetch", json!({"url": "u"}));
     bench.passes("verify", json!({"checks": ["a"]}));
 }

@@ -25,13 +25,12 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn object(&mut self, map: &mut Arguments, schema: &'a Value, place: &str, left: usize) {
-        let required =
-            |key: &str| schema["required"].as_array().is_some_and(|keys| keys.iter().any(|k| k == key));
         let nulls: Vec<String> =
             map.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key.clone()).collect();
         for key in nulls {
             let property = schema["properties"].get(&key).map(|property| self.resolved(property));
-            if property.is_some_and(|property| !admits(property, "null")) && !required(&key) {
+            // One that is required and has no default is missed afterwards.
+            if property.is_some_and(|property| !admits(property, "null")) {
                 self.changes.add(format!("{} may be left out, not null", problem::join(place, &key)));
                 map.shift_remove(&key);
             }
@@ -115,7 +114,7 @@ fn read(text: &str, schema: &Value) -> Option<Value> {
         }
         other => problem::kind_of_value(other),
     };
-    (kind != "null" && kind != "string" && admits(schema, kind)).then_some(read)
+    (kind != "null" && admits(schema, kind)).then_some(read)
 }
 
 /// The one word of the schema that differs from the text by case alone.

@@ -44,8 +44,7 @@ fn wrapper(definition: &ToolDefinition, map: &Arguments) -> Option<&'static str>
     };
     let key = WRAPPERS.into_iter().find(|key| map.contains_key(*key) && !own(key))?;
     let alone = map.iter().all(|(other, value)| other == key || (names_it(other, value) && !own(other)));
-    let holds = matches!(map.get(key), Some(Value::Object(_) | Value::String(_)));
-    (alone && holds).then_some(key)
+    alone.then_some(key)
 }
 
 fn take(mut map: Arguments, key: &str, changes: &mut Changes) -> Option<Value> {

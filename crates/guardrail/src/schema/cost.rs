@@ -122,3 +122,22 @@ fn set<T>(list: &mut [T], index: usize, value: T) {
         *place = value;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_reckoning_ends_too() {
+        let schema = json!({"allOf": [{"properties": {"a": {}}}]});
+        let graph = Graph::of(&schema).unwrap();
+        let order = in_order(&graph.nodes).unwrap();
+        let ends = |steps: usize| Reckoning { steps, ..Reckoning::new(&graph.nodes) }.run(&order).is_ok();
+        // Three nodes, a key in one of them and the same key where it is used: five steps a level. On the third
+        // nothing is new.
+        assert!(ends(MOST_STEPS - 15));
+        assert!(!ends(MOST_STEPS - 14));
+    }
+}

@@ -46,6 +46,9 @@ fn depth_is_bounded_at_ten_thousand_levels_too() {
     };
     compiles(&nested(DEEPEST - 1));
     refused(&nested(DEEPEST), "deeper than 64 levels");
+    let listed = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    compiles(&json!({"enum": listed(DEEPEST - 1)}));
+    refused(&json!({"enum": listed(DEEPEST)}), "deeper than 64 levels");
     // Such a value needs a large stack merely to be dropped; no reader of ours makes one.
     let large = std::thread::Builder::new().stack_size(64 << 20);
     large.spawn(move || refused(&nested(10_000), "deeper than 64 levels")).unwrap().join().unwrap();
@@ -72,6 +75,10 @@ fn loops_are_refused_and_recursion_into_values_is_not() {
     refused(&json!({"$anchor": "x", "allOf": [{"$ref": "#x"}]}), never);
     refused(&json!({"$dynamicAnchor": "x", "allOf": [{"$dynamicRef": "#x"}]}), never);
     refused(&json!({"$id": "urn:x", "allOf": [{"$ref": "urn:x"}]}), never);
+    let around = json!({"$anchor": "x", "allOf": [{"$ref": "#x"}]});
+    refused(&json!({"allOf": [around]}), never);
+    refused(&json!({"$defs": {"a": around}, "$ref": "#x"}), never);
+    refused(&json!({"$defs": {"list": [around]}, "$ref": "#x"}), never);
     let tree = compiles(&json!({"type": "object", "required": ["n"], "additionalProperties": false,
         "properties": {"n": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#"}}}}));
     assert!(tree.validator().is_valid(&json!({"n": 1, "children": [{"n": 2, "children": []}]})));
@@ -103,6 +110,14 @@ fn what_multiplies_is_refused_and_what_only_branches_is_not() {
         looking_again = json!({"allOf": [looking_again], "unevaluatedProperties": false});
     }
     refused(&looking_again, "costs too much");
+    let looking_into = |levels: usize| {
+        (0..levels).fold(
+            json!({"type": "object"}),
+            |inner, _| json!({"properties": {"a": inner}, "unevaluatedProperties": false}),
+        )
+    };
+    compiles(&looking_into(5));
+    refused(&looking_into(14), "costs too much");
     // Doubled only at every fourth level: harmless at first sight, endless for a deep value.
     let slow =
         |inner: &Value| json!({"properties": {"a": {"properties": {"a": {"properties": {"a": inner}}}}}});
@@ -121,6 +136,8 @@ fn what_multiplies_is_refused_and_what_only_branches_is_not() {
         .map(|n| json!({"type": "object", "properties": {"kind": {"const": n}, format!("f{n}"): {"type": "string"}}}))
         .collect();
     compiles(&json!({"type": "object", "properties": {"x": {"oneOf": variants}}}));
+    compiles(&json!({"allOf": vec![json!({}); 4095]}));
+    refused(&json!({"allOf": vec![json!({}); 4096]}), "costs too much");
     let many: Map<String, Value> = (0..5000).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
     refused(&json!({"properties": many}), "costs too much");
 }
@@ -177,4 +194,7 @@ fn declared_drafts_are_kept_to_and_unknown_ones_refused() {
         refused(&json!({"$schema": unknown}), "known are the drafts 4, 6, 7, 2019-09 and 2020-12");
     }
     refused(&json!({"$schema": 7}), "declares the dialect 7");
+    let named = json!({"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"n": {"$ref": "#whole"}},
+        "definitions": {"a": {"$id": "#whole", "type": "integer"}}});
+    assert!(!compiles(&named).validator().is_valid(&json!({"n": "x"})), "an `$id` was a name once");
 }

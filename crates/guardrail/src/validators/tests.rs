@@ -10,18 +10,37 @@ use tool::{Category, RiskLevel, ToolSpec};
 use super::*;
 use crate::lore::{Mistake, Quirk};
 use crate::requirement::Form;
-use crate::{Curated, Guard, InputSchema, Known};
+use crate::{Curated, Guard, InputSchema, Known, Validated};
 
 fn workers() -> Workers {
-    Workers::new(|| {
-        Box::pin(async {
+    workers_that_think(Duration::ZERO)
+}
+
+/// Workers that take this long over the first thing they are told.
+fn workers_that_think(time: Duration) -> Workers {
+    Workers::new(move || {
+        Box::pin(async move {
             let (ours, theirs) = UnixStream::pair()?;
-            std::thread::spawn(move || knowledge::serve(theirs.try_clone()?, theirs));
+            let thinking = Thinking { from: theirs.try_clone()?, time };
+            std::thread::spawn(move || knowledge::serve(thinking, theirs));
             ours.set_nonblocking(true)?;
             let (from, to) = tokio::net::UnixStream::from_std(ours)?.into_split();
             Ok(Started { from: Box::new(from), to: Box::new(to), life: Box::new(()) })
         })
     })
+}
+
+struct Thinking {
+    from: UnixStream,
+    time: Duration,
+}
+
+impl std::io::Read for Thinking {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(bytes);
+        std::thread::sleep(std::mem::take(&mut self.time));
+        read
+    }
 }
 
 fn rule(requirements: Vec<Requirement>, source: &str) -> Rule {
@@ -45,31 +64,43 @@ fn lore() -> Lore {
             mistake("wrong_format", "create({assignees: {add: [1]}})"),
             mistake("of_another_command", "update({assignees: [1]})"),
             mistake("of_another_field", "create({name: ''})"),
+            mistake("of_no_command", "{assignees: {add: [1]}}"),
         ],
-        quirks: vec![Quirk {
-            name: "assignee_format_mismatch".into(),
-            description: "Create expects [123]".into(),
-            mitigation: "Use a list".into(),
-        }],
+        quirks: vec![
+            Quirk {
+                name: "of_another_matter".into(),
+                description: "A card without a name is untitled".into(),
+                mitigation: "Give it one".into(),
+            },
+            Quirk {
+                name: "assignee_format_mismatch".into(),
+                description: "Create expects [123]".into(),
+                mitigation: "Use a list".into(),
+            },
+        ],
     }
 }
 
 /// The refusal of a call by a tool with these rules, or nothing where it is valid.
 fn call(rules: Vec<Rule>, arguments: Value) -> Option<Refusal> {
+    asked(rules, workers(), arguments).err()
+}
+
+fn asked(rules: Vec<Rule>, workers: Workers, arguments: Value) -> Result<Validated, Refusal> {
     let mut spec = ToolSpec::new("board.create", "Create", Category::NETWORK, RiskLevel::Medium);
     spec.input_schema = Some(json!({"type": "object", "properties": {"name": {"type": "string"},
         "email": {"type": "string"}, "assignees": {"type": "array"}, "n": {"type": "integer"}}}));
     let definition = Arc::new(spec.check().unwrap());
     let lore = Arc::new(lore());
-    let validators = Arc::new(Validators::new(rules, Arc::clone(&lore), workers()));
+    let validators = Arc::new(Validators::new(rules, Arc::clone(&lore), workers));
     let schema = InputSchema::compile(definition.input_schema()).unwrap();
     let schema = schema.validated_by(validators).taught_by(lore);
     let (curated, nobody) = (Curated::none(), |_: &str| None);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let known = Known { definition: &definition, schema: &schema };
     match Guard::new(&curated, &nobody).check(known, arguments) {
-        Ok(fitting) => runtime.block_on(fitting.validated()).err().map(|refusal| *refusal),
-        Err(rejected) => Some(*rejected.refusal),
+        Ok(fitting) => runtime.block_on(fitting.validated()).map_err(|refusal| *refusal),
+        Err(rejected) => Err(*rejected.refusal),
     }
 }
 
@@ -161,6 +192,33 @@ fn every_validator_is_heard_and_each_thing_said_once() {
 }
 
 #[test]
+fn what_is_said_is_bounded_and_the_rest_is_counted() {
+    let says = |what: &str, count: usize| {
+        let errors = format!("Array.from({{length: {count}}}, (_, n) => '{what} ' + n)");
+        rule(vec![], &format!("({{valid: false, errors: {errors}}})"))
+    };
+    let refusal = call(vec![says("wrong", MOST_PROBLEMS)], json!({})).unwrap();
+    assert_eq!(refusal.problems.len(), MOST_PROBLEMS);
+    assert!(!refusal.reason.contains("And "), "{}", refusal.reason);
+    let refusal = call(vec![says("wrong", MOST_PROBLEMS), says("bad", 4)], json!({})).unwrap();
+    assert_eq!(refusal.problems.len(), MOST_PROBLEMS);
+    assert!(refusal.reason.contains(" And 4 more."), "{}", refusal.reason);
+}
+
+#[test]
+fn b140_a_slow_validator_is_told_with_its_time_and_no_other() {
+    let fine = || vec![rule(vec![], "({valid: true, errors: []})")];
+    let time = Validation::SLOW + Duration::from_millis(10);
+    let slow = asked(fine(), workers_that_think(time), json!({})).unwrap().slow;
+    assert!(slow.len() == 1 && &*slow[0].0 == "check-it" && slow[0].1 >= time, "{slow:?}");
+    let slow = asked(fine(), workers(), json!({})).unwrap().slow;
+    assert!(
+        slow.iter().all(|(_, took)| *took > Validation::SLOW),
+        "only a busy machine makes it one: {slow:?}"
+    );
+}
+
+#[test]
 fn the_mistake_that_was_made_is_shown_and_no_other() {
     let by_schema = call(vec![], json!({"assignees": {"add": [1]}})).unwrap();
     assert_eq!(by_schema.code, RefusalCode::InvalidArguments);
@@ -169,7 +227,9 @@ fn the_mistake_that_was_made_is_shown_and_no_other() {
     for refusal in [by_schema, by_validator] {
         let reason = &refusal.reason;
         assert!(
-            reason.contains("`wrong_format`") && reason.contains("`assignee_format_mismatch`"),
+            ["`wrong_format`", "`of_no_command`", "`assignee_format_mismatch`"]
+                .iter()
+                .all(|name| reason.contains(name)),
             "{reason}"
         );
         assert!(reason.contains("→ correct: create({ assignees: [456] })"), "{reason}");

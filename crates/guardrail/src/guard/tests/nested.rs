@@ -24,7 +24,7 @@ fn b25_the_shape_of_the_list_is_checked_by_index() {
     assert_eq!(outer(json!(null)), [at("/tools", "a value")]);
     assert_eq!(outer(json!({})), [at("/tools", "array")]);
     assert_eq!(outer(json!(3)), [at("/tools", "array")]);
-    let good = json!({"tool_slug": "UNKNOWN_TOOL", "arguments": {}});
+    let good = json!({"tool_slug": "UNKNOWN_TOOL", "arguments": "what it takes is its own business"});
     let mixed = json!([good, 7, {"arguments": {}}, {"tool_slug": "", "arguments": {}},
         {"tool_slug": 5, "arguments": {}}, {"tool_slug": "X"}, {}]);
     assert_eq!(
@@ -55,6 +55,8 @@ fn b26_inner_calls_are_checked_like_any_other_and_all_are_told() {
         {"tool_slug": "mcp__x__write", "arguments": {"file_path": "a", "content": "short"}},
         {"tool_slug": "fetch", "arguments": "not an object"},
         {"tool_slug": "fetch", "arguments": {"url": "https://example.org"}},
+        {"tool_slug": "upload_to_composio",
+            "arguments": {"path": "/tmp/a", "tool_slug": "GMAIL_SEND_EMAIL", "toolkit_slug": "gmail"}},
     ]);
     let refusal = bench.call(OUTER, json!({"tools": calls})).unwrap();
     let said = refusal.schema_error.unwrap();
@@ -85,7 +87,7 @@ fn b26_inner_calls_are_checked_like_any_other_and_all_are_told() {
     assert_eq!(
         refusal.reason.matches("Example for").count(),
         3,
-        "each tool is shown once: {}",
+        "each tool that was called wrongly is shown once: {}",
         refusal.reason
     );
 }
@@ -125,6 +127,13 @@ fn a_tool_may_say_itself_that_an_argument_holds_calls() {
 }
 
 #[test]
+fn a_list_that_map_and_schema_both_name_is_looked_at_once() {
+    let schema = json!({"type": "object", "properties": {"steps": {"type": "array", "format": "calls"}}});
+    let bench = Bench::mapped("tools: {plan: {calls: steps}}\n").tool("plan", schema);
+    assert_eq!(wrong(&bench, "plan", json!({"steps": [7]})), [at("/steps/0", "object")]);
+}
+
+#[test]
 fn depth_and_number_are_bounded() {
     let bench = Bench::shipped();
     let call = |tools: Value| json!({"tool_slug": OUTER, "arguments": {"tools": tools}});
@@ -150,6 +159,9 @@ fn depth_and_number_are_bounded() {
     bench.passes(OUTER, json!({"tools": tools}));
     let deeper = bench.call(OUTER, json!({"tools": [call(tools)]})).unwrap();
     assert!(deeper.problems[0].got.ends_with("4 deep"), "{deeper:?}");
-    // 256 inner calls are looked at: 60 outer ones, three lists of 60; the other 57 lists are too much.
+    // 256 inner calls are looked at, and not one more: 4 outer ones and four lists of 63.
+    counted(Value::from(vec![call(many(63)); 4]), 4 * 63 * 2);
+    counted(json!([call(many(63)), call(many(63)), call(many(63)), call(many(64))]), 3 * 63 * 2 + 1);
+    // 60 outer ones, three lists of 60; the other 57 lists are too much.
     counted(Value::from(vec![call(many(60)); 60]), 3 * 60 * 2 + 57);
 }
