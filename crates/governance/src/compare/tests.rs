@@ -155,6 +155,89 @@ fn what_makes_less_possible_tightens() {
     tightens("blocked_domains: [evil.org]", "blocked_domains: [evil.org, x.org]", "blocked host added");
 }
 
+/// Each of these makes more possible in one direction, and less in the other.
+#[test]
+fn what_no_tool_states_is_compared_both_ways() {
+    let check = |file: usize, narrow: &str, wide: &str, words: &str| {
+        let load = |text: &str| {
+            let mut all = ["tools: {}\n", FREE, SAFETY].map(str::to_owned);
+            all[file] = text.to_owned();
+            machine(&all[0]).modes(&all[1]).safety(&all[2]).policy()
+        };
+        for (old, new, effect) in [(narrow, wide, Effect::Loosens), (wide, narrow, Effect::Tightens)] {
+            let found = compare(&load(old), &load(new), &[definition("read_file")]);
+            let found: Vec<_> = found.iter().map(|one| (one.effect, one.what.contains(words))).collect();
+            assert_eq!(found, [(effect, true)], "{old} → {new}");
+        }
+    };
+    let mode = |rules: &str| FREE.replace("ALERT: {}", &format!("ALERT: {{{rules}}}"));
+    check(1, &mode("max_concurrent_tasks: 3"), &mode(""), "ALERT: calls at once: ");
+    let running = |word: &str| mode(&format!("on_transition: {{running: {word}}}"));
+    check(1, &running("cancel"), &running("finish"), "ALERT: running calls that finish");
+    let watched = |flag: bool| mode(&format!("background_monitoring_enabled: {flag}"));
+    check(1, &watched(true), &watched(false), "ALERT: unwatched");
+    let cpu = "conditions: [{metric: cpu_load_percent, operator: \">\", value: 90}]";
+    let ways = |more: &str| format!("{FREE}transition_rules: {{NORMAL_to_ALERT: {{{cpu}}}{more}}}\n");
+    let stricter = format!(", NORMAL_to_DEGRADED: {{{cpu}}}");
+    check(1, &ways(&stricter), &ways(""), "way to a stricter mode");
+    let milder = format!(", ALERT_to_NORMAL: {{{cpu}, requires_human_approval: true}}");
+    check(1, &ways(""), &ways(&milder), "way back to a milder mode");
+
+    let rates = |rules: &str| format!("{SAFETY}rate_limits: {{ALERT: {{{rules}}}}}\n");
+    check(2, &rates("tool_calls_per_minute: 3"), &rates(""), "ALERT: calls a minute");
+    check(2, &rates("outbound_calls_per_hour: 3"), &rates("outbound_calls_per_hour: 4"), "leave the machine");
+    let secret = |action: &str| {
+        let list = format!("[{{name: key, pattern: \"sk-[a-z]+\", action: {action}}}]");
+        format!("{SAFETY}content_filtering: {{secret_patterns: {list}}}\n")
+    };
+    check(2, &secret("redact"), SAFETY, "secret ");
+    let gateway = |rest: &str| format!("outbound_gateway: {{{rest}}}\n");
+    check(
+        2,
+        &gateway("allowed_domains: [a.org]"),
+        &gateway("allowed_domains: [a.org, b.org]"),
+        "allowed host",
+    );
+    check(2, &gateway("max_response_kb: 1"), &gateway("max_response_kb: 2"), "largest response");
+    let human = |seconds: u32| format!("{SAFETY}human_approval: {{timeout_seconds: {seconds}}}\n");
+    check(2, &human(60), &human(61), "time a human is waited for");
+    let sessions = |rules: &str| format!("{SAFETY}sessions: {{{rules}}}\n");
+    check(2, &sessions("hop_budget: 2"), &sessions("hop_budget: 3"), "calls of a worker in a turn");
+}
+
+#[test]
+fn a_secret_that_is_treated_otherwise_and_a_cap_that_is_another_are_looked_at_by_a_human() {
+    let load = |safety: &str| machine("tools: {}\n").safety(&format!("{SAFETY}{safety}")).policy();
+    let secret = |action: &str| {
+        format!("content_filtering: {{secret_patterns: [{{name: key, pattern: x, action: {action}}}]}}\n")
+    };
+    let cap = |rules: &str| format!("sessions: {{cost_cap: {{{rules}}}}}\n");
+    for (old, new, words) in [
+        (secret("block"), secret("warn"), "secret removed: key (block)"),
+        (secret("warn"), secret("block"), "secret removed: key (warn)"),
+        (cap("mode: enforce, amount: 5"), cap("mode: enforce, amount: 6"), "what a turn may cost"),
+        (cap("mode: warn, amount: 5"), cap("mode: enforce, amount: 5"), "what a turn may cost"),
+    ] {
+        let found = compare(&load(&old), &load(&new), &[definition("read_file")]);
+        let loosens = |one: &Difference| one.effect == Effect::Loosens && one.what.contains(words);
+        assert!(found.iter().any(loosens), "{old} → {new}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_list_of_paths_in_the_place_of_the_workspaces_may_lead_anywhere() {
+    check_entry("write_file", "", "allowed_paths: []", Some(Effect::Tightens), "may go nowhere");
+    check_entry("write_file", "", "allowed_paths: [/a]", Some(Effect::Loosens), "leaves the workspaces");
+}
+
+#[test]
+fn what_is_asked_on_unattended_paths_is_said_only_where_there_are_some() {
+    let load = |tools: &str| machine(tools).modes(FREE).policy();
+    let asks = "tools: {write_file: {requires_approval: true}}\n";
+    let found = compare(&load(asks), &load("tools: {}\n"), &[definition("write_file")]);
+    assert!(!found.is_empty() && !found.iter().any(|one| one.what.contains("unattended")), "{found:#?}");
+}
+
 #[test]
 fn what_changes_nothing_is_neutral() {
     check("tools:\n", "# a word\ntools:\n", Some(Effect::Neutral), "change nothing");

@@ -42,7 +42,7 @@ fn proposed(arguments: Value) -> Option<(Value, String)> {
 }
 
 /// The arguments that are proposed instead of those for a tool that takes nothing but these properties.
-fn proposed_by(properties: Value, required: &[&str], arguments: Value) -> Option<Value> {
+fn proposed_by(properties: &Value, required: &[&str], arguments: Value) -> Option<Value> {
     let mut spec = ToolSpec::new("t", "A tool", Category::READ_ONLY, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object", "additionalProperties": false,
         "required": required, "properties": properties}));
@@ -134,21 +134,21 @@ fn what_is_right_stays_as_it_is() {
     let text = json!({"type": "string"});
     let own = json!({"query": text, "search": text});
     assert_eq!(
-        proposed_by(own, &["query"], json!({"search": "x"})),
+        proposed_by(&own, &["query"], json!({"search": "x"})),
         None,
         "a key of the tool's own is meant"
     );
     let own = json!({"input": {"type": "object"}, "n": {"type": "integer"}});
-    let found = proposed_by(own, &["input"], json!({"input": "{\"n\": 1}"}));
+    let found = proposed_by(&own, &["input"], json!({"input": "{\"n\": 1}"}));
     assert_eq!(found, Some(json!({"input": {"n": 1}})), "an argument of the tool's own is no wrapper");
 }
 
 #[test]
 fn nothing_stands_for_what_may_be_left_out() {
-    let path = || json!({"path": {"type": "string", "default": "."}});
-    assert_eq!(proposed_by(path(), &["path"], json!({"path": null})), Some(json!({})));
-    assert_eq!(proposed_by(path(), &["path"], json!({"arguments": null})), Some(json!({})));
-    assert_eq!(proposed_by(json!({"path": {"type": "string"}}), &["path"], json!({"path": null})), None);
+    let path = json!({"path": {"type": "string", "default": "."}});
+    assert_eq!(proposed_by(&path, &["path"], json!({"path": null})), Some(json!({})));
+    assert_eq!(proposed_by(&path, &["path"], json!({"arguments": null})), Some(json!({})));
+    assert_eq!(proposed_by(&json!({"path": {"type": "string"}}), &["path"], json!({"path": null})), None);
 }
 
 #[test]

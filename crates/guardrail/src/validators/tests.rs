@@ -83,10 +83,10 @@ fn lore() -> Lore {
 
 /// The refusal of a call by a tool with these rules, or nothing where it is valid.
 fn call(rules: Vec<Rule>, arguments: Value) -> Option<Refusal> {
-    asked(rules, workers(), arguments).err()
+    asked(rules, workers(), arguments).err().map(|refusal| *refusal)
 }
 
-fn asked(rules: Vec<Rule>, workers: Workers, arguments: Value) -> Result<Validated, Refusal> {
+fn asked(rules: Vec<Rule>, workers: Workers, arguments: Value) -> Result<Validated, Box<Refusal>> {
     let mut spec = ToolSpec::new("board.create", "Create", Category::NETWORK, RiskLevel::Medium);
     spec.input_schema = Some(json!({"type": "object", "properties": {"name": {"type": "string"},
         "email": {"type": "string"}, "assignees": {"type": "array"}, "n": {"type": "integer"}}}));
@@ -99,8 +99,8 @@ fn asked(rules: Vec<Rule>, workers: Workers, arguments: Value) -> Result<Validat
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let known = Known { definition: &definition, schema: &schema };
     match Guard::new(&curated, &nobody).check(known, arguments) {
-        Ok(fitting) => runtime.block_on(fitting.validated()).map_err(|refusal| *refusal),
-        Err(rejected) => Err(*rejected.refusal),
+        Ok(fitting) => runtime.block_on(fitting.validated()),
+        Err(rejected) => Err(rejected.refusal),
     }
 }
 
