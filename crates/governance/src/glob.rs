@@ -183,23 +183,16 @@ impl PathGlobs {
         self.written.get(source)
     }
 
-    /// What the pattern of this rule says.
-    pub(crate) fn text_of(&self, rule: &RuleRef) -> &str {
-        self.written.iter().find(|written| written.rule == *rule).map_or("", |written| &written.text)
-    }
-
     /// The patterns as they are written, in the order of the file.
     pub(crate) fn written(&self) -> &[Written] {
         &self.written
     }
 
     /// Those that were looked at in vain before this one was found; all of them if none was.
-    pub(crate) fn before<'a>(
-        &'a self,
-        found: Option<&RuleRef>,
-    ) -> impl Iterator<Item = (&'a RuleRef, String)> {
-        let end = found.and_then(|found| self.written.iter().position(|written| written.rule == *found));
-        let skipped = self.written.iter().take(end.unwrap_or(self.written.len()));
+    pub(crate) fn before(&self, found: Option<&Written>) -> impl Iterator<Item = (&RuleRef, String)> {
+        // By its place in the list: the patterns of one line share their rule.
+        let is_found = move |written: &&Written| found.is_some_and(|found| std::ptr::eq(found, *written));
+        let skipped = self.written.iter().take_while(move |written| !is_found(written));
         skipped.map(|written| (&written.rule, written.text.clone()))
     }
 }

@@ -1,5 +1,6 @@
 //! Where a call may go: the floor, forbidden paths, allowed paths or workspaces, second names, sizes.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use resources::PathRequest;
@@ -60,7 +61,7 @@ pub(crate) fn admit_typed(
     Name::left_behind(&request.base, &request.text).iter().try_for_each(|folder| {
         refuse_forbidden(standing, folder, &look, notes)?;
         let (rule, states) = admit_place(standing, workspaces, folder, &look, notes)?;
-        notes.holds(&rule, || states.clone(), || folder.to_string());
+        notes.holds(&rule, || states.to_string(), || folder.to_string());
         Ok(())
     })
 }
@@ -88,7 +89,7 @@ pub(crate) fn admit_reached(
     }
     let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
     refuse_root(situation.workspaces, name, request)?;
-    notes.passes(rule, || states.clone(), || name.to_string());
+    notes.passes(rule, || states.to_string(), || name.to_string());
     refuse_second_name(standing, reached, request, notes)?;
     refuse_large_file(standing, reached, request, notes)
 }
@@ -112,7 +113,7 @@ fn refuse_forbidden(
     }
     let Some(rules) = standing.rules else { return Ok(()) };
     let found = rules.forbidden_paths.find(name);
-    notes.skips(rules.forbidden_paths.before(found.map(|written| &written.rule)));
+    notes.skips(rules.forbidden_paths.before(found));
     match found {
         None => Ok(()),
         Some(Written { rule, text, .. }) => {
@@ -128,23 +129,22 @@ fn forbidden(request: &PathRequest) -> String {
 }
 
 /// The rule that lets the call be in this place, and what it states.
-fn admit_place(
-    standing: &Standing<'_>,
-    workspaces: &Workspaces,
+fn admit_place<'s>(
+    standing: &'s Standing<'_>,
+    workspaces: &'s Workspaces,
     name: &Name,
     request: &PathRequest,
     notes: &mut Notes<'_>,
-) -> Result<(RuleRef, String), Grounds> {
+) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
     notes.asks(|| name.to_string());
     notes.offers(|| remedy::quoted(&Pattern::literal(name.as_path())));
     let Some(list) = standing.rules.and_then(|rules| rules.allowed_paths.as_ref()) else {
         return admit_workspace(workspaces, name, request);
     };
-    let found = list.globs.first_match(name);
+    let found = list.globs.find(name);
     notes.skips(list.globs.before(found));
     match found {
-        Some(rule) if notes.are_read() => Ok((rule.clone(), list.globs.text_of(rule).to_owned())),
-        Some(rule) => Ok((rule.clone(), String::new())),
+        Some(Written { rule, text, .. }) => Ok((rule.clone(), Cow::Borrowed(text))),
         None => Err(not_listed(list, name, request)),
     }
 }
@@ -164,11 +164,11 @@ fn not_listed(list: &PathList, name: &Name, request: &PathRequest) -> Grounds {
     not_allowed(request, "not_listed", &list.rule, hint)
 }
 
-fn admit_workspace(
-    workspaces: &Workspaces,
+fn admit_workspace<'s>(
+    workspaces: &'s Workspaces,
     name: &Name,
     request: &PathRequest,
-) -> Result<(RuleRef, String), Grounds> {
+) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
     let here = workspaces.iter().filter(|workspace| name.as_path().starts_with(workspace.root()));
     // The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
     let deepest = |workspace: &&Workspace| {
@@ -177,10 +177,10 @@ fn admit_workspace(
     };
     let rule = workspace_rule();
     if let Some(workspace) = here.max_by_key(deepest) {
-        let root = workspace.root().display();
+        let root = workspace.root().to_string_lossy();
         return match (request.access, workspace.access()) {
             (PathAccess::Read, _) | (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadWrite) => {
-                Ok((rule, root.to_string()))
+                Ok((rule, root))
             }
             (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadOnly) => {
                 let hint = format!(

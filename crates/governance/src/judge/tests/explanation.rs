@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tool::Mode;
 
-use super::machine::{Machine, Outcome, machine, valid};
-use crate::{Said, Trail};
+use super::machine::{Machine, NOTHING_LISTED, Outcome, machine, valid};
+use crate::{Act, Edit, Said, Trail};
 
 /// What was looked at: `line id said`, with the floor and definition as line 0.
 fn trail(machine: &Machine, tool: &str, arguments: &Value) -> (Outcome, Trail) {
@@ -125,4 +125,292 @@ fn a_question_names_what_asks_and_what_would_spare_it() {
     assert_eq!(trail.changes().iter().map(|change| change.rule.line).collect::<Vec<_>>(), [4]);
     let (_, nothing) = (outcome, Trail::off());
     assert!(nothing.steps().is_empty() && nothing.changes().is_empty());
+}
+
+/// What a denial was asked, what to do about it and what to write; the same for whoever writes it.
+struct Lifted<'a> {
+    asked: &'a str,
+    how: &'a str,
+    write: &'a str,
+    edit: &'a str,
+}
+
+#[track_caller]
+fn lifts(machine: &Machine, tool: &str, arguments: &Value, expect: &Lifted<'_>) {
+    let (outcome, trail) = trail(machine, tool, arguments);
+    let plain = |text: &str| text.replace(&machine.root.display().to_string(), "$ROOT");
+    let step = trail.steps().last().unwrap();
+    assert_eq!((step.said, plain(&step.asked).as_str()), (Said::Denies, expect.asked), "{outcome:?}");
+    let [change] = trail.changes() else { panic!("{:#?}", trail.changes()) };
+    let write = plain(change.write.as_deref().unwrap_or_default());
+    assert_eq!((change.how.as_str(), write.as_str()), (expect.how, expect.write), "{outcome:?}");
+    assert_eq!(plain(&change.edit.as_ref().map(edited).unwrap_or_default()), expect.edit, "{outcome:?}");
+}
+
+#[test]
+fn each_denial_by_mode_or_limit_says_what_it_was_asked_and_what_would_lift_it() {
+    let check =
+        |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
+            lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
+        };
+    let read = |path: &str| json!({"path": path});
+    let in_mode = |mode| machine(TOOLS).mode(mode);
+    let a = || read("a.txt");
+    check(
+        in_mode(Mode::Lockdown),
+        "read_file",
+        a(),
+        "LOCKDOWN",
+        ["take LOCKDOWN out of this list, or change the mode", ""],
+        "tools.yaml tools.read_file.forbidden_in_modes without line 5 LOCKDOWN",
+    );
+    check(
+        in_mode(Mode::Recovery),
+        "read_file",
+        a(),
+        "RECOVERY",
+        ["add to this list", "RECOVERY"],
+        "tools.yaml tools.read_file.allowed_in_modes with RECOVERY",
+    );
+    let narrow = "modes:\n  NORMAL: {allowed_tool_categories: [read_only]}\n";
+    check(
+        machine(NOTHING_LISTED).modes(narrow),
+        "search",
+        json!({"query": "x"}),
+        "network",
+        ["add to this list", "network"],
+        "modes.yaml modes.NORMAL.allowed_tool_categories with network",
+    );
+    let idle = machine(NOTHING_LISTED).modes("modes:\n  NORMAL: {max_concurrent_tasks: 0}\n");
+    check(idle, "read_file", a(), "read_only", ["raise this above 0, or change the mode", ""], "");
+    check(
+        machine(NOTHING_LISTED),
+        "confined",
+        json!({}),
+        "full confinement",
+        ["add to tools.yaml", "tools: {confined: {requires_sandbox: false}}"],
+        "",
+    );
+    let stated = machine("tools: {confined: {min_isolation: reduced}}\n");
+    let unwalled = "take this out: the tool then runs with the daemon's powers";
+    check(stated, "confined", json!({}), "reduced confinement", [unwalled, ""], "");
+    let wait = "raise this number, or wait for the window to pass";
+    check(machine(TOOLS).counts(3, 0), "read_file", a(), "3 calls in the last hour", [wait, ""], "");
+    let busy =
+        machine(NOTHING_LISTED).safety("rate_limits: {NORMAL: {tool_calls_per_minute: 7}}\n").counts(0, 9);
+    check(busy, "read_file", a(), "9 calls in the last minute", [wait, ""], "");
+}
+
+#[test]
+fn each_denial_of_a_path_says_what_it_was_asked_and_what_would_lift_it() {
+    let check =
+        |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
+            lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
+        };
+    let read = |path: &str| json!({"path": path});
+    let narrower = "take this pattern out or narrow it";
+    check(
+        machine(TOOLS),
+        "read_file",
+        read("sub/b.txt"),
+        "$ROOT/ws/sub/b.txt",
+        [narrower, ""],
+        "tools.yaml tools.read_file.forbidden_paths without line 8 $ROOT/ws/sub",
+    );
+    check(
+        machine(TOOLS),
+        "read_file",
+        read("../other/o.txt"),
+        "$ROOT/other/o.txt",
+        ["add to this list", "$ROOT/other/o.txt"],
+        "tools.yaml tools.read_file.allowed_paths with $ROOT/other/o.txt",
+    );
+    check(
+        machine(NOTHING_LISTED),
+        "read_file",
+        read("$ROOT/other/o.txt"),
+        "$ROOT/other/o.txt",
+        ["a human adds the workspace", "sinew workspace add $ROOT/other"],
+        "",
+    );
+    let linked = machine("tools: {read_file: {forbidden_paths: [~/.ssh]}}\n");
+    std::fs::hard_link(linked.path("home/.ssh/id"), linked.path("ws/innocent")).unwrap();
+    check(
+        linked,
+        "read_file",
+        read("innocent"),
+        "innocent",
+        ["add to tools.yaml", "tools: {read_file: {hard_links: allow}}"],
+        "tools.yaml tools.read_file.hard_links = allow",
+    );
+    let small = machine("tools: {write_file: {max_file_size_mb: 1}}\n");
+    check(
+        small,
+        "write_file",
+        json!({"path": "w", "content": "x".repeat((1 << 20) + 1)}),
+        "1048577 bytes",
+        ["raise this number", ""],
+        "tools.yaml tools.write_file.max_file_size_mb = 2",
+    );
+}
+
+#[test]
+fn each_denial_of_a_command_or_a_host_says_what_it_was_asked_and_what_would_lift_it() {
+    let check =
+        |machine: Machine, tool: &str, arguments: Value, asked: &str, [how, write]: [&str; 2], edit: &str| {
+            lifts(&machine, tool, &arguments, &Lifted { asked, how, write, edit });
+        };
+    let run = || machine("tools:\n  run:\n    allowed_commands: [ls]\n    forbidden_commands: [sudo]\n");
+    let narrower = "take this pattern out or narrow it";
+    let argv = |words: &[&str]| json!({"argv": words});
+    check(
+        run(),
+        "run",
+        argv(&["/bin/sudo", "ls"]),
+        "/bin/sudo ls",
+        [narrower, ""],
+        "tools.yaml tools.run.forbidden_commands without line 4 sudo",
+    );
+    check(
+        run(),
+        "run",
+        argv(&["git", "no"]),
+        "git no",
+        ["add to this list", "{argv: [git, \"no\"]}"],
+        "tools.yaml tools.run.allowed_commands with {argv: [git, \"no\"]}",
+    );
+    check(
+        machine(NOTHING_LISTED),
+        "run",
+        argv(&["ls"]),
+        "ls",
+        ["add to tools.yaml", "tools: {run: {allowed_commands: [ls]}}"],
+        "tools.yaml tools.run.allowed_commands with ls",
+    );
+    check(run(), "run", json!({"line": "ls; id"}), "ls; id", ["change this rule", ""], "");
+    let fetch = |tools: &str| {
+        machine(tools)
+            .safety("outbound_gateway:\n  allowed_domains: [\"*\"]\n  blocked_domains: [\"*.onion\"]\n")
+    };
+    let url = |text: &str| json!({"url": text});
+    check(
+        fetch(NOTHING_LISTED),
+        "fetch",
+        url("http://x.onion/"),
+        "x.onion",
+        [narrower, ""],
+        "safety.yaml outbound_gateway.blocked_domains without line 3 *.onion",
+    );
+    check(
+        fetch("tools: {fetch: {allowed_domains: [a.org]}}\n"),
+        "fetch",
+        url("https://b.org"),
+        "b.org",
+        ["add to this list", "b.org"],
+        "tools.yaml tools.fetch.allowed_domains with b.org",
+    );
+    check(
+        fetch(NOTHING_LISTED),
+        "fetch",
+        url("http://127.0.0.1/"),
+        "127.0.0.1",
+        ["set in safety.yaml, for every tool", "allow_private_addresses: true"],
+        "safety.yaml outbound_gateway.allow_private_addresses = true",
+    );
+    check(
+        machine(NOTHING_LISTED),
+        "fetch",
+        url("https://a.org"),
+        "a.org",
+        ["add to safety.yaml", "outbound_gateway.allowed_domains: [a.org]"],
+        "safety.yaml outbound_gateway.allowed_domains with a.org",
+    );
+}
+
+fn edited(edit: &Edit) -> String {
+    let act = match &edit.act {
+        Act::Add(value) => format!("with {value}"),
+        Act::Remove { line, text } => format!("without line {line} {text}"),
+        Act::Set(value) => format!("= {value}"),
+    };
+    format!("{} {} {act}", edit.file.name(), edit.keys.join("."))
+}
+
+/// Every step but those of the floor and of other modes: the rule, what it states, what it was asked, what it said.
+fn told(trail: &Trail) -> Vec<String> {
+    let of_others = |id: &str| id.starts_with("floor.") || id.ends_with(".require_approval_for");
+    let steps = trail.steps().iter().filter(|step| !of_others(&step.rule.id));
+    let shown = |step: &crate::Step| {
+        let states = step.states.as_deref().unwrap_or("-");
+        format!("{} {} | {states} | {} | {:?}", step.rule.line, step.rule.id, step.asked, step.said)
+    };
+    steps.map(shown).collect()
+}
+
+#[test]
+fn commands_hosts_categories_and_sizes_are_told_step_by_step() {
+    let tools = "tools:
+  run:
+    allowed_commands: [cat, ls]
+    forbidden_commands: [sudo, {argv: [ls, -R]}]
+";
+    let modes = "modes: {NORMAL: {allowed_tool_categories: [read_only, system_write]}}\n";
+    let (_, trail) = trail(&machine(tools).modes(modes), "run", &json!({"argv": ["ls", "-l"]}));
+    assert_eq!(
+        told(&trail),
+        [
+            "0 run.allowed_modes | NORMAL | NORMAL | Passes",
+            "1 NORMAL.allowed_tool_categories | read_only | system_write | DoesNotApply",
+            "1 NORMAL.allowed_tool_categories | system_write | system_write | Passes",
+            "4 run.forbidden_commands | sudo | ls -l | DoesNotApply",
+            "4 run.forbidden_commands | ls -R | ls -l | DoesNotApply",
+            "3 run.allowed_commands | cat | ls -l | DoesNotApply",
+            "3 run.allowed_commands | ls | ls -l | Passes",
+        ]
+    );
+    let safety = "outbound_gateway:
+  blocked_domains: [evil.org]
+  allowed_domains: [a.org, \"*.b.org\"]
+";
+    let machine = machine("tools:\n  fetch:\n    allowed_domains: [c.org, x.b.org]\n").safety(safety);
+    let (_, trail) = self::trail(&machine, "fetch", &json!({"url": "https://x.b.org/"}));
+    assert_eq!(
+        told(&trail),
+        [
+            "0 fetch.allowed_modes | NORMAL | NORMAL | Passes",
+            "2 outbound_gateway.blocked_domains | evil.org | x.b.org | DoesNotApply",
+            "3 fetch.allowed_domains | c.org | x.b.org | DoesNotApply",
+            "3 fetch.allowed_domains | x.b.org | x.b.org | Passes",
+            "3 outbound_gateway.allowed_domains | a.org | x.b.org | DoesNotApply",
+            "3 outbound_gateway.allowed_domains | *.b.org | x.b.org | Passes",
+        ]
+    );
+}
+
+#[test]
+fn paths_sizes_and_what_is_left_unattended_are_told_step_by_step() {
+    let tools = "tools:
+  read_file:
+    allowed_paths: [/srv/**, \"$ROOT/ws/**\"]
+    unattended_paths: [/srv, \"$ROOT/ws/sub/**\"]
+    max_file_size_mb: 1
+    requires_approval: true
+";
+    let machine = machine(tools);
+    let (outcome, trail) = trail(&machine, "read_file", &json!({"path": "sub/../sub/b.txt"}));
+    assert_eq!(outcome.word, "permit");
+    let root = machine.root.display().to_string();
+    let told: Vec<String> = told(&trail).iter().map(|step| step.replace(&root, "$ROOT")).collect();
+    assert_eq!(
+        told,
+        [
+            "0 read_file.allowed_modes | NORMAL | NORMAL | Passes",
+            "3 read_file.allowed_paths | /srv/** | $ROOT/ws/sub | DoesNotApply",
+            "3 read_file.allowed_paths | $ROOT/ws/** | $ROOT/ws/sub | Passes",
+            "3 read_file.allowed_paths | /srv/** | $ROOT/ws/sub/b.txt | DoesNotApply",
+            "3 read_file.allowed_paths | $ROOT/ws/** | $ROOT/ws/sub/b.txt | Passes",
+            "5 read_file.max_file_size_mb | 1048576 bytes | 5 bytes | Passes",
+            "4 read_file.unattended_paths | $ROOT/ws/sub/** | $ROOT/ws/sub/b.txt | Passes",
+        ]
+    );
 }
