@@ -40,12 +40,22 @@ impl Daemon {
         Daemon::start_with(home, &[])
     }
 
+    /// A daemon in this home that can be traced.
+    pub fn start_debuggable(home: Home) -> Daemon {
+        Daemon::spawn(home, &["--debuggable"], &[])
+    }
+
     /// A daemon in this home, with these variables in its environment.
     pub fn start_with(home: Home, variables: &[(&str, &str)]) -> Daemon {
+        Daemon::spawn(home, &[], variables)
+    }
+
+    fn spawn(home: Home, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
         let log = File::create(home.workspace().with_file_name("serve.log")).expect("a log file");
         let mut command = sinew();
         command
             .arg("serve")
+            .args(words)
             .env("SINEW_HOME", home.root())
             .env("HOME", home.user())
             .current_dir("/")

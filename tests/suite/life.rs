@@ -23,6 +23,20 @@ fn folders_and_sockets_are_private() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn t245_nobody_looks_into_its_memory_and_no_core_is_written() {
+    let look = |daemon: &Daemon| std::fs::File::open(format!("/proc/{}/mem", daemon.pid())).map(drop);
+    let daemon = Daemon::start();
+    assert_eq!(look(&daemon).unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
+    // Where it is asked for: what is refused above is refused by the daemon, not by this machine.
+    let debuggable = Daemon::start_debuggable(Home::initialised());
+    look(&debuggable).unwrap();
+}
+
 #[test]
 fn a_run_folder_open_to_others_is_refused_with_the_remedy() {
     let home = Home::initialised();

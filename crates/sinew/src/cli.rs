@@ -146,6 +146,9 @@ pub(crate) struct ServeArgs {
     /// Run although this is root. Tools then have root's powers: meant for tests and containers.
     #[arg(long)]
     pub(crate) allow_root: bool,
+    /// Let debuggers attach and cores be written. Whoever runs as you can then read and change what the daemon knows.
+    #[arg(long)]
+    pub(crate) debuggable: bool,
 }
 
 #[derive(Args)]

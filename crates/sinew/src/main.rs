@@ -15,6 +15,7 @@ mod manifests;
 mod moment;
 mod origin;
 mod own_folders;
+mod own_memory;
 mod render;
 mod service;
 mod setting;

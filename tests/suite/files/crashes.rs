@@ -45,7 +45,7 @@ fn check(call: &str, most: usize) -> usize {
     for nth in 1..=most {
         let home = Home::initialised();
         home.file("f", "old");
-        let daemon = Daemon::start_in(home);
+        let daemon = Daemon::start_debuggable(home);
         let mut agent = daemon.agent();
         let Some(mut tracer) = killed_at(&daemon, call, nth) else { return 0 };
         let answer = agent.try_execute("write_file", &json!({"path": "f", "content": "new"}));

@@ -1,5 +1,7 @@
 //! The record through the human's door: asked, paged, verified and exported by the daemon itself.
 
+use std::os::unix::fs::FileExt;
+
 use serde_json::{Value, json};
 use tests::{Client, Daemon};
 
@@ -67,6 +69,28 @@ fn the_daemon_verifies_and_exports_its_record() {
     let csv = ask(control, "control/ledger.export", &json!({"kind": "refusal", "format": "csv"}));
     assert!(csv["text"].as_str().unwrap().starts_with("seq,time,kind"), "{csv}");
     assert_eq!(csv["records"], 1);
+}
+
+#[test]
+fn t233_a_record_that_was_changed_says_so_itself_once_it_is_checked() {
+    let daemon = daemon_with_records();
+    let notes = || {
+        let records = daemon.home().records_so_far().into_iter();
+        records.filter(|record| record["about"] == "ledger_verify").collect::<Vec<_>>()
+    };
+    let control = &mut daemon.control();
+    ask(control, "control/ledger.verify", &json!({}));
+    assert_eq!(notes(), Vec::<Value>::new(), "an intact one has nothing to say");
+    let ledger = daemon.home().root().join("state/ledger");
+    let segments = std::fs::read_dir(ledger).unwrap().map(|entry| entry.unwrap().path());
+    let segment = segments.filter(|path| path.extension().is_some_and(|end| end == "ndjson")).min().unwrap();
+    let place = std::fs::read_to_string(&segment).unwrap().find("read_file").unwrap() as u64;
+    let file = std::fs::OpenOptions::new().write(true).open(&segment).unwrap();
+    file.write_all_at(b"need_file", place).unwrap();
+    let report = ask(control, "control/ledger.verify", &json!({}));
+    assert_eq!(report["intact"], false, "{report}");
+    let [note] = notes().try_into().unwrap();
+    assert_eq!(note["data"]["problems"], report["problems"], "{note}");
 }
 
 #[test]

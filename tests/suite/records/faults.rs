@@ -53,7 +53,7 @@ impl Scene {
                 .unwrap();
         }
         home.file("a.txt", "x");
-        let daemon = Daemon::start_in(home);
+        let daemon = Daemon::start_debuggable(home);
         let agent = daemon.agent();
         let mut scene = Scene { daemon, agent, answered: Vec::new(), refused: Value::Null };
         assert_eq!(scene.write()["success"], true);

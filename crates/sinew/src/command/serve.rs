@@ -11,6 +11,7 @@ use telemetry::LogTarget;
 use crate::cli::ServeArgs;
 use crate::daemon::{self, Daemon};
 use crate::exit::{Exit, Problem};
+use crate::own_memory;
 use crate::setting::{Setting, explain};
 
 /// How long the last log lines may take.
@@ -22,6 +23,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
     if geteuid().is_root() && !args.allow_root {
         let problem = Problem::usage("Sinew does not run as root: its tools would have root's powers");
         return Err(problem.hint("run it as yourself, or say `--allow-root` if that is what you mean"));
+    }
+    if !args.debuggable {
+        let failed =
+            |error| Problem::new(Exit::Failed, format!("cannot close its memory to others: {error}"));
+        own_memory::close().map_err(failed)?;
     }
     let setting = Setting::find()?;
     let settings = setting.settings()?;

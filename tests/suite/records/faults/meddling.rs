@@ -94,7 +94,7 @@ fn t227_nothing_is_written_through_a_link_in_the_place_of_a_segment() {
 #[test]
 fn t231_a_disk_that_takes_two_seconds_holds_changes_back_and_loses_none() {
     const CALLS: usize = 20;
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_debuggable(Home::initialised());
     daemon.home().file("a.txt", "x");
     let Some(strace) = Strace::delay(daemon.pid(), "fdatasync", Duration::from_secs(2)) else { return };
     let begun = Instant::now();
