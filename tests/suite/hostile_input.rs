@@ -1,4 +1,14 @@
 //! Bad input gets a clear error and the daemon lives. Each case on the real socket, each followed by a good call.
+//!
+//! | case | what must hold | where it is shown |
+//! |---|---|---|
+//! | T001 | no other user can connect while the sockets are made | `strangers` |
+//! | T002 | another user is dropped before a byte is read | `strangers`; the server's `a_foreign_user_gets_no_byte` |
+//! | T003 | a confined program reaches no door | `sandbox::worker_door` |
+//! | T007 | a line too long, or without end | here; the server's `frame` |
+//! | T011 | nesting | here |
+//! | T012 | a key twice | here |
+//! | T016 | an idempotency key again | `repeats`; the layer's `repeats` |
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -84,6 +94,54 @@ fn deep_nesting_duplicate_keys_and_nul_are_parse_errors() {
         assert_eq!(error_code(&response), -32700, "{response}");
         assert!(response["error"]["message"].as_str().unwrap().contains(part), "{part}: {response}");
     }
+    must_live(&daemon);
+}
+
+/// T011: up to the limit it is a value like any other; beyond it nothing is built, dropped or written deeper.
+#[test]
+fn t011_nesting_has_a_limit_and_no_depth_a_cost() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    // The message, its parameters and the arguments are three levels.
+    for (lists, fits) in [(123, true), (124, true), (125, false), (100_000, false), (1_000_000, false)] {
+        let deep = format!("{}{}", "[".repeat(lists), "]".repeat(lists));
+        let params = format!(r#"{{"tool_name":"read_file","arguments":{{"path":{deep}}}}}"#);
+        let response = client.exchange(&format!(
+            r#"{{"jsonrpc":"2.0","id":{lists},"method":"sinew/execute","params":{params}}}"#
+        ));
+        match fits {
+            true => {
+                let refusal = &response["result"]["metadata"]["refusal"];
+                assert_eq!(refusal["code"], "invalid_arguments", "{lists}: {response}");
+            }
+            false => assert_eq!(error_code(&response), -32700, "{lists}: {response}"),
+        }
+        let bare = client.exchange(&deep);
+        assert!(bare["error"].is_object(), "{lists}: {bare}");
+    }
+    must_live(&daemon);
+}
+
+/// T012: what could mean two calls is none.
+#[test]
+fn t012_a_key_that_stands_twice_refuses_the_whole_message() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    let before = daemon.home().records().len();
+    for params in [
+        r#"{"tool_name":"read_file","tool_name":"write_file","arguments":{"path":"alive.txt"}}"#,
+        r#"{"tool_name":"read_file","tool\u005fname":"write_file","arguments":{"path":"alive.txt"}}"#,
+        r#"{"tool_name":"read_file","arguments":{"path":"alive.txt","path":".env"}}"#,
+        r#"{"tool_name":"read_file","arguments":{"path":"alive.txt","p\u0061th":".env"}}"#,
+        r#"{"tool_name":"read_file","arguments":{"path":"alive.txt"},"arguments":{"path":".env"}}"#,
+        r#"{"tool_name":"read_file","arguments":{"path":[{"a":[{"b":1,"b":2}]}]}}"#,
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":{params}}}"#);
+        let response = client.exchange(&line);
+        assert_eq!(response["error"]["data"]["code"], "duplicate_key", "{params}: {response}");
+    }
+    let ran = daemon.home().records().into_iter().skip(before).any(|record| record["kind"] == "decision");
+    assert!(!ran, "nothing was decided");
     must_live(&daemon);
 }
 

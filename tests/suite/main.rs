@@ -37,6 +37,8 @@ mod secrets;
 mod service;
 mod sessions;
 #[cfg(target_os = "linux")]
+mod strangers;
+#[cfg(target_os = "linux")]
 mod system;
 mod telemetry;
 #[cfg(target_os = "linux")]

@@ -167,7 +167,7 @@ mod tests {
             "[".repeat(1000),
             "]".repeat(1000)
         );
-        check(&deep, -32700, "too_deep", "128", "null");
+        check(&deep, -32700, "too_deep", "127", "null");
         let wide = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":[0{}]}}}}"#,
             ",0".repeat(100_000)

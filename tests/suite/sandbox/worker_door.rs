@@ -1,6 +1,5 @@
-//! The door of a worker session, seen from inside the walls.
+//! The doors of the daemon, seen from inside the walls.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
@@ -8,22 +7,26 @@ use tests::Daemon;
 
 use super::{home, output, run};
 
+/// T003: neither the agents' door nor the operator's, where it could approve itself, nor a worker's.
 #[test]
-fn no_command_reaches_the_door_of_a_worker() {
+fn t003_no_command_reaches_a_door() {
     for network in ["off", "loopback", "full"] {
         let daemon = Daemon::start_in(home(&format!("    network: {network}\n")));
         let mut orchestrator = daemon.agent();
         let opened = orchestrator.request("sinew/session.open", &json!({"allowlist": ["run_command"]}));
-        let socket = opened["result"]["socket"].as_str().expect("a path").to_owned();
+        let worker = opened["result"]["socket"].as_str().expect("a path").to_owned();
         let code = "import socket, sys\ntry:\n socket.socket(socket.AF_UNIX).connect(sys.argv[1])\n print('inside')\nexcept OSError as error:\n print('outside', error.errno)";
-        let without = Command::new("/usr/bin/python3")
-            .args(["-c", code, &socket])
-            .output()
-            .expect("run it without walls");
-        assert_eq!(String::from_utf8_lossy(&without.stdout), "inside\n", "the attempt is a real one");
-        let within = run(&daemon, &["/usr/bin/python3", "-c", code, &socket]);
-        assert!(output(&within).starts_with("outside"), "{within}");
-        let looked = daemon.agent().execute("list_directory", &json!({"path": Path::new(&socket).parent()}));
-        assert_eq!(looked["metadata"]["refusal"]["refused"], true, "nor does a tool see it: {looked}");
+        let ours =
+            ["agent.sock", "control.sock"].map(|name| daemon.home().socket(name).display().to_string());
+        for socket in ours.into_iter().chain([worker]) {
+            let mut without = Command::new("/usr/bin/python3");
+            let without = without.args(["-c", code, &socket]).output().expect("run it without walls");
+            assert_eq!(String::from_utf8_lossy(&without.stdout), "inside\n", "the attempt is a real one");
+            let within = run(&daemon, &["/usr/bin/python3", "-c", code, &socket]);
+            assert!(output(&within).starts_with("outside"), "{socket}: {within}");
+        }
+        let folder = daemon.home().root().join("run");
+        let looked = daemon.agent().execute("list_directory", &json!({"path": folder}));
+        assert_eq!(looked["metadata"]["refusal"]["refused"], true, "nor does a tool see them: {looked}");
     }
 }
