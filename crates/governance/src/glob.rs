@@ -318,4 +318,27 @@ mod tests {
         assert_eq!(line(&globs, root.join("loop/y")), Some(3), "a loop leads nowhere and stands as written");
         assert_eq!(line(&globs, root.join("real/y")), None);
     }
+
+    #[test]
+    fn a_link_may_go_up_and_stay_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        symlink("../c/./d", root.join("a/up")).unwrap();
+        symlink("./b", root.join("a/here")).unwrap();
+        assert_eq!(plain_part(&pattern(&root, "a/up/x")), root.join("c/d/x"));
+        let here = plain_part(&pattern(&root, "a/here/x"));
+        assert_eq!(here.as_os_str(), root.join("a/b/x").as_os_str());
+    }
+
+    fn pattern(root: &Path, name: &str) -> Pattern {
+        Pattern::parse(&root.join(name).display().to_string(), &Variables::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_listed_by_name_is_known_as_such() {
+        let globs = globs(Purpose::Forbid, &["/w", "/v/**", "/u/*.md", "/t/**/x"]);
+        assert_eq!(globs.outright(), [Path::new("/w"), Path::new("/v")]);
+        assert_eq!(globs.whole_folders(), [Path::new("/v")]);
+    }
 }

@@ -75,7 +75,7 @@ impl ApprovalFor {
     pub(crate) fn applies(&self, subject: &Subject<'_>) -> bool {
         match self {
             ApprovalFor::HighRisk => subject.risk == RiskLevel::High,
-            ApprovalFor::Writes => subject.writes || *subject.category == Category::SYSTEM_WRITE,
+            ApprovalFor::Writes => subject.writes,
             ApprovalFor::Network => *subject.category == Category::NETWORK,
             ApprovalFor::Everything => true,
             ApprovalFor::Category(category) => category == subject.category,

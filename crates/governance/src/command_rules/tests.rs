@@ -92,6 +92,10 @@ fn a_forbidden_command_is_read_widely() {
         [("SUDO", "forbidden_command"), ("Git push", "forbidden_command"), ("ENV sudo", "forbidden_command")];
     check(lists, FileNames::CaseInsensitive, &folded);
     let (rules, _) = compile(lists, FileNames::CaseSensitive);
+    let said = ["git", "commit", "-m", "push it"].map(str::to_owned).to_vec();
+    rules
+        .admit(&Command::Words(said), &mut Notes::on(&mut Trail::off()))
+        .expect("words within a word are data");
     for script in ["sudo ls", "true;sudo ls", "x=$(sudo ls)", "ls|sudo tee"] {
         let words = ["sh", "-c", script].map(str::to_owned).to_vec();
         let mut trail = Trail::off();
@@ -111,6 +115,26 @@ fn no_line_reaches_a_shell() {
     let (rules, _) = compile("allowed: [ls]\n", FileNames::CaseSensitive);
     let words = ["ls", "; rm -rf x", "$(id)"].map(str::to_owned).to_vec();
     rules.admit(&Command::Words(words), &mut Notes::on(&mut Trail::off())).unwrap();
+}
+
+#[test]
+fn a_rule_without_words_does_not_load() {
+    let check = |entry: &str, expect: &[&str]| {
+        let errors = compile(&format!("allowed: [{entry}]\n"), FileNames::CaseSensitive).1;
+        assert_eq!(errors, expect, "{entry}");
+    };
+    let no_words = "1: `argv` has no words, an empty word or an empty choice";
+    check("\" \"", &["1: a command is empty"]);
+    check("\"\"", &["1: a command is empty"]);
+    check("ls -l", &["1: `ls -l` is not a program: it has a space, and would never match"]);
+    check("{argv: []}", &[no_words]);
+    check("{argv: [ls, \"\"]}", &[no_words]);
+    check("{argv: [ls, []]}", &[no_words]);
+    check("{argv: [ls, [a, \"\"]]}", &[no_words]);
+    check("{argv: [ls, [a, b]]}", &[]);
+    let any = compile("allowed: [\"*\", {argv: [ls, [a, b]]}]\n", FileNames::CaseSensitive).0;
+    let shown: Vec<String> = any.allowed.unwrap().rules.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["*", "ls a|b"]);
 }
 
 #[test]

@@ -32,6 +32,54 @@ fn check(outbound: &Outbound, expect: &str, urls: &[&str]) {
     }
 }
 
+#[test]
+fn patterns_are_names_that_hosts_can_have() {
+    let label = |length: usize| "a".repeat(length);
+    let long = |last: usize| format!("{0}.{0}.{0}.{1}", label(63), label(last));
+    for good in ["*", "a", "a-b.org", "*.a.org", &label(63), &long(61)] {
+        assert!(HostPattern::read(good).is_some(), "{good}");
+    }
+    for bad in ["", ".", "a..b", "-a.org", "a-.org", "a_b", "*.", "a.*", "ä.org", &label(64), &long(62)] {
+        assert!(HostPattern::read(bad).is_none(), "{bad}");
+    }
+    let below = HostPattern::read("*.b.org").unwrap();
+    assert!(below.allows("a.b.org") && !below.allows("b.org") && !below.allows(".b.org"));
+}
+
+#[test]
+fn patterns_that_have_a_host_in_common_meet() {
+    let read = |text: &str| HostPattern::read(text).unwrap();
+    for (a, b, expect) in [
+        ("*", "a.org", true),
+        ("a.org", "a.org", true),
+        ("a.org", "b.org", false),
+        ("*.a.org", "x.a.org", true),
+        ("*.a.org", "a.org", false),
+        ("*.a.org", "*.a.org", true),
+        ("*.a.org", "*.x.a.org", true),
+        ("*.a.org", "*.b.org", false),
+    ] {
+        assert_eq!((read(a).meets(&read(b)), read(b).meets(&read(a))), (expect, expect), "{a} {b}");
+    }
+    for (wide, narrow, expect) in
+        [("*", "*", true), ("a.org", "*", false), ("a.org", "*.a.org", true), ("a.org", "b.org", false)]
+    {
+        assert_eq!(read(wide).blocks_all_of(&read(narrow)), expect, "{wide} {narrow}");
+    }
+}
+
+#[test]
+fn what_is_quoted_of_an_address_has_no_secrets() {
+    for (text, expect) in [
+        ("https://a.org/x?token=1#y", "https://a.org/x"),
+        ("ftp://ada:secret@a.org/x", "ftp://…@a.org/x"),
+        ("ada:secret@a.org", "…@a.org"),
+        ("no address", "no address"),
+    ] {
+        assert_eq!(without_secrets(text), expect, "{text}");
+    }
+}
+
 const OPEN: &str = "  allowed_domains: [\"*\"]\n  blocked_domains: [\"*.onion\", evil.example]\n";
 
 #[test]

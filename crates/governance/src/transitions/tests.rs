@@ -170,16 +170,109 @@ fn counters_fire_past_their_value_and_not_again_once_a_human_has_seen_them() {
     let mut machine = Machine::new(rules, Mode::Alert, seconds(0));
     machine.enter(Mode::Normal, seconds(100), ChangedBy::Human);
     // Six calls at 90 s: within the window, but before the human said that all is well.
-    let six_at = |then: u64, now: u64| {
-        move |need: Need| {
-            let back = now - then;
-            Some(if need.window.unwrap() > seconds(back) { 6.0 } else { 0.0 })
-        }
-    };
     // The record of an earlier word arrives late.
     machine.seen_by_human_at(seconds(80));
     assert_eq!(machine.observe(seconds(110), six_at(90, 110)), None);
     assert!(machine.observe(seconds(110), six_at(105, 110)).is_some(), "new ones count");
+}
+
+/// Six of what is counted happened then, and now is now.
+fn six_at(then: u64, now: u64) -> impl Fn(Need) -> Option<f64> {
+    move |need| Some(if need.window.unwrap() > seconds(now - then) { 6.0 } else { 0.0 })
+}
+
+#[test]
+fn only_a_humans_word_makes_what_was_before_it_count_no_more() {
+    let rules = rules(
+        "  NORMAL_to_ALERT: {conditions: [{metric: refused_high_risk_calls, operator: \">\", value: 5, window_seconds: 60}]}\n",
+    );
+    let fires = |tell: &dyn Fn(&mut Machine)| {
+        let mut machine = Machine::new(Arc::clone(&rules), Mode::Normal, seconds(0));
+        tell(&mut machine);
+        machine.observe(seconds(110), six_at(90, 110)).is_some()
+    };
+    assert!(fires(&|_| {}));
+    assert!(fires(&|machine| machine.enter(Mode::Normal, seconds(100), ChangedBy::Rule)));
+    assert!(!fires(&|machine| machine.enter(Mode::Normal, seconds(100), ChangedBy::Human)));
+    assert!(!fires(&|machine| machine.seen_by_human_at(seconds(100))));
+    assert!(fires(&|machine| machine.seen_by_human_at(seconds(80))));
+}
+
+#[test]
+fn the_way_back_counts_its_whole_window_whatever_a_human_has_seen() {
+    let rules = rules(concat!(
+        "  ALERT_to_NORMAL:\n    requires_human_approval: true\n",
+        "    conditions: [{metric: policy_violations, operator: \"==\", value: 0, window_seconds: 300}]\n",
+    ));
+    let mut machine = Machine::new(rules, Mode::Normal, seconds(0));
+    machine.enter(Mode::Alert, seconds(100), ChangedBy::Human);
+    assert_eq!(machine.observe(seconds(200), six_at(90, 200)), None);
+    assert!(machine.observe(seconds(390), six_at(90, 390)).is_some(), "three hundred seconds later");
+}
+
+#[test]
+fn another_proposal_is_said_too() {
+    let rules = rules(concat!(
+        "  NORMAL_to_ALERT: {requires_human_approval: true, conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
+        "  NORMAL_to_DEGRADED: {requires_human_approval: true, conditions: [{metric: disk_used_percent, operator: \">\", value: 5}]}\n",
+    ));
+    let mut machine = Machine::new(rules, Mode::Normal, seconds(0));
+    let mut proposed = |at: u64, metric: Metric| {
+        let moved = machine.observe(seconds(at), |need| (need.metric == metric).then_some(9.0));
+        moved.map(|moved| match moved {
+            Move::Propose(transition) | Move::Change(transition) => transition.to,
+        })
+    };
+    assert_eq!(proposed(1, CPU), Some(Mode::Alert));
+    assert_eq!(proposed(2, CPU), None);
+    assert_eq!(proposed(3, DISK), Some(Mode::Degraded));
+}
+
+#[test]
+fn other_rules_begin_anew_and_the_same_ones_go_on() {
+    let of = |value: u32| {
+        rules(&format!(
+            "  NORMAL_to_ALERT: {{conditions: [{{metric: cpu_load_percent, operator: \">\", value: {value}, duration_seconds: 30}}]}}\n"
+        ))
+    };
+    let fires_at = |followed: Arc<Transitions>| {
+        let mut machine = Machine::new(of(85), Mode::Normal, seconds(0));
+        let fires = |at: u64, machine: &mut Machine| machine.observe(seconds(at), |_| Some(90.0)).is_some();
+        assert!(!fires(0, &mut machine));
+        machine.follow(followed);
+        [15, 30, 45].into_iter().find(|at| fires(*at, &mut machine))
+    };
+    assert_eq!(fires_at(of(85)), Some(30));
+    assert_eq!(fires_at(of(80)), Some(45), "under the new rules it holds since 15 s");
+    assert_eq!(fires_at(of(95)), None);
+}
+
+#[test]
+fn time_alone_can_make_some_rules_true() {
+    let ripens = |mode: Mode, condition: &str| {
+        let rules = rules(&format!("  NORMAL_to_ALERT: {{conditions: [{{{condition}}}]}}\n"));
+        Machine::new(rules, mode, seconds(0)).ripens()
+    };
+    let cpu = "metric: cpu_load_percent, value: 5, operator";
+    let counted = "metric: policy_violations, value: 5, window_seconds: 9, operator";
+    assert!(ripens(Mode::Normal, &format!("{cpu}: \">\", duration_seconds: 1")));
+    assert!(!ripens(Mode::Alert, &format!("{cpu}: \">\", duration_seconds: 1")), "it leaves another mode");
+    assert!(!ripens(Mode::Normal, &format!("{cpu}: \"<\"")), "it is measured or not");
+    for (operator, expect) in [("<", true), ("<=", true), ("==", true), (">", false), (">=", false)] {
+        assert_eq!(ripens(Mode::Normal, &format!("{counted}: \"{operator}\"")), expect, "{operator}");
+    }
+}
+
+#[test]
+fn a_measurement_is_told_with_what_it_was_held_against() {
+    let reading = |value, window_seconds, held_seconds| {
+        let (metric, operator, limit) = ("cpu_load_percent", ">", 95.5);
+        Reading { metric, value, operator, limit, window_seconds, held_seconds }.to_string()
+    };
+    assert_eq!(reading(Some(97.0), None, Some(0)), "cpu_load_percent 97 > 95.5");
+    assert_eq!(reading(Some(97.0), None, Some(120)), "cpu_load_percent 97 > 95.5 for 120 s");
+    assert_eq!(reading(Some(97.0), Some(60), Some(120)), "cpu_load_percent 97 > 95.5 in 60 s");
+    assert_eq!(reading(None, None, None), "cpu_load_percent is not known");
 }
 
 #[test]
@@ -230,6 +323,7 @@ fn rules_that_make_no_sense_are_told() {
         "metric: policy_violations, operator: \">\", value: 4095, window_seconds: 9",
         "metric: policy_violations, operator: \">=\", value: 4096, window_seconds: 9",
         "metric: policy_violations, operator: \"<\", value: 5000, window_seconds: 9",
+        "metric: policy_violations, operator: \">\", value: 5, window_seconds: 3600",
         "metric: memory_pressure, operator: \"==\", value: 4",
     ] {
         assert_eq!(one(condition), "", "{condition}");
@@ -239,6 +333,19 @@ fn rules_that_make_no_sense_are_told() {
         "  DEGRADED_to_NORMAL: {conditions: [{metric: disk_used_percent, operator: \"<\", value: 95}]}\n",
     ));
     assert!(flaps.contains("leads both to DEGRADED and back to NORMAL"), "{flaps}");
+    let pair = |there: &str, back: (&str, &str)| {
+        let disk = |test: &str| format!("{{conditions: [{{metric: disk_used_percent, {test}}}]}}");
+        told(&format!("  NORMAL_to_DEGRADED: {}\n  {}: {}\n", disk(there), back.0, disk(back.1)))
+    };
+    let (above, below) = ("operator: \">\", value: 90", "operator: \"<\", value: 95");
+    assert_eq!(pair(above, ("DEGRADED_to_LOCKDOWN", below)), "", "no way back");
+    assert_eq!(pair(above, ("ALERT_to_NORMAL", below)), "", "from elsewhere");
+    assert_eq!(pair(above, ("DEGRADED_to_NORMAL", "operator: \">\", value: 95")), "");
+    assert_eq!(pair("operator: \"<\", value: 96", ("DEGRADED_to_NORMAL", below)), "");
+    let empty = told("  NORMAL_to_ALERT: {conditions: []}\n");
+    assert!(empty.contains("has no conditions and never fires"), "{empty}");
+    let nowhere = told("  NORMAL_to_LOCKDOWN: {conditions: []}\n");
+    assert!(nowhere.contains("from NORMAL a rule may lead to ALERT or DEGRADED"), "{nowhere}");
 }
 
 #[test]

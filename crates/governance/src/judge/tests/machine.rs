@@ -219,6 +219,19 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
             let urls = json!({"type": "array", "items": url});
             (Category::NETWORK, RiskLevel::Medium, json!({"url": url, "urls": urls}))
         }
+        "remove_file" => {
+            let gone = json!({"type": "string", "format": "path", "x-sinew-access": "remove"});
+            (Category::SYSTEM_WRITE, RiskLevel::High, json!({"path": gone}))
+        }
+        // What they do, and not what they are called, says that they write, run or go out.
+        "note" => {
+            let written = json!({"type": "string", "format": "path", "x-sinew-access": "write"});
+            (Category::READ_ONLY, RiskLevel::Low, json!({"path": written}))
+        }
+        "probe" => {
+            (Category::READ_ONLY, RiskLevel::Low, json!({"line": {"type": "string", "format": "command"}}))
+        }
+        "peek" => (Category::READ_ONLY, RiskLevel::Low, json!({"url": {"type": "string", "format": "uri"}})),
         "search" => (Category::NETWORK, RiskLevel::Medium, json!({"query": {"type": "string"}})),
         "confined" | "gated" => (Category::READ_ONLY, RiskLevel::Low, json!({})),
         other => panic!("no test tool {other}"),

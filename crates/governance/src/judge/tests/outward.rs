@@ -1,11 +1,11 @@
 //! Commands and hosts that a call names, judged on the road. The rules by themselves are tested beside them.
 
 use serde_json::{Value, json};
-use tool::Mode;
+use tool::{Mode, RefusalCode};
 
 use super::machine::{NOTHING_LISTED, machine, valid};
 use crate::files::{Isolation, Network};
-use crate::{Confinement, Verdict};
+use crate::{Confinement, Counts, Situation, Verdict, clear};
 
 const RUN: &str = "tools:
   run:
@@ -89,6 +89,83 @@ fn behaviour_103_hosts_are_held_to_the_gateway_and_the_tools_own_list() {
         "outbound_gateway.require_approval_for_new_domains",
     );
     machine(NOTHING_LISTED).safety(&asks).read("a.txt", "permit");
+}
+
+#[test]
+fn nothing_is_opened_for_a_command_or_a_host_that_is_denied() {
+    let machine = machine(RUN).safety(SAFETY);
+    let policy = machine.policy();
+    let situation =
+        Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: Counts::default() };
+    let cleared = |tool: &str, arguments: Value| {
+        let denial = clear(&policy, &situation, valid(tool, arguments)).map(|_| ()).unwrap_err();
+        denial.refusal().code
+    };
+    assert_eq!(cleared("run", json!({"argv": ["rm"]})), RefusalCode::CommandNotAllowed);
+    assert_eq!(cleared("fetch", json!({"url": "http://x.onion"})), RefusalCode::DomainNotAllowed);
+}
+
+#[test]
+fn what_a_tool_does_counts_whatever_category_it_is_of() {
+    let writes = "modes: {NORMAL: {require_approval_for: [any_write_operation]}}\n";
+    let open = |tools: &str| machine(tools).modes(writes).safety(SAFETY);
+    open(NOTHING_LISTED).expect("note", &json!({"path": "new.txt"}), "ask");
+    open("tools: {probe: {allowed_commands: [ls]}}\n").expect("probe", &json!({"line": "ls"}), "ask");
+    open(NOTHING_LISTED).expect("peek", &json!({"url": "https://a.org"}), "permit");
+    open(NOTHING_LISTED).read("a.txt", "permit");
+    open(NOTHING_LISTED).write("a.txt", "ask");
+    open(NOTHING_LISTED).expect(
+        "peek",
+        &json!({"url": "https://x.onion"}),
+        "domain_not_allowed blocked_domain",
+    );
+}
+
+#[test]
+fn a_rule_that_binds_nothing_of_a_tool_refuses_it() {
+    let about_commands = machine("tools: {fetch: {allowed_commands: [ls]}}\n").safety(SAFETY);
+    about_commands
+        .expect("fetch", &json!({"url": "https://a.org"}), "command_not_allowed not_judged")
+        .hints("no argument of `fetch` is a command");
+    let about_hosts = machine("tools: {run: {allowed_commands: [ls], allowed_domains: [a.org]}}\n");
+    about_hosts
+        .expect("run", &json!({"argv": ["ls"]}), "domain_not_allowed not_judged")
+        .hints("no argument of `run` is an address");
+}
+
+#[test]
+fn a_question_about_new_domains_can_be_switched_off() {
+    let asks = |flag: bool| {
+        let line = format!("  require_approval_for_new_domains: {flag}\n  max_");
+        machine(NOTHING_LISTED).safety(&SAFETY.replace("  max_", &line))
+    };
+    asks(true).expect("search", &json!({"query": "x"}), "ask");
+    asks(false).expect("search", &json!({"query": "x"}), "permit");
+}
+
+#[test]
+fn a_category_behind_the_gateway_leaves_the_machine() {
+    let tools = "tool_categories: {research: {requires_outbound_gateway: GATE}}
+tools: {read_file: {category: research}}
+";
+    let safety = "rate_limits: {NORMAL: {outbound_calls_per_hour: 0}}\n";
+    let of = |gate: &str| machine(&tools.replace("GATE", gate)).safety(safety);
+    of("true").read("a.txt", "rate_limited outbound_per_hour");
+    of("false").read("a.txt", "permit");
+}
+
+#[test]
+fn a_human_is_asked_by_risk_and_category() {
+    let rules = "human_approval: {rules: [{category: network, modes: [NORMAL]}, {risk_level: high, modes: [NORMAL]}]}\n";
+    let asks = || machine("tools: {run: {allowed_commands: [ls]}}\n").safety(&format!("{SAFETY}{rules}"));
+    asks().expect("search", &json!({"query": "x"}), "ask");
+    asks().write("a.txt", "ask");
+    asks().read("a.txt", "permit");
+    asks().expect("run", &json!({"argv": ["ls"]}), "permit");
+    let both = "human_approval: {rules: [{category: network, risk_level: high, modes: [NORMAL]}]}\n";
+    let both = machine(NOTHING_LISTED).safety(&format!("{SAFETY}{both}"));
+    both.expect("search", &json!({"query": "x"}), "permit");
+    both.write("a.txt", "permit");
 }
 
 #[test]

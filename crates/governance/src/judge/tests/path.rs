@@ -52,6 +52,9 @@ fn sibling_prefixes_and_stars_stay_in_their_place() {
     star.read("sub/b.txt", "path_not_allowed not_listed");
     let bare = machine("tools: {read_file: {allowed_paths: [\"$ROOT/ws\"]}}\n");
     bare.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would cover what is in it");
+    let two = machine("tools: {read_file: {allowed_paths: [\"$ROOT/other\", \"$ROOT/ws\"]}}\n");
+    two.read("a.txt", "path_not_allowed not_listed").hints("/ws/**` would cover what is in it");
+    two.read("$ROOT/ws-evil/x", "path_not_allowed not_listed").hints("add a pattern there");
 }
 
 #[test]
@@ -69,6 +72,37 @@ fn the_deepest_workspace_decides() {
     machine.read("sub/b.txt", "permit");
     machine.write("sub/b.txt", "path_not_allowed read_only_workspace").hints("ws/sub is read-only");
     machine.write("sub/deep/new.txt", "permit");
+}
+
+#[test]
+fn of_two_workspaces_in_one_folder_the_narrower_decides() {
+    for order in [[0, 1], [1, 0]] {
+        let machine = machine(NOTHING_LISTED).with(|m| {
+            let accesses = [WorkspaceAccess::ReadWrite, WorkspaceAccess::ReadOnly];
+            let at = |access: usize| Workspace::at(&m.path("ws"), accesses[access]).unwrap();
+            m.workspaces = Workspaces::new(order.map(at).to_vec());
+        });
+        machine.read("a.txt", "permit");
+        machine.write("a.txt", "path_not_allowed read_only_workspace");
+    }
+}
+
+#[test]
+fn a_workspace_does_not_go_with_the_work() {
+    let everything = "tools: {remove_file: {allowed_paths: [\"$ROOT\", \"$ROOT/**\"]}}\n";
+    for tools in [NOTHING_LISTED, everything] {
+        let machine = machine(tools);
+        let gone = |path: &str, expect: &str| machine.expect("remove_file", &json!({"path": path}), expect);
+        for root in [".", "$ROOT/ws", "sub/.."] {
+            gone(root, "path_not_allowed workspace_root").hints("name what is to go in it");
+        }
+        gone("sub", "permit");
+        gone("a.txt", "permit");
+    }
+    let machine = machine(everything);
+    machine.expect("remove_file", &json!({"path": "$ROOT"}), "path_not_allowed workspace_root");
+    machine.expect("remove_file", &json!({"path": "$ROOT/other"}), "permit");
+    machine.read("$ROOT/ws", "permit");
 }
 
 #[test]
@@ -334,6 +368,8 @@ fn sizes_are_limits_from_both_sides() {
     write(1024 * 1024, "permit");
     write(1024 * 1024 + 1, "too_large max_file_size").by("tools.yaml", 4, "write_file.max_file_size_mb");
     machine.write("big", "permit"); // what is replaced may be of any size
+    let words = json!({"path": "a.txt", "content": "x".repeat(1024 * 1024 + 1)});
+    machine.expect("read_file", &words, "permit"); // whoever writes nothing brings nothing to write
 }
 
 #[test]
