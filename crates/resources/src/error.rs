@@ -216,21 +216,32 @@ impl From<AccessError> for Failure {
         let message = error.to_string();
         match error {
             AccessError::NotThere { obstacle, .. } => match obstacle {
-                Obstacle::Absent => Failure::new(FailureKind::NotFound, message),
-                Obstacle::NoFolder => Failure::new(FailureKind::NotFound, message)
-                    .hint("create the folder first, or name one that exists"),
-                Obstacle::NotADirectory => Failure::new(FailureKind::WrongKind, message),
+                Obstacle::Absent => Failure::new(FailureKind::NotFound, message)
+                    .hint("list_directory shows what is there, search_files finds a file by its name"),
+                Obstacle::NoFolder => Failure::new(FailureKind::NotFound, message).hint(
+                    "name a folder that exists; run_command makes one with mkdir where policy allows that",
+                ),
+                Obstacle::NotADirectory => Failure::new(FailureKind::WrongKind, message)
+                    .hint("list_directory shows what is a directory"),
                 Obstacle::Changed => Failure::new(FailureKind::Conflict, message).hint("try again"),
                 Obstacle::DanglingLink | Obstacle::LinkLoop | Obstacle::MagicLink => {
                     Failure::new(FailureKind::Unreadable, message)
                         .hint("name the file itself, not a link to it")
                 }
-                Obstacle::NotPermitted | Obstacle::NameTooLong => {
-                    Failure::new(FailureKind::Unreadable, message)
-                }
+                Obstacle::NotPermitted => Failure::new(FailureKind::Unreadable, message)
+                    .hint("its permissions keep this user out; a human can change them"),
+                Obstacle::NameTooLong => Failure::new(FailureKind::Unreadable, message),
                 Obstacle::System(_) => Failure::new(FailureKind::Io, message),
             },
-            AccessError::WrongKind { .. } => Failure::new(FailureKind::WrongKind, message),
+            AccessError::WrongKind { found, wanted, .. } => {
+                let failure = Failure::new(FailureKind::WrongKind, message);
+                match (found, wanted) {
+                    ("directory", "file") => failure.hint("list_directory lists a directory"),
+                    ("file", "directory") => failure.hint("read_file reads a file"),
+                    ("file" | "directory", _) => failure,
+                    _ => failure.hint("only files and directories are touched; name one of those"),
+                }
+            }
             AccessError::NotForWriting { .. } => Failure::new(FailureKind::Crashed, message),
             AccessError::Exists { .. } => Failure::new(FailureKind::Conflict, message)
                 .hint("read it first, then write with its sha256 or with permission to overwrite"),

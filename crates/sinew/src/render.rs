@@ -48,11 +48,16 @@ fn summary(result: &ToolResult) -> String {
 fn output(value: &Value) -> Result<(), Problem> {
     if let Some(text) = value["content"].as_str() {
         show_foreign(text)
-    } else if let Some(entries) = value["entries"].as_array() {
+    } else if let Some(entries) = value["entries"].as_array().filter(|entries| are_of_a_directory(entries)) {
         say(entry_table(entries))
     } else {
         say(visible(&format!("{value:#}")))
     }
+}
+
+/// Other tools have entries too, and a table without their fields would show none of them.
+fn are_of_a_directory(entries: &[Value]) -> bool {
+    !entries.is_empty() && entries.iter().all(|entry| entry["name"].is_string() && entry["kind"].is_string())
 }
 
 fn entry_table(entries: &[Value]) -> Table {

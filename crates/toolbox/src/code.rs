@@ -14,6 +14,7 @@ mod results;
 mod run_command;
 mod run_linter;
 mod run_tests;
+mod script_failures;
 mod toolchain;
 
 use std::path::PathBuf;

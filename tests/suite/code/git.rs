@@ -81,6 +81,8 @@ fn a_status_says_what_differs_and_changes_nothing() {
     assert_eq!(std::fs::read(repo.join(".git/index")).unwrap(), index, "the index stays as it is");
     assert!(!repo.join(".git/index.lock").exists());
 
+    let seen = daemon.home().run(&["call", "git_status", "path=repo"]).must_exit(0).stdout();
+    assert!(seen.contains("c d.txt") && seen.contains("renamed"), "a person sees them too: {seen}");
     let one = ask(&daemon, "git_status", &json!({"path": "repo", "max_entries": 1}));
     assert_eq!((told(&one).len(), &one["output"]["total"]), (1, &json!(3)));
     assert_eq!(one["metadata"]["truncated"]["total"], 3, "{one}");

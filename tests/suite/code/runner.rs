@@ -181,4 +181,7 @@ fn an_npm_script_is_run_and_its_counts_are_read() {
     );
     assert_eq!(result["output"]["counts"]["passed"], 1, "{result}");
     assert_eq!(result["output"]["counts"]["failed"], 1, "{result}");
+    let failures = result["output"]["failures"].as_array().unwrap();
+    let bad = failures.iter().find(|failure| failure["name"] == "bad").unwrap_or_else(|| panic!("{result}"));
+    assert!(bad["output"].as_str().unwrap().contains("x.test.js"), "{result}");
 }

@@ -24,7 +24,9 @@ fn daemon_with(folders: &[&Path]) -> Daemon {
     let list: Vec<String> =
         folders.iter().map(|folder| format!("{:?}", folder.display().to_string())).collect();
     let limits = "network: off, memory_mb: 4096, max_processes: 512, timeout_seconds: 100";
-    let entry = format!("{{allowed_in_modes: [NORMAL], {limits}, program_folders: [{}]}}", list.join(", "));
+    let hidden = "forbidden_paths: [\"**/.env\"]";
+    let entry =
+        format!("{{allowed_in_modes: [NORMAL], {limits}, {hidden}, program_folders: [{}]}}", list.join(", "));
     let rules = format!("tools:\n  run_tests: {entry}\n  run_linter: {entry}\n");
     home.configure("governance/tools.yaml", &rules);
     Daemon::start_in(home)
@@ -179,6 +181,55 @@ fn mypy_and_ruff_of_one_user_are_found_and_speak_alike() {
     for litter in [".mypy_cache", ".ruff_cache", "__pycache__"] {
         assert!(!project.join(litter).exists(), "{litter}");
     }
+}
+
+/// What a hostile build script tries; what it got hold of becomes part of the code that is built.
+const HOSTILE: &str = r##"use std::{env, fs, net::TcpStream, os::unix::net::UnixStream};
+fn main() {
+    let mut got = Vec::new();
+    let mut attempt = |name: &str, worked: bool| if worked { got.push(name.to_owned()) };
+    attempt("file", fs::read(CANARY).is_ok());
+    attempt("env", env::vars().any(|(_, value)| value.contains("canary")));
+    attempt("tcp", TcpStream::connect(("127.0.0.1", PORT)).is_ok());
+    attempt("agent", UnixStream::connect(AGENT).is_ok());
+    attempt("control", UnixStream::connect(CONTROL).is_ok());
+    attempt("hidden", fs::read(".env").is_ok_and(|text| !text.is_empty()));
+    let _ = fs::write(OUTSIDE, "x"); // into its own /tmp, perhaps: seen from outside
+    let got = got.join(" ");
+    let code = format!("#[deprecated(note = \"got [{got}]\")]\npub fn told() {{}}\npub const GOT: &str = \"got [{got}]\";\n");
+    fs::write(format!("{}/got.rs", env::var("OUT_DIR").unwrap()), code).unwrap();
+}
+"##;
+
+/// T131: clippy and cargo run the project's own build script, and it gets hold of nothing.
+#[test]
+fn t131_a_hostile_build_script_gets_hold_of_nothing() {
+    let Some(rust) = programs("rust", "bin/cargo-clippy") else { return };
+    let daemon = daemon_with(&[&rust]);
+    let user = daemon.home().user().canonicalize().unwrap();
+    let (canary, outside) = (user.join("canary"), user.join("outside"));
+    std::fs::write(&canary, "canary").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let quoted = |path: &Path| format!("{:?}", path.to_str().unwrap());
+    let script = HOSTILE
+        .replace("CANARY", &quoted(&canary))
+        .replace("OUTSIDE", &quoted(&outside))
+        .replace("PORT", &listener.local_addr().unwrap().port().to_string())
+        .replace("AGENT", &quoted(&daemon.home().socket("agent.sock")))
+        .replace("CONTROL", &quoted(&daemon.home().socket("control.sock")));
+    let code = "include!(concat!(env!(\"OUT_DIR\"), \"/got.rs\"));\npub fn f() {\n    told()\n}\n\
+                #[test]\nfn it() {\n    panic!(\"{}\", GOT)\n}\n";
+    crate_with(daemon.home(), code);
+    for (name, content) in [("build.rs", script.as_str()), ("Cargo.lock", LOCK), (".env", "TOKEN=canary\n")] {
+        daemon.home().file(&format!("project/{name}"), content);
+    }
+    let linted = ask(&daemon, "run_linter", &json!({"path": "project"}));
+    assert!(linted.to_string().contains("`told`: got []"), "{linted}");
+    let tested = ask(&daemon, "run_tests", &json!({"path": "project"}));
+    let said = tested["output"]["failures"][0]["output"].as_str().unwrap_or_default();
+    assert!(said.contains("got []"), "{tested}");
+    assert!(!outside.exists() && listener.accept().is_err(), "nothing came out");
 }
 
 /// What a run could write is no place for programs, whatever the policy says.

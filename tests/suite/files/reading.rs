@@ -99,6 +99,9 @@ fn special_files_are_not_touched() {
     let mut scene = Scene::new();
     let pipe = scene.daemon.home().workspace().join("pipe");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    // Both ends in one hand: what is written waits to be read.
+    let mut waiting = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    std::io::Write::write_all(&mut waiting, b"data").unwrap();
     let socket = scene.daemon.home().workspace().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
     let began = Instant::now();
@@ -116,8 +119,45 @@ fn special_files_are_not_touched() {
     }
     assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a peer");
     assert_eq!(scene.names(), ["pipe", "socket"]);
+    assert_eq!(std::io::Read::read(&mut waiting, &mut [0; 16]).unwrap(), 4, "not a byte was taken");
     let found = scene.done("search_files", json!({"query": "x"}));
     assert_eq!((&found["matches"], &found["searched_files"]), (&json!([]), &json!(0)));
+}
+
+/// T075: with a policy that lets the tools go there, the devices themselves do not.
+#[test]
+fn t075_devices_are_not_read_or_written_whatever_policy_allows() {
+    let home = tests::Home::initialised();
+    let entry = "{allowed_in_modes: [NORMAL], allowed_paths: [\"/dev/**\"]}";
+    home.configure(
+        "governance/tools.yaml",
+        &format!("tools:\n  read_file: {entry}\n  write_file: {entry}\n"),
+    );
+    let daemon = tests::Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let block = std::fs::read_dir("/dev")
+        .unwrap()
+        .flatten()
+        .find(|entry| std::os::unix::fs::FileTypeExt::is_block_device(&entry.file_type().unwrap()));
+    let block = block.map(|entry| entry.path().display().to_string());
+    let fixed = ["/dev/zero", "/dev/urandom", "/dev/full", "/dev/tty", "/dev/stdin"].map(str::to_owned);
+    for path in fixed.into_iter().chain(block) {
+        for (tool, arguments) in [
+            ("read_file", json!({"path": path, "length": 1})),
+            ("write_file", json!({"path": path, "content": "x"})),
+        ] {
+            let result = agent.execute(tool, &arguments);
+            assert_eq!(result["success"], false, "{tool} {path}: {result}");
+            let kind = result["metadata"]["failure"]["kind"].as_str();
+            let code = result["metadata"]["refusal"]["code"].as_str();
+            let refused = code
+                .is_some_and(|code| ["control_plane", "path_forbidden", "path_not_allowed"].contains(&code));
+            assert!(
+                kind == Some("wrong_kind") || kind == Some("unreadable") || refused,
+                "{tool} {path}: {result}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -139,6 +179,27 @@ fn a_file_without_end_gives_its_beginning_and_its_size() {
     assert_eq!(read["output"]["content"], "\0".repeat(10));
     let found = scene.done("search_files", json!({"query": "first"}));
     assert_eq!(found["skipped"]["too_large"], 1, "{found}");
+    let before = peak(&scene);
+    for arguments in [
+        json!({"tail": 10}),
+        json!({"offset": 1_u64 << 32, "length": 1_u64 << 32}),
+        json!({"start_line": 2, "max_size_mb": 32}),
+        json!({"start_line": 1_u64 << 40}),
+    ] {
+        let mut asked = arguments.clone();
+        asked["path"] = json!("sparse");
+        let answer = scene.agent.execute("read_file", &asked);
+        assert!(answer["success"].is_boolean(), "{arguments}: {answer:.300}");
+    }
+    let grown = peak(&scene).saturating_sub(before);
+    assert!(grown < 64 << 20, "a tebibyte went by and the daemon grew by {grown}");
+}
+
+/// The most memory the daemon ever had, in bytes.
+fn peak(scene: &Scene) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", scene.daemon.pid())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 #[test]

@@ -83,7 +83,8 @@ pub(super) fn of_cargo(text: &str) -> Vec<Case> {
 fn said_by(text: &str, name: &str) -> String {
     let head = format!("---- {name} stdout ----");
     let after = text.split_once(&head).map_or("", |(_, after)| after);
-    let end = after.find("\n---- ").or_else(|| after.find("\nfailures:")).unwrap_or(after.len());
+    let ends = ["\n---- ", "\nfailures:"].iter().filter_map(|end| after.find(end));
+    let end = ends.min().unwrap_or(after.len());
     after.get(..end).unwrap_or_default().trim().to_owned()
 }
 

@@ -18,7 +18,7 @@ use super::git::RepoPath;
 use super::junit;
 use super::results::{self, Case, Counts, Failed, Outcome};
 use super::toolchain::{self, Tooling};
-use super::{folder_of, outcome, project};
+use super::{folder_of, outcome, project, script_failures};
 use crate::in_walls::{Errand, InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
@@ -222,7 +222,7 @@ fn read(
             let counts = if cases.is_empty() { results::of_nextest(&said) } else { Some(Counts::of(&cases)) };
             (counts, cases)
         }
-        Runner::Npm => (results::of_npm(&said), Vec::new()),
+        Runner::Npm => (results::of_npm(&said), script_failures::failures(&said)),
         Runner::Auto | Runner::Pytest => {
             let cases = junit::cases(&String::from_utf8_lossy(&report.stdout.head));
             (Some(Counts::of(&cases)), cases)

@@ -22,8 +22,16 @@ const FIELDS: &str = "MESSAGE,PRIORITY,_SYSTEMD_UNIT,_PID,_COMM,SYSLOG_IDENTIFIE
 pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
     let said = bounded::run(PROGRAM, &words(query), TIME, BYTES)
         .map_err(|error| unavailable(&format!("`{PROGRAM}` could not be started: {error}")))?;
-    if said.stdout.is_empty() && (!said.ended_well || said.stderr.contains("No journal files")) {
-        return Err(unavailable(said.stderr.lines().next().unwrap_or("journalctl gave no reason")));
+    let access = Access::of(&remarks());
+    if said.stdout.is_empty() {
+        match access {
+            Access::Nothing(why) => return Err(unavailable(&why)),
+            Access::Closed => return Err(closed()),
+            Access::All | Access::Own if !said.ended_well => {
+                return Err(unavailable(said.stderr.lines().next().unwrap_or("journalctl gave no reason")));
+            }
+            Access::All | Access::Own => {}
+        }
     }
     let text = String::from_utf8_lossy(&said.stdout);
     let mut logs = query.newest(text.lines().filter_map(record));
@@ -31,11 +39,40 @@ pub(super) fn read(query: &LogQuery) -> Result<Logs, Failure> {
         Cut::Time => "time",
         Cut::Bytes => "bytes",
     });
-    // journalctl says so itself where somebody belongs to none of the groups that see everything.
-    logs.note = said.stderr.contains("not seeing messages").then(|| {
+    logs.note = (access == Access::Own).then(|| {
         "only your own entries are shown; members of the groups adm or systemd-journal see all".to_owned()
     });
     Ok(logs)
+}
+
+/// How much of the journal this user sees.
+#[derive(Debug, PartialEq, Eq)]
+enum Access {
+    All,
+    Own,
+    /// There is a journal, and none of it may be read.
+    Closed,
+    /// There is none, in the words of journalctl.
+    Nothing(String),
+}
+
+impl Access {
+    /// From what journalctl remarks.
+    fn of(remarks: &str) -> Access {
+        let line = |words: &str| remarks.lines().find(|line| line.contains(words));
+        match (line("insufficient permissions"), line("No journal files"), line("not seeing messages")) {
+            (Some(_), _, _) => Access::Closed,
+            (None, Some(why), _) => Access::Nothing(why.to_owned()),
+            (None, None, Some(_)) => Access::Own,
+            (None, None, None) => Access::All,
+        }
+    }
+}
+
+/// What journalctl has to say of itself. It says it where a person would read it, and never beside JSON.
+fn remarks() -> String {
+    let words = ["--no-pager", "--lines=0"].map(OsString::from);
+    bounded::run(PROGRAM, &words, TIME, BYTES).map(|said| said.stderr).unwrap_or_default()
 }
 
 /// Every value stands behind its own `=`, so that none can be an option.
@@ -58,6 +95,11 @@ fn words(query: &LogQuery) -> Vec<OsString> {
 fn unavailable(why: &str) -> Failure {
     Failure::new(FailureKind::NotFound, format!("this machine has no journal to read: {why}"))
         .hint("read a file below /var/log with `file`")
+}
+
+fn closed() -> Failure {
+    Failure::new(FailureKind::Unreadable, "this user may not read the journal")
+        .hint("members of the groups adm or systemd-journal may; or read a file below /var/log with `file`")
 }
 
 /// The least grave number of syslog that a level takes in.
@@ -132,6 +174,21 @@ mod tests {
         assert_eq!(record(r#"{"MESSAGE":["one","two"]}"#).unwrap().message, "one");
         assert_eq!(record(r#"{"MESSAGE":null}"#), None);
         assert_eq!(record("-- No entries --"), None);
+    }
+
+    #[test]
+    fn what_journalctl_remarks_says_how_much_is_seen() {
+        let check = |remarks: &str, expect| assert_eq!(Access::of(remarks), expect, "{remarks}");
+        check("", Access::All);
+        check("No journal files were found.\n", Access::Nothing("No journal files were found.".to_owned()));
+        check("No journal files were opened due to insufficient permissions.\n", Access::Closed);
+        let hint = "Hint: You are currently not seeing messages from other users and the system.\n      Users in \
+                    groups 'adm', 'systemd-journal' can see all messages.\n      Pass -q to turn off this notice.\n";
+        check(hint, Access::Own);
+        check(
+            &format!("{hint}No journal files were opened due to insufficient permissions.\n"),
+            Access::Closed,
+        );
     }
 
     #[test]

@@ -1,0 +1,105 @@
+//! Which tests an npm script says have failed, where it says it as TAP, node's own report or Jest do. Nothing is guessed:
+//! what is said in another form is still in what was said.
+
+use super::results::{Case, Outcome};
+
+/// How a failure is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// `not ok 2 - name`, and a block of YAML that ends in `...`.
+    Tap,
+    /// `✖ name (1.2ms)` below `✖ failing tests:`.
+    Node,
+    /// `● suite › name`.
+    Jest,
+}
+
+/// The tests that failed, with what is said of each.
+pub(super) fn failures(text: &str) -> Vec<Case> {
+    let mut found: Vec<Case> = Vec::new();
+    let mut open: Option<(Form, String, Vec<&str>)> = None;
+    let mut is_summary = false;
+    for line in text.lines() {
+        is_summary |= line.ends_with("failing tests:");
+        if let Some((form, name)) = headline(line, is_summary) {
+            close(open.replace((form, name, Vec::new())), &mut found);
+        } else if open.as_ref().is_some_and(|(form, ..)| is_end(*form, line)) {
+            close(open.take(), &mut found);
+        } else if let Some((_, _, body)) = &mut open {
+            body.push(line);
+        }
+    }
+    close(open, &mut found);
+    found
+}
+
+fn headline(line: &str, is_summary: bool) -> Option<(Form, String)> {
+    let line = line.trim();
+    if let Some((_, name)) = line.strip_prefix("not ok ").and_then(|rest| rest.split_once(" - ")) {
+        let is_expected = name.contains("# TODO") || name.contains("# SKIP");
+        return (!is_expected).then(|| (Form::Tap, name.to_owned()));
+    }
+    if let Some(name) = line.strip_prefix("✖ ").filter(|name| is_summary && !name.ends_with("failing tests:"))
+    {
+        let name =
+            name.rsplit_once(" (").filter(|(_, time)| time.ends_with("ms)")).map_or(name, |(name, _)| name);
+        return Some((Form::Node, name.to_owned()));
+    }
+    line.strip_prefix("● ").filter(|name| name.contains(" › ")).map(|name| (Form::Jest, name.to_owned()))
+}
+
+fn is_end(form: Form, line: &str) -> bool {
+    match form {
+        Form::Tap => line.trim() == "...",
+        Form::Node => line.starts_with("test at "),
+        Form::Jest => line.starts_with("Test Suites:") || line.starts_with("Summary of all failing tests"),
+    }
+}
+
+fn close(open: Option<(Form, String, Vec<&str>)>, found: &mut Vec<Case>) {
+    let Some((_, name, body)) = open else { return };
+    // Jest says everything twice.
+    if found.iter().any(|case| case.name == name) {
+        return;
+    }
+    let said = body.iter().map(|line| line.trim()).filter(|line| !line.is_empty() && *line != "---");
+    let error =
+        said.clone().find_map(|line| line.strip_prefix("error: ")).filter(|text| !text.starts_with('|'));
+    let message = error
+        .map(|text| text.trim_matches('\''))
+        .or_else(|| said.clone().next())
+        .unwrap_or_default()
+        .to_owned();
+    found.push(Case {
+        name,
+        outcome: Outcome::Failed,
+        message,
+        output: body.join("\n").trim_end().to_owned(),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: &[(&str, &str)]) {
+        let found = failures(text);
+        let told: Vec<_> = found.iter().map(|case| (case.name.as_str(), case.message.as_str())).collect();
+        assert_eq!(told, expect, "{text}");
+    }
+
+    #[test]
+    fn each_form_is_read_and_no_other() {
+        let tap = "TAP version 13\nok 1 - good\n  ---\n  ...\nnot ok 2 - bad\n  ---\n  location: 'x.js:2'\n  error: '1 == 2'\n  \
+                   stack: |-\n    at x\n  ...\nnot ok 3 - later # TODO\n1..3\n# tests 3\n";
+        check(tap, &[("bad", "1 == 2")]);
+        assert!(failures(tap)[0].output.ends_with("at x"), "and nothing of what follows");
+        let node = "✔ good (0.5ms)\n✖ bad (1.2ms)\n  now\nℹ fail 2\n\n✖ failing tests:\n\ntest at x.js:4:1\n✖ bad (1.2ms)\n  \
+                    AssertionError: no\n      at x\n\ntest at x.js:5:1\n✖ worse (2ms)\n  Error: boom\n";
+        check(node, &[("bad", "AssertionError: no"), ("worse", "Error: boom")]);
+        let jest = "FAIL ./a.test.js\n  ● sums › adds\n\n    expect(received).toBe(expected)\n\n    at a.js\n\nSummary of all failing \
+                    tests\n  ● sums › adds\n\n    again\n\nTest Suites: 1 failed, 1 total\nTests: 1 failed, 1 total\n";
+        check(jest, &[("sums › adds", "expect(received).toBe(expected)")]);
+        check("error: something\n● a bullet\n✖ not in a summary\nnot ok\n", &[]);
+    }
+}
