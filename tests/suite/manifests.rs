@@ -1,5 +1,8 @@
 //! Manifests from outside: what `sinew manifest` says of files, with the real parser behind its walls.
 
+mod answers;
 mod check;
 mod mcp;
+mod meta;
+mod real;
 mod run;

@@ -1,5 +1,5 @@
-//! Programs that tests run behind walls as a user with nothing of their own: cargo with rustc and clippy; ruff, mypy and
-//! pytest. Where they are installed only for somebody else they are linked, copied or installed below `target/programs`;
+//! Programs that tests run behind walls as a user with nothing of their own: cargo with rustc and clippy; ruff, mypy,
+//! pytest and a server of tools. Where they are installed only for somebody else they are linked, copied or installed below `target/programs`;
 //! where that does not work those tests are left out, and that is said.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::tree::Root;
 
 /// Where the tests find them: a folder with `rust` and `python` in it.
 pub(crate) const VARIABLE: &str = "SINEW_PROGRAMS";
-const PACKAGES: [&str; 3] = ["ruff==0.17.4", "mypy==2.4.1", "pytest==9.2.0"];
+const PACKAGES: [&str; 4] = ["ruff==0.17.4", "mypy==2.4.1", "pytest==9.2.0", "mcp-server-time==2026.10.19"];
 /// The interpreter that everybody can run, where there is one.
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -25,7 +25,7 @@ pub(crate) fn for_everybody(root: &Root) -> String {
     {
         println!("a toolchain for everybody is not to be had: {error:#}");
     }
-    if !python.join("bin/mypy").exists()
+    if !(python.join("bin/mypy").exists() && python.join("mcp_server_time").exists())
         && let Err(error) = with_python(&python)
     {
         println!("{} are not to be had: {error:#}", PACKAGES.join(" and "));

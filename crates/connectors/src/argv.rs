@@ -23,12 +23,16 @@ pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
 }
 
 /// The words of a call. A path is named as it was opened, not as it was typed; of a list, every one.
-pub(crate) fn words(template: &[ArgvPart], permit: &Permit) -> Result<Vec<OsString>, Failure> {
+pub(crate) fn words(
+    template: &[ArgvPart],
+    permit: &Permit,
+    arguments: &Arguments,
+) -> Result<Vec<OsString>, Failure> {
     let opened = |name: &str| {
         let of_name = permit.paths().iter().filter(|path| path.key() == name);
         of_name.map(|path| path.canonical().as_os_str().to_owned()).collect()
     };
-    fill(template, &permit.call().handed_over(), &opened)
+    fill(template, arguments, &opened)
 }
 
 fn fill(

@@ -1,23 +1,28 @@
 //! Programs with a command line, by the words their manifest puts together.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use governance::Permit;
-use manifest::{ArgvPart, CliSection, Command as ToolCommand};
+use manifest::{ArgvPart, CliSection, Command as ToolCommand, OutputForm};
 use registry::{Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Grant, Sandbox};
-use tool::{Category, Failure};
+use serde_json::Value;
+use tool::{Arguments, Category, Failure, FailureKind, Output};
 
 use crate::argv;
+use crate::before::Before;
 use crate::behind_walls::Program;
 use crate::payload::After;
 use crate::pinned::Pin;
 
 /// The body of a `cli` tool.
+#[derive(Clone)]
 pub(crate) struct Cli {
     program: Program,
     line: Arc<Line>,
+    before: Before,
     after: After,
 }
 
@@ -26,6 +31,9 @@ struct Line {
     executable: String,
     argv: Vec<ArgvPart>,
     grant: Grant,
+    /// The words after the program that show whether it works here.
+    check: Option<Vec<String>>,
+    is_checked: AtomicBool,
 }
 
 impl Cli {
@@ -33,7 +41,7 @@ impl Cli {
         sandbox: &Sandbox,
         section: &CliSection,
         command: &ToolCommand,
-        after: After,
+        (before, after): (Before, After),
         pin: Pin,
     ) -> Self {
         let guide = section.install_guide.clone();
@@ -41,12 +49,57 @@ impl Cli {
             executable: section.executable.clone(),
             argv: command.argv.clone(),
             grant: grant_of(command.category.as_ref()),
+            check: section.check().map(|words| words.into_iter().map(str::to_owned).collect()),
+            is_checked: AtomicBool::new(false),
         };
         Cli {
             program: Program { sandbox: sandbox.clone(), pin, output: command.output, guide },
             line: Arc::new(line),
+            before,
             after,
         }
+    }
+
+    async fn work(self, order: Arc<Order>) -> Result<Output, Failure> {
+        self.check(&order).await?;
+        let permit = order.value();
+        let arguments = self.before.process(permit.call().handed_over(), permit).await?;
+        let line = Arc::clone(&self.line);
+        let command = move |permit: &Permit, deadline| line.command(permit, &arguments, deadline);
+        self.after.process(self.program.run(order, command).await?).await
+    }
+
+    /// Whether the program works here, as its manifest finds that out. Once it has, that is believed.
+    async fn check(&self, order: &Arc<Order>) -> Result<(), Failure> {
+        let Some(words) = self.line.check.clone().filter(|_| !self.line.is_checked.load(Ordering::Relaxed))
+        else {
+            return Ok(());
+        };
+        let (executable, shown) = (self.line.executable.clone(), words.join(" "));
+        let program = Program { output: OutputForm::Text, ..self.program.clone() };
+        let command = move |_: &Permit, deadline: Instant| Ok(alone(&executable, &words, deadline));
+        let tried = program.run(Arc::clone(order), command).await?;
+        if tried.value.get("exit_code").and_then(Value::as_i64) == Some(0) {
+            self.line.is_checked.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let message = format!("`{} {shown}` does not work here, so nothing was run", self.line.executable);
+        let guide = self.program.guide.as_deref().unwrap_or("install it again").trim().to_owned();
+        Err(Failure { output: Some(tried.value), ..Failure::new(FailureKind::NotFound, message).hint(guide) })
+    }
+}
+
+/// A program with words of its own, which can only look.
+fn alone(executable: &str, words: &[String], deadline: Instant) -> Command {
+    Command {
+        program: executable.into(),
+        arguments: words.iter().map(Into::into).collect(),
+        input: None,
+        folder: None,
+        deadline: deadline.min(Instant::now() + TIME_TO_CHECK),
+        output_bytes: 0,
+        grant: Grant::ReadOnly,
+        variables: Vec::new(),
     }
 }
 
@@ -56,15 +109,18 @@ pub(crate) fn grant_of(category: Option<&Category>) -> Grant {
     if only_looks { Grant::ReadOnly } else { Grant::AsPermitted }
 }
 
+/// What a program may take to show that it works.
+const TIME_TO_CHECK: Duration = Duration::from_secs(10);
+
 /// The argument that names the folder a tool runs in, if it has one.
 const FOLDER: &str = "cwd";
 
 impl Line {
-    fn command(&self, permit: &Permit, deadline: Instant) -> Result<Command, Failure> {
+    fn command(&self, permit: &Permit, arguments: &Arguments, deadline: Instant) -> Result<Command, Failure> {
         let folder = permit.path(FOLDER);
         Ok(Command {
             program: self.executable.clone().into(),
-            arguments: argv::words(&self.argv, permit)?,
+            arguments: argv::words(&self.argv, permit, arguments)?,
             input: None,
             folder: folder.map(|path| path.canonical().to_owned()),
             deadline,
@@ -77,16 +133,13 @@ impl Line {
 
 impl ToolExecutor for Cli {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        let command = self.line.command(permit, Instant::now())?;
-        let facts = self.program.foresee(permit, &command, &command.arguments)?;
+        let command = self.line.command(permit, &permit.call().handed_over(), Instant::now())?;
+        let mut facts = self.program.foresee(permit, &command, &command.arguments)?;
+        facts.extend(self.before.fact());
         Ok(Preview { facts, ..Preview::default() })
     }
 
     fn run(&self, order: Arc<Order>) -> Running {
-        let (program, line, after) = (self.program.clone(), Arc::clone(&self.line), self.after.clone());
-        Box::pin(async move {
-            let answer = program.run(order, move |permit, deadline| line.command(permit, deadline));
-            after.process(answer.await?).await
-        })
+        Box::pin(self.clone().work(order))
     }
 }

@@ -14,9 +14,10 @@ use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
 use registry::{Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Grant, Sandbox};
 use serde_json::json;
-use tool::{Failure, FailureKind, canonical};
+use tool::{Arguments, Failure, FailureKind, canonical};
 
 use crate::arguments::as_opened;
+use crate::before::Before;
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
 use crate::payload::After;
@@ -98,6 +99,7 @@ fn with_dependencies(section: &LocalSection, source: &str) -> String {
 pub(crate) struct Local {
     program: Program,
     feed: Arc<Feed>,
+    before: Before,
     after: After,
 }
 
@@ -113,7 +115,7 @@ impl Local {
         sandbox: &Sandbox,
         script: &Arc<Script>,
         command: &ToolCommand,
-        after: After,
+        (before, after): (Before, After),
         pin: Pin,
     ) -> Self {
         let guide = Some(format!("install `{}`", script.interpreter));
@@ -121,14 +123,15 @@ impl Local {
         Local {
             program: Program { sandbox: sandbox.clone(), pin, output: OutputForm::Json, guide },
             feed: Arc::new(Feed { script: Arc::clone(script), command: command.name.clone(), grant }),
+            before,
             after,
         }
     }
 }
 
 impl Feed {
-    fn command(&self, permit: &Permit, deadline: Instant) -> Result<Command, Failure> {
-        let input = json!({"command": self.command, "arguments": as_opened(permit)});
+    fn command(&self, arguments: &Arguments, deadline: Instant) -> Result<Command, Failure> {
+        let input = json!({"command": self.command, "arguments": arguments});
         let input = serde_json::to_vec(&input);
         let input = input.map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
         Ok(Command {
@@ -146,17 +149,20 @@ impl Feed {
 
 impl ToolExecutor for Local {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        let command = self.feed.command(permit, Instant::now())?;
+        let command = self.feed.command(&as_opened(permit), Instant::now())?;
         // The script itself was looked at when it was accepted, and is what it was then: its digest stands for it.
         let words: Vec<OsString> = self.feed.script.shown_words().into_iter().map(Into::into).collect();
-        let facts = self.program.foresee(permit, &command, &words)?;
+        let mut facts = self.program.foresee(permit, &command, &words)?;
+        facts.extend(self.before.fact());
         Ok(Preview { facts, ..Preview::default() })
     }
 
     fn run(&self, order: Arc<Order>) -> Running {
-        let (program, feed, after) = (self.program.clone(), Arc::clone(&self.feed), self.after.clone());
+        let (program, feed) = (self.program.clone(), Arc::clone(&self.feed));
+        let (before, after) = (self.before.clone(), self.after.clone());
         Box::pin(async move {
-            let answer = program.run(order, move |permit, deadline| feed.command(permit, deadline));
+            let arguments = before.process(as_opened(order.value()), order.value()).await?;
+            let answer = program.run(order, move |_, deadline| feed.command(&arguments, deadline));
             after.process(answer.await?).await
         })
     }

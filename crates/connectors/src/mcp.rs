@@ -31,6 +31,7 @@ pub(crate) use upstream::Upstream;
 pub(crate) use words::ServerCommand;
 
 use crate::arguments::as_opened;
+use crate::before::Before;
 use crate::behind_walls::Program;
 use crate::cli::grant_of;
 use crate::payload::After;
@@ -58,24 +59,31 @@ pub(crate) struct Mcp {
     tool: String,
     form: OutputForm,
     grant: Grant,
+    before: Before,
     after: After,
 }
 
 impl Mcp {
-    pub(crate) fn new(upstream: &Arc<Upstream>, reach: &Reach, command: &ToolCommand, after: After) -> Self {
+    pub(crate) fn new(
+        upstream: &Arc<Upstream>,
+        reach: &Reach,
+        command: &ToolCommand,
+        (before, after): (Before, After),
+    ) -> Self {
         Mcp {
             upstream: Arc::clone(upstream),
             reach: reach.clone(),
             tool: command.name.clone(),
             form: command.output,
             grant: grant_of(command.category.as_ref()),
+            before,
             after,
         }
     }
 
     async fn converse(self, order: Arc<Order>) -> Result<Output, Failure> {
         let deadline = Instant::now() + order.value().timeout();
-        let arguments = as_opened(order.value());
+        let arguments = self.before.process(as_opened(order.value()), order.value()).await?;
         let place = match &self.reach {
             Reach::Address(url) => Place::Address(url.clone()),
             Reach::Started(server, program) => {

@@ -4,20 +4,24 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use guardrail::Validators;
-use knowledge::{Kind, Workers};
+use guardrail::{InputSchema, Validators};
+use knowledge::{Function, Kind, Workers};
 use manifest::{Command, Manifest, McpSection, OutputForm, Transport};
 use outbound::Gatekeeper;
 use registry::{ToolExecutor, ToolRegistry};
 use sandbox::Sandbox;
+use serde_json::Value;
 use tool::{ToolDefinition, ToolName};
 
+use crate::before::Before;
 use crate::behind_walls::Program;
 use crate::cli::Cli;
 use crate::local::{Local, Script};
 use crate::mcp::{Mcp, Pins, Reach, ServerCommand, Upstream, Upstreams};
+use crate::meta::Meta;
 use crate::payload::After;
 use crate::pinned::{Pin, origin};
+use crate::road::Road;
 use crate::teaching;
 use crate::uncallable::Uncallable;
 
@@ -28,6 +32,7 @@ pub struct Connectors {
     workers: Workers,
     gatekeeper: Gatekeeper,
     upstreams: Option<Upstreams>,
+    accepted: Arc<HashMap<String, String>>,
 }
 
 /// A tool that was not registered, and why.
@@ -46,12 +51,23 @@ impl Connectors {
     /// Programs run in this sandbox, functions in these workers, and what goes out goes through this gatekeeper.
     pub fn new(sandbox: &Sandbox, workers: &Workers, gatekeeper: &Gatekeeper) -> Self {
         let (sandbox, workers) = (sandbox.clone(), workers.clone());
-        Connectors { sandbox, workers, gatekeeper: gatekeeper.clone(), upstreams: None }
+        Connectors {
+            sandbox,
+            workers,
+            gatekeeper: gatekeeper.clone(),
+            upstreams: None,
+            accepted: Arc::default(),
+        }
     }
 
     /// The same, where it is kept what servers say of their tools. Without, it is held for as long as these tools are.
     pub fn pinning(self, upstreams: Upstreams) -> Self {
         Connectors { upstreams: Some(upstreams), ..self }
+    }
+
+    /// The same, where only what stood behind each of these tools before may stand there now.
+    pub fn accepting(self, accepted: HashMap<String, String>) -> Self {
+        Connectors { accepted: Arc::new(accepted), ..self }
     }
 
     /// Registers every command of every manifest as `id.command`, and as `command` where nothing else has that name.
@@ -83,6 +99,9 @@ impl Connectors {
         }
         if let Some(section) = manifest.mcp() {
             return self.server(manifest, section);
+        }
+        if let Some(section) = manifest.meta() {
+            return Ok(Behind::Tools(section.aggregates.clone().into()));
         }
         match manifest.local() {
             Some(section) => {
@@ -124,9 +143,10 @@ impl Connectors {
         behind: Result<&Behind, &String>,
         registry: &mut ToolRegistry,
     ) -> Result<(), String> {
-        let (executor, origin) = self.body(manifest, command, behind.map_err(Clone::clone)?);
+        let (executor, origin) = self.body(manifest, command, behind.map_err(Clone::clone)?)?;
         let mut spec = manifest.spec(command);
         spec.aliases.extend(alias);
+        let (executor, origin) = self.accepted(&spec.name, executor, origin);
         spec.origin = Some(origin);
         let definition: ToolDefinition = spec.check().map_err(|error| error.to_string())?;
         let lore = Arc::new(teaching::lore(manifest, command));
@@ -142,32 +162,102 @@ impl Connectors {
         registered.map_err(|error| error.to_string())
     }
 
-    fn body(&self, manifest: &Manifest, command: &Command, behind: &Behind) -> Body {
-        let after = self.after(manifest, command);
-        let (text, sandbox) = (manifest.text(), &self.sandbox);
-        match (behind, manifest.cli()) {
-            (Behind::Program(pin), Some(section)) => {
-                let cli = Cli::new(sandbox, section, command, after, pin.clone());
-                (Arc::new(cli), origin(&[text, pin.as_str()]))
+    /// The body of a tool, if it is what was accepted; else one that says so.
+    fn accepted(&self, tool: &str, executor: Arc<dyn ToolExecutor>, origin: String) -> Body {
+        match self.accepted.get(tool) {
+            Some(accepted) if *accepted != origin => {
+                let why = format!("what `{tool}` runs is another program than was accepted");
+                let hint = "it was replaced while no daemon ran; look at it, then `sinew reload --accept`"
+                    .to_owned();
+                (Arc::new(Uncallable { why, hint }), format!("not {origin}"))
             }
-            (Behind::Script(script, pin), _) => {
-                let local = Local::new(sandbox, script, command, after, pin.clone());
-                (Arc::new(local), origin(&[text, pin.as_str(), &script.pinned]))
-            }
-            (Behind::Server(upstream, reach, pinned), _) => {
-                (Arc::new(Mcp::new(upstream, reach, command, after)), origin(&[text, pinned]))
-            }
-            (Behind::Program(_) | Behind::Nothing, _) => (Arc::new(uncallable(manifest)), origin(&[text])),
+            _ => (executor, origin),
         }
     }
 
-    fn after(&self, manifest: &Manifest, command: &Command) -> After {
-        let processor = command.process_output.as_ref().and_then(|id| {
-            let found = manifest.processors().find(|processor| processor.id == *id)?;
-            Some(teaching::function(Kind::Processor, &found, &teaching::helpers(manifest)))
-        });
-        After { api: Arc::new(manifest.api().clone()), processor, workers: self.workers.clone() }
+    fn body(&self, manifest: &Manifest, command: &Command, behind: &Behind) -> Result<Body, String> {
+        let after = self.after(manifest, command)?;
+        let before = self.before(manifest, command);
+        let (text, sandbox) = (manifest.text(), &self.sandbox);
+        Ok(match (behind, manifest.cli()) {
+            (Behind::Program(pin), Some(section)) => {
+                let cli = Cli::new(sandbox, section, command, (before, after), pin.clone());
+                (Arc::new(cli), origin(&[text, pin.as_str()]))
+            }
+            (Behind::Script(script, pin), _) => {
+                let local = Local::new(sandbox, script, command, (before, after), pin.clone());
+                (Arc::new(local), origin(&[text, pin.as_str(), &script.pinned]))
+            }
+            (Behind::Server(upstream, reach, pinned), _) => {
+                (Arc::new(Mcp::new(upstream, reach, command, (before, after))), origin(&[text, pinned]))
+            }
+            (Behind::Tools(aggregates), _) => {
+                let orchestration = self.orchestration(manifest);
+                let (road, workers) = (Road::of_this_process().clone(), self.workers.clone());
+                let aggregates = Arc::clone(aggregates);
+                (Arc::new(Meta { road, aggregates, orchestration, workers, after }), origin(&[text]))
+            }
+            (Behind::Program(_) | Behind::Nothing, _) => (Arc::new(uncallable(manifest)), origin(&[text])),
+        })
     }
+
+    /// The helper that says what a meta tool calls. That it is there was checked.
+    fn orchestration(&self, manifest: &Manifest) -> Option<Function> {
+        let id = manifest.meta()?.orchestration.as_deref()?.strip_prefix("helpers.")?;
+        let helper = manifest.helpers().find(|helper| helper.id == id)?;
+        Some(teaching::function(Kind::Helper, &helper, &teaching::helpers(manifest)))
+    }
+
+    fn before(&self, manifest: &Manifest, command: &Command) -> Before {
+        let processor = self.processor(manifest, command.process_input.as_deref());
+        Before { processor, workers: self.workers.clone() }
+    }
+
+    fn after(&self, manifest: &Manifest, command: &Command) -> Result<After, String> {
+        let helpers = teaching::helpers(manifest);
+        let function = |id: &str| {
+            let helper = manifest.helpers().find(|helper| helper.id == id)?;
+            Some(teaching::function(Kind::Helper, &helper, &helpers))
+        };
+        let fields = manifest.api().mappings().into_iter().map(|mapping| {
+            let helper = mapping.extraction.as_deref().and_then(function);
+            (mapping, helper)
+        });
+        let schema = command.output_schema.clone().map(Value::Object);
+        let schema = schema
+            .map(|schema| InputSchema::compile(&schema).map_err(|error| format!("its output: {error}")));
+        Ok(After {
+            api: Arc::new(manifest.api().clone()),
+            fields: fields.collect(),
+            processor: self.processor(manifest, command.process_output.as_deref()),
+            schema: schema.transpose()?.map(Arc::new),
+            workers: self.workers.clone(),
+        })
+    }
+
+    fn processor(&self, manifest: &Manifest, id: Option<&str>) -> Option<Function> {
+        let found = manifest.processors().find(|processor| Some(processor.id.as_str()) == id)?;
+        Some(teaching::function(Kind::Processor, &found, &teaching::helpers(manifest)))
+    }
+}
+
+/// What the commands of manifests would be left out for, whatever machine they are on.
+pub fn left_out(manifests: &[Manifest]) -> Vec<(&Manifest, Skipped)> {
+    let mut registry = ToolRegistry::new();
+    let mut found = Vec::new();
+    for manifest in manifests {
+        for (command, definition) in manifest.tools() {
+            let schema = command.output_schema.clone().map(Value::Object);
+            let promised = schema.map_or(Ok(()), |schema| InputSchema::compile(&schema).map(drop));
+            let promised = promised.map_err(|error| format!("its output: {error}"));
+            let body = Arc::new(uncallable(manifest));
+            let registered = registry.register(definition.clone(), body).map_err(|error| error.to_string());
+            if let Err(why) = promised.and(registered) {
+                found.push((manifest, Skipped { name: definition.name().to_string(), why }));
+            }
+        }
+    }
+    found
 }
 
 /// What the commands of a manifest run.
@@ -175,15 +265,12 @@ enum Behind {
     Program(Pin),
     Script(Arc<Script>, Pin),
     Server(Arc<Upstream>, Reach, String),
+    Tools(Arc<[String]>),
     Nothing,
 }
 
 fn uncallable(manifest: &Manifest) -> Uncallable {
     let (kind, id) = (manifest.kind().as_str(), manifest.id());
-    if manifest.meta().is_some() {
-        let why = format!("`{id}` is of type `{kind}`, which is listed and cannot be run yet");
-        return Uncallable { why, hint: "tools of type `cli`, `local` and `mcp` can".to_owned() };
-    }
     let hint = match manifest.mcp().map(|section| section.transport) {
         Some(Transport::Sse | Transport::Websocket) => {
             "its transport is not spoken here: most such servers also speak `streamable_http`, or `stdio`"

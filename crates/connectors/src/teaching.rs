@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use guardrail::{Form, Lore, Mistake, Quirk, Requirement, Rule};
 use knowledge::{Function, Kind};
-use manifest::{Check, Command, Manifest};
+use manifest::{Check, Command, KnowledgeStrategy, Manifest};
 
 use crate::argv;
 
@@ -46,6 +46,10 @@ fn requirements(check: &Check) -> Vec<Requirement> {
 
 /// What is told where a call is wrong. Nothing, where the manifest keeps its knowledge to itself.
 pub(crate) fn lore(manifest: &Manifest, command: &Command) -> Lore {
+    if manifest.strategy() == KnowledgeStrategy::External {
+        let reference = format!("see the documentation of {} {}", manifest.name(), manifest.version());
+        return Lore { reference: Some(reference), ..Lore::default() };
+    }
     if !manifest.strategy().teaches() {
         return Lore::default();
     }
@@ -66,5 +70,6 @@ pub(crate) fn lore(manifest: &Manifest, command: &Command) -> Lore {
         siblings: manifest.tools().map(|(command, _)| command.name.clone()).collect(),
         mistakes: mistakes.collect(),
         quirks: quirks.collect(),
+        reference: None,
     }
 }

@@ -60,11 +60,21 @@ pub enum CuratedMap {
     LeftOut,
 }
 
+/// Who made a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MadeBy {
+    /// Its caller, through a door.
+    Caller,
+    /// A tool at work for its caller, which holds a place already.
+    Tool,
+}
+
 /// One call on the road: its identity and the world it is judged in.
 pub(crate) struct Call {
     pub(crate) id: CallId,
     pub(crate) tool_name: String,
     pub(crate) caller: Caller,
+    pub(crate) made_by: MadeBy,
     pub(crate) trace: TraceContext,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
@@ -150,6 +160,7 @@ impl Call {
             saw: OnceLock::new(),
             intended: AtomicBool::new(false),
             tool_name: request.tool_name,
+            made_by: MadeBy::Caller,
             asking: request.asking,
             hand: request.approval_id.map(|id| Hand { id, own: false }),
             edited: None,
@@ -167,6 +178,11 @@ impl Call {
             workspaces,
         };
         (call, request.arguments)
+    }
+
+    /// The same call, made by somebody else than its caller.
+    pub(crate) fn made_by(self, made_by: MadeBy) -> Call {
+        Call { made_by, ..self }
     }
 
     /// The same call, with what the host says of it for the record.

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::approvals::{self, Approvals};
-use crate::call::{Call, Request};
+use crate::call::{Call, MadeBy, Request};
 use crate::calls::Calls;
 use crate::content;
 use crate::limits::Limits;
@@ -118,7 +118,18 @@ impl ToolExecutionLayer {
     /// Runs one call to its end. What cannot be done without waiting is a task of its own: a caller that goes away
     /// takes neither the tool nor the record with it.
     pub async fn execute(self: &Arc<Self>, request: Request) -> ToolResult {
+        self.execute_for(request, MadeBy::Caller).await
+    }
+
+    /// The same for a call that a tool makes in the name of its caller: the same road, charged to the same party. It
+    /// runs beside the place that the tool holds.
+    pub async fn execute_inner(self: &Arc<Self>, request: Request) -> ToolResult {
+        self.execute_for(request, MadeBy::Tool).await
+    }
+
+    async fn execute_for(self: &Arc<Self>, request: Request, made_by: MadeBy) -> ToolResult {
         let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
+        let call = call.made_by(made_by);
         let crashed = recorder::crashed_result(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
         let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));

@@ -8,7 +8,7 @@ use governance::{Counts, Denial, Permit};
 use ledger::Recovery;
 use tool::{Refusal, RefusalCode, ToolName};
 
-use crate::call::Call;
+use crate::call::{Call, MadeBy};
 use crate::recorder;
 use crate::slots::{Slot, Slots};
 
@@ -89,7 +89,10 @@ impl Limits {
 
     /// A running place, if one is free and nobody waits.
     pub(crate) fn place_at_once(&self, call: &Call) -> Option<Slot> {
-        self.slots.take_at_once(call.caller.connection)
+        match call.made_by {
+            MadeBy::Caller => self.slots.take_at_once(call.caller.connection),
+            MadeBy::Tool => Some(self.slots.take_beside(call.caller.connection)),
+        }
     }
 
     /// Waits for a running place, in turns with other callers.

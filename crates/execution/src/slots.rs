@@ -143,6 +143,13 @@ impl Slots {
         Some(Slot { slots: self.clone(), caller })
     }
 
+    /// A place beside one that this caller's tool holds and does nothing with meanwhile. Waiting for one could take for
+    /// ever: whoever holds the others may be waiting in the same way.
+    pub(crate) fn take_beside(&self, caller: u64) -> Slot {
+        self.state().give_to(caller);
+        Slot { slots: self.clone(), caller }
+    }
+
     /// A place, once it is this caller's turn. Who stops waiting loses the turn and nothing else.
     pub(crate) async fn take(&self, caller: u64) -> Slot {
         if let Some(slot) = self.take_at_once(caller) {

@@ -44,6 +44,8 @@ pub struct Lore {
     pub mistakes: Vec<Mistake>,
     /// Surprises.
     pub quirks: Vec<Quirk>,
+    /// Where what is known is kept, if that is elsewhere.
+    pub reference: Option<String>,
 }
 
 impl Lore {
@@ -67,6 +69,9 @@ impl Lore {
         });
         let lessons: Vec<String> = mistakes.chain(quirks).take(MOST_LESSONS).collect();
         lessons.iter().for_each(|lesson| refusal.reason.push_str(lesson));
+        if let Some(reference) = &self.reference {
+            refusal.reason.push_str(&format!(" What is known of this tool: {}.", part(reference)));
+        }
     }
 
     /// Whether a call that is shown is one of this command, or of none in particular.

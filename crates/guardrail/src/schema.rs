@@ -17,6 +17,8 @@ const DEEPEST: usize = 64;
 const MOST_VALUES: usize = 100_000;
 /// A compiled pattern may not need more memory than this.
 const LARGEST_PATTERN: usize = 1 << 20;
+/// Of what is wrong with a value, which may quote it.
+const LONGEST_OBJECTION: usize = 300;
 /// The format of an argument that is a list of `{tool_slug, arguments}`.
 const CALLS: &str = "calls";
 /// The dialects there are, by the addresses they are declared under.
@@ -69,6 +71,14 @@ impl InputSchema {
     /// The same, with what is told where its arguments are wrong.
     pub fn taught_by(self, lore: Arc<Lore>) -> Self {
         InputSchema { lore: Some(lore), ..self }
+    }
+
+    /// The first thing that is wrong with a value, in words that fit on a line. For what is not a call: an answer.
+    pub fn objection(&self, value: &Value) -> Option<String> {
+        let error = self.validator.iter_errors(value).next()?;
+        let (at, what) = (error.instance_path().to_string(), error.to_string());
+        let what: String = tool::visible_line(&what).chars().take(LONGEST_OBJECTION).collect();
+        Some(if at.is_empty() { what } else { format!("at {at}: {what}") })
     }
 
     pub(crate) fn validators(&self) -> Option<&Arc<Validators>> {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tool::{Category, DefinitionError, RiskLevel, ToolDefinition, ToolSpec};
 
 use crate::detect::SchemaVersion;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::knowledge_file::{AntiPattern, ApiComplexity, Check, Example};
 use crate::manifest_file::{
     CliSection, Command, KnowledgeStrategy, LocalSection, McpSection, MetaSection, ToolFile, ToolType,
@@ -89,6 +90,17 @@ impl Manifest {
     /// An error at one of its places.
     pub(crate) fn error_at(&self, place: (u64, u64), message: &str) -> DocumentError {
         self.document.error_at(place.0, place.1, message)
+    }
+
+    /// A diagnostic about one of its commands, which cannot be used as it is.
+    pub fn unusable(&self, command: &str, why: &str) -> Diagnostic {
+        let place = self.error_at(self.places.id, &format!("the tool `{command}` would be left out: {why}"));
+        let field = "tool.commands".to_owned();
+        Diagnostic {
+            code: Code::InvalidValue,
+            field,
+            place: place.suggest("mend what it says of its arguments or answers"),
+        }
     }
 
     pub(crate) fn places(&self) -> &Places {

@@ -55,8 +55,12 @@ pub fn load_all(
     }
     loaded.unique_ids();
     loaded.aggregates(known);
+    loaded.nesting();
     loaded
 }
+
+/// A meta tool may call meta tools, which may call none.
+const MOST_NESTED: usize = 2;
 
 impl Loaded {
     /// The first file of an id keeps it.
@@ -74,6 +78,42 @@ impl Loaded {
             false
         });
         self.diagnostics.extend(twice);
+    }
+
+    /// No meta tool leads back to itself, and none through so many others that nobody can foresee what it calls.
+    fn nesting(&mut self) {
+        let metas: Vec<&Manifest> = self.manifests.iter().filter(|one| one.meta().is_some()).collect();
+        let is_of = |manifest: &Manifest, name: &str| {
+            let mut tools = manifest.tools();
+            manifest.id() == name
+                || tools.any(|(command, tool)| tool.name().as_str() == name || command.name == name)
+        };
+        let inner = |manifest: &Manifest| -> Vec<&Manifest> {
+            let names = manifest.meta().map(|meta| meta.aggregates.as_slice()).unwrap_or_default();
+            metas.iter().copied().filter(|other| names.iter().any(|name| is_of(other, name))).collect()
+        };
+        let mut refused: Vec<(String, Diagnostic)> = Vec::new();
+        for manifest in &metas {
+            // One round for each level that is allowed: whoever is still reached then is too deep, or comes round.
+            let mut reached = vec![*manifest];
+            for _ in 0..MOST_NESTED {
+                reached = reached.into_iter().flat_map(inner).collect();
+                reached.sort_by_key(|one| one.id().to_owned());
+                reached.dedup_by_key(|one| one.id().to_owned());
+            }
+            let Some(last) = reached.first() else { continue };
+            let message = format!(
+                "it calls meta tools that call meta tools, up to `{}`: {MOST_NESTED} within one another are the most, \
+                 and none may come back to itself",
+                last.id()
+            );
+            let place = manifest.places().aggregates.first().copied().unwrap_or(manifest.places().id);
+            let place = manifest.error_at(place, &message).suggest("name the tools themselves");
+            let (code, field) = (Code::InvalidValue, "tool.meta_specific.aggregates".to_owned());
+            refused.push((manifest.id().to_owned(), Diagnostic { code, field, place }));
+        }
+        self.manifests.retain(|manifest| !refused.iter().any(|(id, _)| id == manifest.id()));
+        self.diagnostics.extend(refused.into_iter().map(|(_, diagnostic)| diagnostic));
     }
 
     /// A meta tool calls tools that are there: others' commands, other manifests, or what `known` knows.

@@ -13,6 +13,7 @@ mod folder;
 mod knowledge_file;
 mod load;
 mod manifest_file;
+mod mapping;
 mod rules;
 mod script;
 mod shape;
@@ -27,6 +28,7 @@ pub use manifest_file::{
     ArgvPart, CliSection, Command, CommandEntry, Health, HealthMethod, KnowledgeStrategy, LocalRuntime,
     LocalSection, ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
 };
+pub use mapping::FieldMapping;
 
 #[cfg(test)]
 mod tests;

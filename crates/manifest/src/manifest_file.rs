@@ -327,6 +327,14 @@ pub struct CliSection {
     pub install_guide: Option<String>,
 }
 
+impl CliSection {
+    /// The words after the program that show whether it works. A check of another program is none of this one.
+    pub fn check(&self) -> Option<Vec<&str>> {
+        let mut words = self.install_check.as_deref()?.split_whitespace();
+        (words.next() == Some(self.executable.as_str())).then(|| words.collect())
+    }
+}
+
 /// A script or program of one's own: arguments as JSON on standard input, the answer as JSON on standard output.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

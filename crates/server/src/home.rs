@@ -24,6 +24,7 @@ pub struct Home {
 /// A copy of the configuration, laid out as the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Copy {
+    root: PathBuf,
     config: PathBuf,
     tools: PathBuf,
 }
@@ -67,13 +68,13 @@ impl Home {
 
     /// The same Sinew with a configuration that is read from a copy. What no tool may reach stays what it was.
     pub fn reading(&self, copy: &Path) -> Home {
-        let copy = Copy { config: copy.join("config"), tools: copy.join("tools") };
+        let copy = Copy { root: copy.to_owned(), config: copy.join("config"), tools: copy.join("tools") };
         Home { copy: Some(copy), ..self.clone() }
     }
 
-    /// Whether its configuration is read from a copy.
-    pub fn is_copy(&self) -> bool {
-        self.copy.is_some()
+    /// The copy that its configuration is read from, if it is.
+    pub fn copy(&self) -> Option<&Path> {
+        self.copy.as_ref().map(|copy| copy.root.as_path())
     }
 
     /// The sockets.

@@ -3,14 +3,16 @@
 //! Without it a restart would be a way around the question that a change that loosens must wait for. It is written once
 //! something holds, and sealed with the ledger's key: one that somebody edited is no longer what was accepted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use connectors::Upstreams;
+use execution::World;
 use ledger::Ledger;
+use serde_json::Value;
 use server::Home;
 
 /// A configuration is a handful of short files. What is larger is no configuration, and is not copied.
@@ -49,7 +51,21 @@ impl Snapshot {
         walk.folder(&copy.join("config"), Path::new("config"), 0)?;
         walk.folder(&copy.join("tools"), Path::new("tools"), 0)?;
         walk.folder(&copy.join(UPSTREAM), Path::new(UPSTREAM), 0)?;
+        if copy.join(ORIGINS).exists() {
+            walk.file(&copy.join(ORIGINS), PathBuf::from(ORIGINS))?;
+        }
         Ok(Snapshot(walk.files))
+    }
+
+    /// The same with what stands behind each tool of this world: a program that is replaced is not in these files.
+    pub(crate) fn of_world(mut self, world: &World) -> Snapshot {
+        let origins = world
+            .registry
+            .definitions()
+            .filter_map(|tool| Some((tool.name().to_string(), Value::from(tool.origin()?))));
+        let origins = Value::Object(origins.collect()).to_string();
+        self.0.insert(PathBuf::from(ORIGINS), origins.into_bytes());
+        self
     }
 
     /// What servers say of their tools and nobody had accepted, by its file and the one it takes the place of.
@@ -136,6 +152,12 @@ pub(crate) fn kept(home: &Home, ledger: &Ledger) -> Kept {
     }
 }
 
+/// What stood behind each tool when this copy was accepted. Nothing of a copy from before that was kept.
+pub(crate) fn origins_of(copy: &Path) -> HashMap<String, String> {
+    let text = fs::read(copy.join(ORIGINS)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
 /// Whether the next start compares with what was accepted.
 pub(crate) fn is_kept(home: &Home) -> bool {
     place(home).exists()
@@ -175,6 +197,8 @@ pub(crate) fn keep(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Res
 }
 
 const SEAL: &str = "seal";
+/// What stands behind each tool, by its digest.
+const ORIGINS: &str = "origins.json";
 /// The folder of what servers say of their tools, in the state and in the copy.
 pub(crate) const UPSTREAM: &str = "upstream";
 

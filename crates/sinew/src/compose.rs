@@ -60,7 +60,7 @@ fn configured(
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     // A host's tools are judged without ours, and quickly.
     if scrutiny == Scrutiny::Whole {
-        let is_asked_about = folders == Folders::Configured && !setting.home().is_copy();
+        let is_asked_about = folders == Folders::Configured && setting.home().copy().is_none();
         let taking = if is_asked_about { Taking::Newest } else { Taking::Accepted };
         manifests::register(setting, web.gatekeeper(), taking, &mut registry)?;
     }
@@ -282,5 +282,6 @@ pub(crate) fn layer_on(
     let parts = Parts { world, ledger, recovery, state, undo };
     let layer = ToolExecutionLayer::new(parts).map_err(Problem::configuration)?;
     internals::tell_of(&layer, setting.home().state());
+    internals::lead_to(&layer);
     Ok(layer)
 }

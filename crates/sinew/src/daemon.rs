@@ -116,6 +116,7 @@ fn read(setting: &Setting) -> Result<Files, Problem> {
         let world = compose::world(setting, &settings, Folders::Configured)?;
         let snapshot = look(setting);
         if before == snapshot {
+            let snapshot = snapshot.map(|snapshot| snapshot.of_world(&world));
             return Ok(Files { world, settings, snapshot });
         }
         if attempt == ATTEMPTS {

@@ -1,12 +1,16 @@
-//! What the tools that look at Sinew itself are told: the layer's own status, and what `sinew doctor` checks.
+//! What tools are told of the layer they are in: its status and what `sinew doctor` checks, for those that look at Sinew
+//! itself; where the road begins, for those that call others.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
-use execution::ToolExecutionLayer;
+use connectors::Road;
+use execution::{Asking, CuratedMap, Request, ToolExecutionLayer};
 use governance::files::Expectation;
 use sandbox::Sandbox;
-use tool::SandboxTier;
+use serde_json::Value;
+use tool::{Progress, SandboxTier};
 use toolbox::{Check, Internals, LedgerHealth, RuntimeStatus, Source, ToolStanding};
 
 /// How full the disk of the record may be.
@@ -20,6 +24,34 @@ pub(crate) fn tell_of(layer: &Arc<ToolExecutionLayer>, state: &Path) {
     Internals::of_this_process().come_from(Source {
         status: Box::new(move || for_status.upgrade().map(|layer| status(&layer))),
         checks: Box::new(move || checks(&for_checks, &state)),
+    });
+}
+
+/// Has the calls of meta tools take the road of this layer, in the name of who called.
+pub(crate) fn lead_to(layer: &Arc<ToolExecutionLayer>) {
+    let layer = Arc::downgrade(layer);
+    Road::of_this_process().begins(move |call| {
+        let layer = layer.upgrade()?;
+        let request = Request {
+            tool_name: call.tool,
+            arguments: Value::Object(call.arguments),
+            caller: call.caller,
+            trace: call.trace,
+            deadline: Some(call.deadline),
+            cwd: None,
+            progress: Progress::default(),
+            started: Instant::now(),
+            curated_map: CuratedMap::Asked,
+            idempotency_key: None,
+            withdrawn: Default::default(),
+            asking: Asking::Wait,
+            approval_id: None,
+        };
+        Some(Box::pin(async move {
+            // Whoever stops waiting takes the call back.
+            let _waiting = request.withdrawn.clone().drop_guard();
+            layer.execute_inner(request).await
+        }))
     });
 }
 

@@ -31,7 +31,10 @@ pub(crate) fn register(
         tell(paint(NOTE, visible(&diagnostic.to_string())));
     }
     let connectors = Connectors::new(Sandbox::of_this_process(), functions::of_this_process(), gatekeeper);
-    let connectors = connectors.pinning(Upstreams { folder: upstream_folder(setting), taking });
+    // What is read again as it was accepted must still be what was.
+    let accepted = setting.home().copy().map(accepted::origins_of).unwrap_or_default();
+    let connectors =
+        connectors.accepting(accepted).pinning(Upstreams { folder: upstream_folder(setting), taking });
     for skipped in connectors.register(&loaded.manifests, registry) {
         tell(paint(
             NOTE,

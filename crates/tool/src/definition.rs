@@ -184,6 +184,11 @@ impl ToolDefinition {
         &self.outward
     }
 
+    /// The digest of what stands behind it, where something does.
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
     /// The digest that pins this definition in the ledger and in approvals.
     pub fn hash(&self) -> &str {
         &self.hash

@@ -78,6 +78,7 @@ fn lore() -> Lore {
                 mitigation: "Use a list".into(),
             },
         ],
+        reference: None,
     }
 }
 

@@ -44,8 +44,14 @@ fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
         files.extend(manifests::files_of(path)?);
     }
     let known = |name: &str| registry.get(name).is_some();
-    functions::with_parser(|syntax| manifest::load_all(&files, &Document::read, syntax, &known))
-        .map_err(|error| failed(&error))
+    let mut loaded =
+        functions::with_parser(|syntax| manifest::load_all(&files, &Document::read, syntax, &known))
+            .map_err(|error| failed(&error))?;
+    let dropped = connectors::left_out(&loaded.manifests).into_iter();
+    let dropped: Vec<Diagnostic> =
+        dropped.map(|(of, skipped)| of.unusable(&skipped.name, &skipped.why)).collect();
+    loaded.diagnostics.extend(dropped);
+    Ok(loaded)
 }
 
 fn show(loaded: &Loaded, output: JsonArgs) -> Result<Exit, Problem> {

@@ -1,0 +1,126 @@
+//! Tools made of other tools. A helper says which calls, in what order; each takes the whole road in the name of who
+//! called, one after the other, on the place that the meta tool holds. What is refused there is refused here.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use governance::Permit;
+use knowledge::{Function, Workers};
+use registry::{Order, Preview, Running, ToolExecutor};
+use serde_json::{Value, json};
+use tool::{Failure, FailureKind, Output, ToolResult, TraceContext};
+
+use crate::arguments::as_opened;
+use crate::payload::After;
+use crate::plan::{Given, Plan, Step};
+use crate::road::{InnerCall, Road};
+
+/// The body of a `meta` tool.
+#[derive(Clone)]
+pub(crate) struct Meta {
+    pub(crate) road: Road,
+    /// Tools, or manifests whose tools, it may call.
+    pub(crate) aggregates: Arc<[String]>,
+    /// Says which calls are made; each of them in turn where there is none.
+    pub(crate) orchestration: Option<Function>,
+    pub(crate) workers: Workers,
+    pub(crate) after: After,
+}
+
+impl Meta {
+    async fn conduct(self, order: Arc<Order>) -> Result<Output, Failure> {
+        let deadline = Instant::now() + order.value().timeout();
+        let plan = self.plan(&order).await?;
+        let mut given = Given::new();
+        for step in &plan.steps {
+            let result = self
+                .walk(step, &given, &order, deadline)
+                .await
+                .map_err(|failure| stopped(failure, &given))?;
+            let is_done = result.success;
+            let entry = json!({"success": is_done, "output": result.output, "error": result.error});
+            given.insert(step.id.clone(), entry);
+            if !is_done && !step.optional {
+                return Err(stopped(failed(step, result), &given));
+            }
+        }
+        let value = plan.answer(&given).map_err(|why| stopped(no_plan(&why), &given))?;
+        self.after.process(Output { value, ..Output::default() }).await
+    }
+
+    async fn plan(&self, order: &Order) -> Result<Plan, Failure> {
+        let arguments = as_opened(order.value());
+        let plan = match &self.orchestration {
+            None => Plan::of_each(&self.aggregates, &arguments),
+            Some(helper) => {
+                let answer = self.workers.compute(helper, &Value::Object(arguments)).await;
+                Plan::read(answer.map_err(|error| no_plan(&error.to_string()))?)
+            }
+        };
+        plan.map_err(|why| no_plan(&why))
+    }
+
+    async fn walk(
+        &self,
+        step: &Step,
+        given: &Given,
+        order: &Order,
+        deadline: Instant,
+    ) -> Result<ToolResult, Failure> {
+        if !self.may_call(&step.tool) {
+            let why =
+                format!("`{}` is not among its aggregates", tool::shorten(&step.tool, tool::LONGEST_WORD));
+            return Err(no_plan(&why));
+        }
+        let arguments = step.arguments(given).map_err(|why| no_plan(&why))?;
+        let call = InnerCall {
+            tool: step.tool.clone(),
+            arguments,
+            caller: order.call().caller.clone(),
+            trace: TraceContext::from_traceparent(&order.call().trace.traceparent()),
+            deadline: deadline.saturating_duration_since(Instant::now()),
+        };
+        Ok(self.road.walk(call)?.await)
+    }
+
+    /// By the tool's own name, or by the manifest it belongs to.
+    fn may_call(&self, tool: &str) -> bool {
+        let of = |listed: &String| {
+            tool.strip_prefix(listed.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.aggregates.iter().any(of)
+    }
+}
+
+/// The helper, or what it answered, is at fault.
+fn no_plan(why: &str) -> Failure {
+    let message = format!("the plan of this tool cannot be carried out: {why}");
+    Failure::new(FailureKind::Crashed, message).hint("this is a fault in its manifest, not in the call")
+}
+
+/// A step did not succeed. Why is for the road to say; a refusal is handed on as it is.
+fn failed(step: &Step, result: ToolResult) -> Failure {
+    let error = result.error.unwrap_or_else(|| "it failed".to_owned());
+    let message = format!("the step `{}` ({}) did not succeed: {error}", step.id, result.tool_name);
+    let metadata = result.metadata;
+    let kind = metadata.failure.as_ref().map_or(FailureKind::Denied, |failure| failure.kind);
+    let hint = metadata.failure.and_then(|failure| failure.hint);
+    let hint = hint.or_else(|| metadata.refusal.as_ref().and_then(|refusal| refusal.hint.clone()));
+    Failure { hint, refusal: metadata.refusal.map(Box::new), ..Failure::new(kind, message) }
+}
+
+/// With what the steps before gave: what they did is done.
+fn stopped(failure: Failure, given: &Given) -> Failure {
+    Failure { output: Some(json!({"steps": given})), ..failure }
+}
+
+impl ToolExecutor for Meta {
+    fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
+        let calls = format!("{}; each is judged by itself when it comes to it", self.aggregates.join(", "));
+        Ok(Preview { facts: vec![("may call".to_owned(), calls)], ..Preview::default() })
+    }
+
+    fn run(&self, order: Arc<Order>) -> Running {
+        Box::pin(self.clone().conduct(order))
+    }
+}

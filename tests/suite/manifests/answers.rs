@@ -1,0 +1,214 @@
+//! What arguments go through before a tool gets them, and its answer before the caller does; and what is checked first.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+use super::run::put;
+
+/// Answers with what it was given, under `given`, beside whatever `answer` holds.
+const ECHO: &str = "import json, sys\n\
+    given = json.load(sys.stdin)['arguments']\n\
+    json.dump({**json.loads(given.pop('answer', '{}')), 'given': given}, sys.stdout)\n";
+
+/// A script that echoes, with these lines for its command and this knowledge.
+fn echo(command: &str, more: &str) -> String {
+    format!(
+        "tool:\n  schema_version: 2.0\n  id: echo\n  type: local\n  name: Echo\n  version: 1.2.3\n  description: d\n  \
+         local_specific: {{entry_point: echo.py, runtime: python}}\n  commands:\n    - name: say\n      category: read_only\n      \
+         risk_level: low\n      parameters:\n        - {{name: answer, type: string, default: \"{{}}\"}}\n        \
+         - {{name: text, type: string, default: x}}\n        - {{name: path, type: string, format: path, default: \".\"}}\n{command}{more}"
+    )
+}
+
+fn daemon(command: &str, more: &str) -> Daemon {
+    let home = Home::initialised().without_alarms();
+    put(&home, "echo.yaml", &echo(command, more));
+    put(&home, "echo.py", ECHO);
+    Daemon::start_in(home)
+}
+
+fn say(daemon: &Daemon, arguments: &Value) -> Value {
+    daemon.agent().execute("echo.say", arguments)
+}
+
+/// A processor `p` that gives this.
+fn processor(gives: &str) -> String {
+    format!(
+        "  executable_knowledge:\n    processors:\n      - id: p\n        language: javascript\n        function: |\n          \
+         module.exports = (data) => ({gives});\n"
+    )
+}
+
+#[test]
+fn b142_a_processor_rewrites_arguments_but_not_what_was_judged() {
+    let command = "      process_input: p\n";
+    let daemon = daemon(command, &processor("{ ...data, text: data.text.toUpperCase(), more: 1 }"));
+    let said = say(&daemon, &json!({"text": "quiet"}));
+    assert_eq!(
+        (&said["output"]["given"]["text"], &said["output"]["given"]["more"]),
+        (&json!("QUIET"), &json!(1)),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_processor_that_changes_what_was_judged_or_fails_stops_the_call() {
+    let home = Home::initialised().without_alarms();
+    let cases = [
+        ("moves", "{ ...data, path: \"/etc\" }", "changed `path`, which was judged"),
+        ("drops", "{ text: data.text }", "changed `path`, which was judged"),
+        ("lists", "[data]", "did not answer with an object"),
+        ("loops", "(() => { for (;;) {} })()", "exceeded 1s timeout"),
+    ];
+    for (id, gives, _) in cases {
+        let text =
+            echo("      process_input: p\n", &processor(gives)).replace("id: echo", &format!("id: {id}"));
+        put(&home, &format!("{id}.yaml"), &text);
+    }
+    put(&home, "echo.py", ECHO);
+    let daemon = Daemon::start_in(home);
+    for (id, _, why) in cases {
+        let stopped = daemon.agent().execute(&format!("{id}.say"), &json!({}));
+        let told = stopped["error"].as_str().unwrap();
+        assert!(told.contains(why) && told.contains("nothing was run"), "{why}: {stopped}");
+    }
+}
+
+/// T197: what a manifest promises of an answer is held against every one.
+#[test]
+fn t197_an_answer_that_breaks_its_schema_is_a_protocol_error_and_is_kept() {
+    let command =
+        "      output_schema: {type: object, required: [count], properties: {count: {type: integer}}}\n";
+    let daemon = daemon(command, "");
+    assert_eq!(say(&daemon, &json!({"answer": "{\"count\": 3}"}))["output"]["count"], 3);
+    let broken = say(&daemon, &json!({"answer": "{\"count\": \"three\"}"}));
+    assert!(broken["error"].as_str().unwrap().contains("(tool_protocol_error): at /count"), "{broken}");
+    assert_eq!(broken["output"]["count"], "three", "{broken}");
+}
+
+const MAPPINGS: &str = r#"  executable_knowledge:
+    helpers:
+      - id: extract
+        language: javascript
+        runtime: isolated_vm
+        function: |
+          module.exports = (args) => {
+            const found = args.custom_fields.find((field) => field.id === args.id);
+            return found === undefined ? null : found.value;
+          };
+  api_complexity:
+    payload_schemas:
+      - {type: hook, detection: webhook_id field, payload_path: data.task}
+    field_mappings:
+      custom_fields:
+        place: {structure: {lat: number}, extraction: helpers.extract}
+        owner: {structure: string, extraction: helpers.extract}
+      status: {structure: string}
+"#;
+
+#[test]
+fn a_payload_is_taken_out_and_its_own_fields_out_of_it() {
+    let daemon = daemon("", MAPPINGS);
+    let task =
+        json!({"name": "t", "status": 5, "custom_fields": [{"id": "place", "value": {"lat": "north"}}]});
+    let answer = json!({"webhook_id": 1, "data": {"task": task}}).to_string();
+    let said = say(&daemon, &json!({"answer": answer}))["output"].clone();
+    assert_eq!((&said["payload_type"], &said["payload"]), (&json!("hook"), &task), "{said}");
+    assert_eq!(said["fields"], json!({"place": {"lat": "north"}}), "{said}");
+    let problems = json!(["`place.lat` is string, not number", "`status` is number, not string"]);
+    assert_eq!(said["field_problems"], problems, "{said}");
+    let plain = say(&daemon, &json!({"answer": "{\"status\": \"open\"}"}))["output"].clone();
+    assert!(plain.get("fields").is_none() && plain.get("field_problems").is_none(), "{plain}");
+}
+
+#[test]
+fn knowledge_that_is_kept_elsewhere_is_only_referred_to() {
+    let knowledge = "  anti_patterns:\n    - {pattern: numbers, description: A number, wrong: \"say({text: 5})\", correct: \
+                     \"say({text: five})\"}\n";
+    for (strategy, told, untold) in [
+        ("external", "see the documentation of Echo 1.2.3", "`numbers`"),
+        ("embedded", "`numbers`", "see the documentation"),
+    ] {
+        let daemon = daemon("", &format!("  knowledge_strategy: {strategy}\n{knowledge}"));
+        let refused = say(&daemon, &json!({"text": 5}));
+        let reason = refused["error"].as_str().unwrap();
+        assert!(reason.contains(told) && !reason.contains(untold), "{strategy}: {reason}");
+    }
+}
+
+const CHECKED: &str = "tool:\n  id: checked\n  type: cli\n  name: C\n  version: 1.0.0\n  description: d\n  cli_specific:\n    \
+                       executable: CHECKED\n    install_check: CHECKED --version\n    install_guide: Get a new one.\n  commands:\n    \
+                       - {name: go, category: read_only, risk_level: low, parameters: [], argv: [go]}\n";
+
+/// A program outside of all workspaces, where a confined one cannot have written it.
+fn program(home: &Home, text: &str) -> String {
+    let file = home.user().join("program");
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    home.user().canonicalize().unwrap().join("program").display().to_string()
+}
+
+/// A home that has a program as a read-only workspace would: programs are seen where the system has them, or where a call was
+/// granted to look.
+fn home_with(text: &str) -> Home {
+    let home = Home::initialised().without_alarms();
+    let bin = home.user().canonicalize().unwrap().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let moved = bin.join("program");
+    std::fs::rename(program(&home, text), &moved).unwrap();
+    home.run(&["workspace", "add", "--read-only", &bin.display().to_string()]).must_exit(0);
+    put(&home, "checked.yaml", &CHECKED.replace("CHECKED", &moved.display().to_string()));
+    home
+}
+
+#[test]
+fn a_program_that_does_not_pass_its_check_is_not_run_and_the_guide_is_told() {
+    let daemon = Daemon::start_in(home_with("#!/bin/sh\n[ \"$1\" = --version ] && exit 3\necho ran\n"));
+    let stopped = daemon.agent().execute("checked.go", &json!({}));
+    assert!(stopped["error"].as_str().unwrap().contains("--version` does not work here"), "{stopped}");
+    assert_eq!(stopped["metadata"]["failure"]["hint"], "Get a new one.", "{stopped}");
+    let daemon = Daemon::start_in(home_with("#!/bin/sh\necho \"$1\"\n"));
+    let ran = daemon.agent().execute("checked.go", &json!({}));
+    assert_eq!(ran["output"]["stdout"], "go\n", "{ran}");
+}
+
+/// T187 over a restart: nobody was there to see the file change, and it waits all the same.
+#[test]
+fn t187_a_program_replaced_while_no_daemon_ran_waits_for_a_human() {
+    let daemon = Daemon::start_in(home_with("#!/bin/sh\necho one\n"));
+    let go = |daemon: &Daemon| daemon.agent().execute("checked.go", &json!({}));
+    assert_eq!(go(&daemon)["output"]["stdout"], "one\n");
+    let home = daemon.stop();
+    std::fs::write(home.user().join("bin/program"), "#!/bin/sh\necho two\n").unwrap();
+    let daemon = Daemon::start_in(home);
+    let stopped = go(&daemon);
+    assert!(stopped["error"].as_str().unwrap().contains("another program than was accepted"), "{stopped}");
+    let daemon = Daemon::start_in(daemon.stop());
+    assert_eq!(go(&daemon)["success"], false, "starting again accepts nothing");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert_eq!(go(&daemon)["output"]["stdout"], "two\n");
+    let daemon = Daemon::start_in(daemon.stop());
+    assert_eq!(go(&daemon)["output"]["stdout"], "two\n", "and it stays accepted");
+}
+
+#[test]
+fn a_schema_that_the_daemon_could_not_use_is_found_before_it_is_loaded() {
+    let home = Home::new();
+    for (name, schema) in [
+        ("remote", "parameters: [{name: a, type: object, schema: {$ref: \"https://example.org/a.json\"}}]"),
+        ("nowhere", "parameters: [{name: a, type: object, schema: {$ref: \"#/$defs/none\"}}]"),
+        ("answer", "output_schema: {$ref: \"https://example.org/a.json\"}"),
+        ("pattern", "parameters: [{name: a, type: string, schema: {pattern: \"(\"}}]"),
+    ] {
+        let text = format!(
+            "tool:\n  id: t\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n  commands:\n    - name: c\n      {schema}\n"
+        );
+        let file = home.file(&format!("{name}.yaml"), &text).display().to_string();
+        let answer = home.run(&["manifest", "check", &file, "--json"]).must_exit(7).json();
+        let told = &answer["diagnostics"][0];
+        assert_eq!(told["code"], "INVALID_VALUE", "{name}: {answer}");
+    }
+}
