@@ -1,6 +1,6 @@
 //! Programs that tests run behind walls as a user with nothing of their own: cargo with rustc and clippy; ruff, mypy,
-//! pytest and a server of tools. Where they are installed only for somebody else they are linked, copied or installed below `target/programs`;
-//! where that does not work those tests are left out, and that is said.
+//! pytest and a server of tools. Where they are installed only for somebody else they are linked, copied or installed
+//! below `target/programs`; where that does not work those tests are left out, and that is said.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(crate) fn for_everybody(root: &Root) -> String {
     {
         println!("a toolchain for everybody is not to be had: {error:#}");
     }
-    if !(python.join("bin/mypy").exists() && python.join("mcp_server_time").exists())
+    if !["mypy", "mcp-server-time"].iter().all(|name| python.join("bin").join(name).exists())
         && let Err(error) = with_python(&python)
     {
         println!("{} are not to be had: {error:#}", PACKAGES.join(" and "));

@@ -69,10 +69,13 @@ fn the_file_server_of_the_npm_registry_is_under_the_path_rules() {
 
 #[test]
 fn a_server_from_pypi_is_driven_by_manifest() {
-    let Some((_, package)) = installed("SINEW_PROGRAMS", "python/mcp_server_time") else {
+    let Some((_, program)) = installed("SINEW_PROGRAMS", "python/bin/mcp-server-time") else {
         return eprintln!("left out: mcp-server-time is not installed");
     };
-    let folder = package.parent().expect("the folder of packages").to_owned();
+    let libraries = program.parent().and_then(Path::parent).expect("its folder").join("lib");
+    let versions = std::fs::read_dir(libraries).expect("libraries").flatten();
+    let mut folders = versions.map(|version| version.path().join("site-packages"));
+    let folder = folders.find(|folder| folder.join("mcp_server_time").exists()).expect("the package");
     let home = home_beside(&folder);
     let start = format!(
         "import sys\nsys.path.insert(0, {:?})\nfrom mcp_server_time import main\nmain()\n",
