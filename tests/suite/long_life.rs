@@ -1,9 +1,10 @@
 //! A long life in short: a steady load while things go wrong around it. Every call is answered, memory and descriptors stay
 //! what they were, and the record is whole. Each fault once in the ordinary run; minutes in `cargo xtask soak`.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tests::{Client, Daemon, Home};
 
+/// Long enough for what the daemon looks after three times a minute; only a failure waits for it.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// What memory and descriptors may gain between the moment the daemon has found its size and the end.
 const TOLERANCE_PERCENT: u64 = 5;
 /// A handful of descriptors come and go with whoever is being served.
@@ -22,25 +25,25 @@ const SMALL_DISK: u64 = 16 << 20;
 
 /// How long it goes on.
 enum Span {
-    /// Each fault so often.
-    Rounds(usize),
-    /// So long, a fault a second.
-    For(Duration),
+    /// Each fault that is quickly over.
+    Once,
+    /// So long, a fault a second, with somebody who counts descriptors.
+    For(Duration, Option<Onlooker>),
 }
 
 fn span() -> Span {
     match std::env::var("SINEW_SOAK_MINUTES") {
         Ok(minutes) => {
             let minutes: f64 = minutes.parse().expect("a number of minutes");
-            Span::For(Duration::from_secs_f64(minutes * 60.0))
+            Span::For(Duration::from_secs_f64(minutes * 60.0), Onlooker::stay())
         }
-        Err(_) => Span::Rounds(1),
+        Err(_) => Span::Once,
     }
 }
 
 /// A home with the shipped rules, in which neither the load nor the faults raise an alarm or run into a rate.
 fn home(span: &Span) -> Home {
-    let disk = if matches!(span, Span::For(_)) { DISK } else { SMALL_DISK };
+    let disk = if matches!(span, Span::For(..)) { DISK } else { SMALL_DISK };
     let home = Home::on_small_disk(disk).unwrap_or_else(Home::initialised).without_alarms();
     let file = home.root().join("config/governance/safety.yaml");
     let safety = std::fs::read_to_string(file).expect("the shipped limits");
@@ -84,7 +87,8 @@ fn work(daemon: &Daemon, name: usize, counts: &Counts, over: &AtomicBool) {
         assert!(result["metadata"]["call_id"].is_string(), "{result}");
         counts.answered.fetch_add(1, Ordering::Relaxed);
         counts.done.fetch_add(u64::from(result["success"] == true), Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(15));
+        // A steady load, and more than the agents of one person make: forty calls a second.
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -97,9 +101,11 @@ const FAULTS: [Fault; 6] = [
     ("the mode changes", change_mode),
     ("the configuration is read again", reload),
     ("clients vanish", vanish),
-    ("a socket's file is removed", unlink),
     ("the disk is full", fill_disk),
+    ("a socket's file is removed", unlink),
 ];
+/// The last one takes a while to be noticed, and is left to the long run.
+const QUICK: usize = FAULTS.len() - 1;
 
 /// The processes below the daemon.
 fn descendants(of: Pid) -> Vec<Pid> {
@@ -198,10 +204,45 @@ fn on_a_disk_of_its_own(root: &std::path::Path) -> bool {
 
 /// Waits until it is so; only a failure waits for long.
 fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while !so() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Nobody may look into the daemon but root, which this process is not for long: a shell stays root instead.
+struct Onlooker(Mutex<(Child, BufReader<ChildStdout>)>);
+
+impl Onlooker {
+    fn stay() -> Option<Onlooker> {
+        if !nix::unistd::geteuid().is_root() {
+            println!("only root can count the descriptors of the daemon: they are not looked at");
+            return None;
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "while read -r pid; do ls /proc/$pid/fd | wc -l; done"]);
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+        let answers = BufReader::new(shell.stdout.take().expect("its output"));
+        Some(Onlooker(Mutex::new((shell, answers))))
+    }
+
+    fn descriptors(&self, of: Pid) -> u64 {
+        let mut onlooker = self.0.lock().expect("one at a time");
+        writeln!(onlooker.0.stdin.as_mut().expect("its input"), "{of}").expect("it listens");
+        let mut count = String::new();
+        onlooker.1.read_line(&mut count).expect("it answers");
+        count.trim().parse().expect("a number")
+    }
+}
+
+impl Drop for Onlooker {
+    fn drop(&mut self) {
+        if let Ok(onlooker) = self.0.get_mut() {
+            // It ends with its input; root's process is not ours to kill any more.
+            drop(onlooker.0.stdin.take());
+            let _ = onlooker.0.wait();
+        }
     }
 }
 
@@ -209,15 +250,15 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 #[derive(Clone, Copy, Debug)]
 struct Size {
     resident: u64,
+    /// None are seen where nobody may look.
     descriptors: u64,
 }
 
 impl Size {
-    fn of(daemon: &Daemon) -> Size {
-        let folder = PathBuf::from(format!("/proc/{}", daemon.pid()));
-        let statm = std::fs::read_to_string(folder.join("statm")).expect("statm");
+    fn of(daemon: &Daemon, onlooker: &Option<Onlooker>) -> Size {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("statm");
         let pages: u64 = statm.split(' ').nth(1).expect("resident").parse().expect("a number");
-        let descriptors = std::fs::read_dir(folder.join("fd")).expect("its descriptors").count() as u64;
+        let descriptors = onlooker.as_ref().map_or(0, |onlooker| onlooker.descriptors(daemon.pid()));
         Size { resident: pages * 4096, descriptors }
     }
 
@@ -238,19 +279,20 @@ fn trouble(daemon: &Daemon, span: &Span) -> Vec<(Duration, Size)> {
     let mut seen = Vec::new();
     for (turn, (what, fault)) in FAULTS.iter().cycle().enumerate() {
         let over = match span {
-            Span::Rounds(rounds) => turn >= rounds * FAULTS.len(),
-            Span::For(time) => began.elapsed() >= *time,
+            Span::Once => turn >= QUICK,
+            Span::For(time, _) => began.elapsed() >= *time,
         };
         if over {
             break;
         }
         fault(daemon);
-        if let Span::For(_) = span {
+        if let Span::For(_, onlooker) = span {
             std::thread::sleep(Duration::from_secs(1));
-            seen.push((began.elapsed(), Size::of(daemon)));
-            if turn % 60 == 0 {
-                println!("{:>5.0} s: {:?} after: {what}", began.elapsed().as_secs_f64(), Size::of(daemon));
+            let size = Size::of(daemon, onlooker);
+            if turn % 30 == 0 {
+                println!("{:>5.0} s: {size:?} after: {what}", began.elapsed().as_secs_f64());
             }
+            seen.push((began.elapsed(), size));
         }
     }
     seen

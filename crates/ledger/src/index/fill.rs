@@ -43,6 +43,7 @@ pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
                 Ok(count) => {
                     shared.indexed.store(current.seq(), Ordering::Relaxed);
                     if count < BATCH {
+                        current.rest();
                         break;
                     }
                 }
@@ -120,6 +121,14 @@ impl Filler {
 
     fn seq(&self) -> u64 {
         self.reached.as_ref().map_or(0, |reached| reached.seq)
+    }
+
+    /// Gives the memory back that a long way takes. Little comes at a time from now on, and otherwise the daemon would grow
+    /// with every call it answers, up to all that the cache may hold.
+    fn rest(&self) {
+        if let Err(error) = self.connection.execute_batch("PRAGMA shrink_memory") {
+            tracing::debug!(%error, "the index keeps its memory");
+        }
     }
 
     /// Takes in what is new, up to one batch, and returns how many records that was.
