@@ -50,7 +50,7 @@ pub enum KnowledgeError {
         id: String,
     },
     /// There is no helper of that name.
-    #[error("helper `{id}` not found; available: {}", .known.join(", "))]
+    #[error("helper `{id}` not found; available: {}", listed(.known))]
     NoHelper {
         /// What was asked for.
         id: String,
@@ -70,6 +70,10 @@ pub enum KnowledgeError {
         /// The engine's words.
         message: String,
     },
+}
+
+fn listed(ids: &[String]) -> String {
+    if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
 }
 
 fn limit(kind: Kind) -> &'static str {

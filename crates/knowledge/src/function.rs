@@ -49,6 +49,24 @@ pub struct Function {
     pub helpers: Arc<[(Arc<str>, Arc<str>)]>,
 }
 
+impl Function {
+    /// The ids of what it may call.
+    pub(crate) fn helper_ids(&self) -> Vec<String> {
+        self.helpers.iter().map(|(id, _)| id.to_string()).collect()
+    }
+
+    /// The first helper that its text names, as `helpers["id"]` or `helpers.id`, and that is not there.
+    pub(crate) fn missing_helper(&self) -> Option<String> {
+        let named = self.source.split("helpers").skip(1).filter_map(|rest| {
+            let quoted = |quote: char| rest.strip_prefix('[')?.strip_prefix(quote)?.split(quote).next();
+            let plain = || rest.strip_prefix('.')?.split(|c: char| !c.is_alphanumeric() && c != '_').next();
+            ['"', '\'', '`'].into_iter().find_map(quoted).or_else(plain)
+        });
+        let mut missing = named.filter(|id| !self.helpers.iter().any(|(known, _)| &**known == *id));
+        missing.next().map(str::to_owned)
+    }
+}
+
 /// What a validator says of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validation {

@@ -18,6 +18,8 @@ use crate::wire::{self, Reply, Request, Task};
 
 /// Workers at once. A function takes half a millisecond or, once in a while, all its time.
 const MOST: usize = 4;
+/// What the engine says of a call of a helper that is not there: of one among others, and of one where there are none.
+const NO_HELPER: [&str; 2] = ["not a function", "helpers is not defined"];
 /// What the engine may take beyond its own limit before it is killed: told apart from a machine that is merely busy.
 const GRACE: Duration = Duration::from_millis(40);
 /// What a new worker may take to be ready, on a machine that has much to do.
@@ -245,12 +247,20 @@ fn crashed(function: &Function) -> KnowledgeError {
     KnowledgeError::Crashed { kind: function.kind, id: function.id.to_string() }
 }
 
+/// The helper that a function called and its manifest does not have, where that is what it failed of.
+fn missing_helper(function: &Function, message: &str) -> Option<String> {
+    NO_HELPER.iter().any(|words| message.contains(words)).then(|| function.missing_helper())?
+}
+
 fn refused(function: &Function, reply: Reply) -> KnowledgeError {
     let (kind, id) = (function.kind, function.id.to_string());
     match reply {
         Reply::TimedOut => KnowledgeError::TimedOut { kind, id },
         Reply::OutOfMemory => KnowledgeError::OutOfMemory { kind, id },
-        Reply::Threw(message) => KnowledgeError::Failed { kind, id, message },
+        Reply::Threw(message) => match missing_helper(function, &message) {
+            Some(id) => KnowledgeError::NoHelper { id, known: function.helper_ids() },
+            None => KnowledgeError::Failed { kind, id, message },
+        },
         Reply::Shape(message) => KnowledgeError::Shape { kind, id, message },
         Reply::Syntax { line, column, message } => KnowledgeError::Syntax { line, column, message },
         Reply::Broken(message) => KnowledgeError::Unavailable(message),

@@ -173,16 +173,8 @@ fn a_crash_is_told_as_one_and_the_worker_replaced() {
         pool.kill_all();
         still_answers(&pool).await;
         assert_eq!(pool.started(), 2, "the dead one was not blamed on the next call");
-        let endless = pool.workers.clone();
-        let running = tokio::spawn(async move { endless.validate(&validator("for (;;) {}"), "{}").await });
         // One that had waited may have died before it was asked, so a fresh one is asked too; that one dies as well.
-        while !running.is_finished() {
-            if pool.is_busy() {
-                pool.kill_all();
-            }
-            tokio::task::yield_now().await;
-        }
-        let error = running.await.unwrap().unwrap_err();
+        let error = pool.workers.validate(&validator(workers::CRASH), "{}").await.unwrap_err();
         assert!(matches!(error, KnowledgeError::Crashed { .. }), "{error}");
         assert_eq!(pool.started(), 3, "nobody is asked twice who was fresh");
         still_answers(&pool).await;
@@ -213,5 +205,28 @@ fn without_a_worker_nothing_passes() {
         let fine = validator("({valid: true, errors: []})");
         let error = none.validate(&fine, "{}").await.unwrap_err();
         assert!(matches!(&error, KnowledgeError::Unavailable(why) if why.contains("no walls")), "{error}");
+    });
+}
+
+#[test]
+fn b144_a_helper_that_is_not_there_is_named_with_those_that_are() {
+    let upper = || [("to-upper".into(), "module.exports = (t) => t.toUpperCase()".into())].into();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let pool = pool();
+        for (source, helpers, expect) in [
+            (
+                "helpers['to-upper'](helpers[\"to-lower\"](a))",
+                upper(),
+                "helper `to-lower` not found; available: to-upper",
+            ),
+            ("helpers.lower(a)", upper(), "helper `lower` not found; available: to-upper"),
+            ("helpers['x'](a)", [].into(), "helper `x` not found; available: none"),
+            ("helpers['to-upper'](a)()", upper(), "validator `hostile` execution failed: not a function"),
+        ] {
+            let function = Function { helpers, ..validator(&format!("module.exports = (a) => {source}")) };
+            let error = pool.workers.compute(&function, &json!("x")).await.unwrap_err();
+            assert_eq!(error.to_string(), expect, "{source}");
+        }
     });
 }
