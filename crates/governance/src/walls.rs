@@ -48,3 +48,30 @@ impl Policy {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::judge_tests::{definition, machine};
+
+    #[test]
+    fn the_rule_that_asks_for_walls_is_named() {
+        let check = |tool: &str, entry: &str, expect: Option<&str>| {
+            let others = "  other: {memory_mb: 5}\n";
+            let policy = machine(&format!("tools:\n{others}  {tool}: {{{entry}}}\n")).policy();
+            let found =
+                policy.asks_for_walls(&definition(tool)).map(|rule| format!("{} {}", rule.line, rule.id));
+            assert_eq!(found.as_deref(), expect, "{tool} {entry}");
+        };
+        check("read_file", "", None);
+        check("read_file", "network: full", None);
+        check("read_file", "network: loopback", Some("3 read_file.network"));
+        check("read_file", "memory_mb: 5", Some("3 read_file.memory_mb"));
+        check("read_file", "max_processes: 5", Some("3 read_file.max_processes"));
+        check("read_file", "cpu_seconds: 5", Some("3 read_file.cpu_seconds"));
+        check("read_file", "cpu_seconds: 5, requires_sandbox: false", None);
+        check("read_file", "requires_sandbox: true", Some("3 read_file.requires_sandbox"));
+        check("read_file", "min_isolation: reduced", Some("3 read_file.min_isolation"));
+        check("confined", "", Some("0 confined.requires_sandbox"));
+        check("confined", "network: full", Some("0 confined.requires_sandbox"));
+    }
+}

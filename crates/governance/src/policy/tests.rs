@@ -243,6 +243,10 @@ fn contradictions_do_not_load() {
         "",
     );
     check("tools.yaml", "tools:\n  a: {timeout_seconds: 0}\n", (2, 24), "must be between 1 and 86400", "");
+    for cost in ["-0.5", ".nan", ".inf"] {
+        let text = format!("tools:\n  a: {{cost_per_call: {cost}}}\n");
+        check("tools.yaml", &text, (2, 22), "must be a number, 0 or more", "");
+    }
     check(
         "tools.yaml",
         "tools:\n  a: {forbidden_commands: [rm -rf]}\n",

@@ -14,6 +14,60 @@ const WRITE_MODES: &str = "tools:
 ";
 
 #[test]
+fn a_denial_by_mode_names_the_modes_that_are_left() {
+    let tools = "tools: {read_file: {allowed_in_modes: [NORMAL, LOCKDOWN], forbidden_in_modes: [LOCKDOWN], requires_approval_in_modes: [ALERT]}}\n";
+    machine(tools)
+        .mode(Mode::Recovery)
+        .read("a.txt", "mode_denied not_listed")
+        .hints("it runs in NORMAL, ALERT; ");
+    let nowhere = machine("tools: {read_file: {allowed_in_modes: []}}\n");
+    nowhere.read("a.txt", "mode_denied not_listed").hints("no mode lets `read_file` run");
+}
+
+#[test]
+fn a_full_window_says_what_filled_it() {
+    let limit = |most: u32| machine(&format!("tools: {{read_file: {{rate_limit_per_hour: {most}}}}}\n"));
+    limit(3).counts(2, 0).read("a.txt", "permit");
+    let full = limit(3).counts(3, 0).read("a.txt", "rate_limited tool_per_hour");
+    assert!(
+        full.says("Permission denied: Rate limit exceeded").hints("3 calls ran in the last hour").retryable
+    );
+    let unknown = limit(3).counts(Counts::UNKNOWN, 0).read("a.txt", "rate_limited tool_per_hour");
+    assert!(unknown.hints("records are missing").retryable);
+    let never = limit(0).read("a.txt", "rate_limited tool_per_hour");
+    assert!(!never.hints("is 0, which lets nothing run").retryable);
+}
+
+#[test]
+fn a_call_without_paths_is_nowhere_that_questions_go_unasked() {
+    let tools = "tools: {read_many: {requires_approval: true, unattended_paths: [\"$ROOT/ws/**\"]}}\n";
+    let asks =
+        |paths: Value, expect: &str| machine(tools).expect("read_many", &json!({"paths": paths}), expect);
+    asks(json!(["a.txt", "sub/b.txt"]), "permit");
+    asks(json!([]), "ask");
+    asks(json!(["a.txt", "sub/new.txt"]), "permit");
+}
+
+#[test]
+fn what_is_hidden_from_a_call_is_what_it_may_not_read() {
+    let machine = machine("tools: {read_file: {forbidden_paths: [\"$ROOT/other\", \"**/*.key\"]}}\n");
+    let verdict = machine.verdict(valid("read_file", json!({"path": "a.txt"})));
+    let Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
+    for (name, shown) in [
+        ("ws/a.txt", true),
+        ("other", false),
+        ("other/o.txt", false),
+        ("ws/x.key", false),
+        ("sinew/config", false),
+    ] {
+        assert_eq!(permit.shows(&machine.path(name)), shown, "{name}");
+        assert_eq!(permit.hidden_by(&machine.path(name)).is_none(), shown, "{name}");
+    }
+    assert!(!permit.shows("not/canonical".as_ref()), "what has no place is not shown");
+    assert!(permit.protects(&machine.path("ws/.git/config")) && !permit.protects(&machine.path("ws/a.txt")));
+}
+
+#[test]
 fn modes_forbidden_beats_approval_beats_allowed() {
     let tools = "tools:
   write_file:
