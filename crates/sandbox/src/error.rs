@@ -45,6 +45,9 @@ pub enum SandboxError {
     /// A word names a file by the program's own view, which nobody else has.
     #[error("`{0}` leads through a process, so that it cannot be shown what it is; name the file itself")]
     OwnView(PathBuf),
+    /// Its words name more than anybody can look at.
+    #[error("the words of the command name more files than a yes can be bound to, such as `{0}`")]
+    NamesTooMuch(PathBuf),
     /// A word, a name or a value cannot be handed to a program.
     #[error("{0} has a NUL byte, which no program can be given")]
     Nul(&'static str),

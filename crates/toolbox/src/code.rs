@@ -3,6 +3,7 @@
 mod aside;
 mod bytes;
 mod complaints;
+mod foreseen;
 mod git;
 mod git_diff;
 mod git_log;

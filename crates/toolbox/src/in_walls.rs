@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
-use registry::{Order, Running, ToolExecutor};
+use registry::{Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Confined, End, Grant, Report, Sandbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,15 +24,24 @@ pub(crate) type Work<'a, O> = Pin<Box<dyn Future<Output = Result<Answer<O>, Fail
 /// What such a tool does, with typed arguments and a typed output.
 pub(crate) type WalledBody<A, O> = for<'a> fn(&'a mut Walls, &'a A) -> Work<'a, O>;
 
+/// What such a tool foretells.
+pub(crate) type Foresee<A> = fn(&Permit, &A) -> Result<Preview, Failure>;
+
 /// Runs a body.
 pub(crate) struct InWalls<A, O> {
     sandbox: Sandbox,
     body: WalledBody<A, O>,
+    foresee: Foresee<A>,
 }
 
 impl<A, O> InWalls<A, O> {
     pub(crate) fn new(sandbox: &Sandbox, body: WalledBody<A, O>) -> Self {
-        InWalls { sandbox: sandbox.clone(), body }
+        InWalls { sandbox: sandbox.clone(), body, foresee: |_, _| Ok(Preview::default()) }
+    }
+
+    /// The same, and what a call would run is foretold so.
+    pub(crate) fn foretold(self, foresee: Foresee<A>) -> Self {
+        InWalls { foresee, ..self }
     }
 }
 
@@ -41,6 +50,10 @@ where
     A: DeserializeOwned + Send + Sync + 'static,
     O: Serialize + Send + 'static,
 {
+    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        (self.foresee)(permit, &permit.call().typed()?)
+    }
+
     fn run(&self, order: Arc<Order>) -> Running {
         self.run_telling(order, Progress::default())
     }

@@ -108,3 +108,44 @@ fn a_command_is_bound_to_its_program_its_folder_and_its_script() {
     let ran = agent.execute_with("run_command", &command, &more);
     assert_eq!(ran["output"]["stdout"], "harmless\n", "{ran}");
 }
+
+/// Stands in for pytest: a version, and no test found.
+const PYTEST: &str = "#!/bin/sh\ncase $1 in --version) echo 'pytest 1';; *) exit 5;; esac\n";
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_test_run_is_bound_to_its_runner_and_to_the_program_of_the_project() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = asking_home(300);
+    home.configure("governance/tools.yaml", "tools:\n  run_tests: {requires_approval: true}\n");
+    let daemon = Daemon::start_in(home);
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let install = |text: &str| {
+        let path = daemon.home().file(".venv/bin/pytest", text);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    daemon.home().file(".venv/pyvenv.cfg", "");
+    install(PYTEST);
+    let mut run = |more: Value| agent.execute_with("run_tests", &json!({}), &more);
+    let asked = run(json!({"approval": "async"}));
+    if code(&asked) == "sandbox_unavailable" {
+        eprintln!("skipped: no sandbox on this machine");
+        return;
+    }
+    let id =
+        asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
+    let facts = card(&mut control, &id)["effect"].to_string();
+    for part in [".venv/bin/pytest (sha256 ", "\\\"pytest\\\",\\\"-q\\\"", "runs in", "pyvenv.cfg (sha256 "] {
+        assert!(facts.contains(part), "{part}: {facts}");
+    }
+    decide(&mut control, &id, "approve");
+    let with_yes = json!({"approval": "async", "approval_id": id});
+    install(&PYTEST.replace("exit 5", "exit 0"));
+    assert_eq!(detail(&run(with_yes.clone())), "approval_mismatch", "another program");
+    install(PYTEST);
+    let manifest = daemon.home().file("package.json", "{}");
+    assert_eq!(detail(&run(with_yes.clone())), "approval_mismatch", "another runner");
+    std::fs::remove_file(manifest).unwrap();
+    let ran = run(with_yes);
+    assert_eq!(ran["output"]["outcome"], "no_tests", "{ran}");
+}

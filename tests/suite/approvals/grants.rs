@@ -73,21 +73,25 @@ fn a_rule_for_a_session_ends_with_the_connection() {
 #[test]
 fn a_rule_runs_out() {
     let daemon = asking_daemon();
-    let mut agent = daemon.agent();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
-    daemon.home().run(&["approve", &id, "--for", "1s", "--yes"]).must_exit(0);
-    let deadline = Instant::now() + Duration::from_secs(15);
+    let before = Instant::now();
+    daemon.home().run(&["approve", &id, "--for", "5s", "--yes"]).must_exit(0);
+    let mut held = false;
     while write(&mut agent, "a.txt")["success"] == true {
-        assert!(Instant::now() < deadline, "it does not run out");
+        held = true;
+        assert!(before.elapsed() < Duration::from_secs(18), "it does not run out");
         std::thread::sleep(Duration::from_millis(50));
     }
-    let grants = daemon.home().run(&["approvals", "grants", "--json"]).must_exit(0).json();
-    assert_eq!(grants["grants"], json!([]));
+    // A machine that was busy for all of its time has seen nothing of it; it is gone either way.
+    assert!(held || before.elapsed() >= Duration::from_secs(5), "it never held");
+    let grants = control.request("control/grants.list", &json!({}));
+    assert_eq!(grants["result"]["grants"], json!([]));
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_shell_is_never_approved_by_its_first_words() {
+fn only_what_does_nothing_but_look_is_approved_by_its_first_words() {
     let home = asking_home(300);
     home.configure(
         "governance/tools.yaml",
@@ -108,8 +112,36 @@ fn a_shell_is_never_approved_by_its_first_words() {
         .home()
         .run(&["approve", &id, "--for", "10m", "--pattern", "command=sh -c", "--yes"])
         .must_exit(1);
-    assert!(refused.stderr().contains("runs what its arguments say"), "{refused}");
+    assert!(refused.stderr().contains("may run or write what its further words say"), "{refused}");
     daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
     assert_eq!(run(&["sh", "-c", "true"])["success"], true);
     assert_eq!(code(&run(&["sh", "-c", "false"])), "approval_pending");
+    let asked = run(&["echo", "one"]);
+    let id = asked["metadata"]["refusal"]["approval_id"].as_str().expect("an id").to_owned();
+    let opened = ["approve", &id, "--for", "10m", "--pattern", "command=echo", "--yes"];
+    // Where one file has many names, such as busybox, nobody can tell by it what it does.
+    if daemon.home().run(&opened).code() == Some(0) {
+        assert_eq!(run(&["echo", "two", "-n"])["success"], true);
+    }
+}
+
+#[test]
+fn a_yes_to_a_rehearsal_is_none_to_the_deed() {
+    let home = asking_home(300);
+    home.configure("governance/tools.yaml", "tools:\n  delete_file: {requires_approval: true}\n");
+    let daemon = Daemon::start_in(home);
+    let (path, mut agent) = (daemon.home().file("a.txt", "x"), daemon.agent());
+    let mut delete = |more: Value| {
+        let mut arguments = json!({"path": "a.txt"});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        agent.execute_with("delete_file", &arguments, &json!({"approval": "async"}))
+    };
+    let asked = delete(json!({"dry_run": true}));
+    let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
+    let made = daemon.home().run(&["approve", id, "--for", "10m", "--yes"]).must_exit(0);
+    assert!(made.stderr().contains("dry_run is true"), "{made}");
+    assert_eq!(delete(json!({"dry_run": true}))["success"], true);
+    assert_eq!(code(&delete(json!({}))), "approval_pending");
+    assert_eq!(code(&delete(json!({"dry_run": false}))), "approval_pending");
+    assert!(path.exists());
 }

@@ -1,13 +1,15 @@
 //! What a call would do, looked at through its opened handles: what a human is shown, and the digest that a yes is
 //! bound to. Both are made of the same facts.
 
+use std::collections::BTreeMap;
+
 use governance::{Network, Permit, Workspace, WorkspaceAccess};
 use jiff::Timestamp;
 use ledger::Ledger;
 use registry::{AtWork, Change, Preview, Tool};
 use resources::{ObjectKind, OpenedPath};
 use serde_json::{Value, json};
-use tool::{Failure, FailureKind, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
+use tool::{Arguments, Failure, FailureKind, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
 
 use super::card::{Card, Fact, ShownChange};
 use super::rule::Wanted;
@@ -92,6 +94,7 @@ impl Effect {
             paths: self.paths.clone(),
             commands: self.commands.clone(),
             hosts: self.hosts.clone(),
+            switches: switches(permit.call().arguments()),
             arguments: &self.arguments,
         }
     }
@@ -197,6 +200,25 @@ impl Effect {
         });
         arguments.collect()
     }
+}
+
+/// The arguments that are on or off, those inside of others by their way there.
+fn switches(arguments: &Arguments) -> BTreeMap<String, bool> {
+    fn put(found: &mut BTreeMap<String, bool>, name: String, value: &Value) {
+        match value {
+            Value::Bool(on) => found.extend([(name, *on)]),
+            Value::Object(inner) => {
+                inner.iter().for_each(|(key, value)| put(found, format!("{name}.{key}"), value));
+            }
+            Value::Array(inner) => {
+                inner.iter().enumerate().for_each(|(n, value)| put(found, format!("{name}.{n}"), value));
+            }
+            Value::Null | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut found = BTreeMap::new();
+    arguments.iter().for_each(|(key, value)| put(&mut found, key.clone(), value));
+    found
 }
 
 /// What a client calls itself, as its own word: between quotes, so that it cannot pass for ours.

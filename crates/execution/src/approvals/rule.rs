@@ -1,6 +1,8 @@
 //! A standing rule: what a human need not be asked about again for a while. It says exactly what was displayed when it
 //! was made, and every input of the decision is a part of it: a call that differs in any of them is asked about.
 
+mod command;
+
 use std::collections::BTreeMap;
 
 use globset::GlobBuilder;
@@ -8,82 +10,7 @@ use serde::{Deserialize, Serialize};
 use tool::{Caller, Mode};
 
 use super::effect::quoted;
-
-/// Programs that run what their arguments say: a rule for the beginning of such a command would be one for anything.
-const WRAPPERS: [&str; 72] = [
-    "ash",
-    "awk",
-    "bash",
-    "bun",
-    "busybox",
-    "bwrap",
-    "chroot",
-    "chrt",
-    "csh",
-    "dash",
-    "deno",
-    "doas",
-    "docker",
-    "ed",
-    "env",
-    "expect",
-    "find",
-    "fish",
-    "flock",
-    "gawk",
-    "gdb",
-    "ionice",
-    "ksh",
-    "lua",
-    "make",
-    "mawk",
-    "mksh",
-    "nawk",
-    "nice",
-    "node",
-    "nodejs",
-    "nohup",
-    "npx",
-    "nsenter",
-    "osascript",
-    "parallel",
-    "perl",
-    "php",
-    "pipx",
-    "podman",
-    "pwsh",
-    "pypy",
-    "python",
-    "python3",
-    "rsync",
-    "ruby",
-    "runuser",
-    "script",
-    "sed",
-    "setpriv",
-    "setsid",
-    "sh",
-    "ssh",
-    "stdbuf",
-    "strace",
-    "su",
-    "sudo",
-    "systemd-run",
-    "tar",
-    "taskset",
-    "tclsh",
-    "tcsh",
-    "time",
-    "timeout",
-    "unshare",
-    "uv",
-    "uvx",
-    "vi",
-    "vim",
-    "watch",
-    "xargs",
-    "zsh",
-];
+use command::Words;
 
 /// The label of a file that a command's words name.
 const READS: &str = "reads";
@@ -110,12 +37,15 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Subject {
-    /// These paths, programs and hosts, with any other arguments.
+    /// These paths, programs, hosts and switches, with any other arguments.
     Reaching {
         /// By argument.
         paths: BTreeMap<String, Place>,
         command: Option<Words>,
         hosts: Vec<String>,
+        /// What is on or off, by argument: a yes to a rehearsal is none to the deed.
+        #[serde(default)]
+        switches: BTreeMap<String, bool>,
     },
     /// Exactly these arguments: nothing else says what the call reaches.
     Arguments { digest: String },
@@ -127,13 +57,6 @@ enum Subject {
 enum Place {
     Exactly(String),
     Within(String),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Words {
-    words: Vec<String>,
-    /// Whether more words may follow.
-    open: bool,
 }
 
 /// A call as a standing rule sees it.
@@ -154,6 +77,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) paths: Vec<(String, String)>,
     pub(crate) commands: Vec<Vec<String>>,
     pub(crate) hosts: Vec<String>,
+    /// The arguments that are true or false, by name.
+    pub(crate) switches: BTreeMap<String, bool>,
     pub(crate) arguments: &'a str,
 }
 
@@ -168,13 +93,16 @@ impl Rule {
         }
         let command = match wanted.commands.as_slice() {
             [] => None,
-            [words] => Some(Words { words: words.clone(), open: false }),
+            [words] => Some(Words::exactly(words)),
             _ => return Err("it names several commands: this call can only be approved once".to_owned()),
         };
         let nothing_named = paths.is_empty() && command.is_none() && wanted.hosts.is_empty();
         let subject = match nothing_named {
             true => Subject::Arguments { digest: wanted.arguments.to_owned() },
-            false => Subject::Reaching { paths, command, hosts: wanted.hosts.clone() },
+            false => {
+                let (hosts, switches) = (wanted.hosts.clone(), wanted.switches.clone());
+                Subject::Reaching { paths, command, hosts, switches }
+            }
         };
         Ok(Rule {
             tool: wanted.tool.to_owned(),
@@ -208,7 +136,7 @@ impl Rule {
             match (paths.get_mut(key), command.as_mut()) {
                 (Some(place), _) => *place = place.widened(key, value)?,
                 (None, Some(command)) if key == "command" => {
-                    *command = command.opened(value)?;
+                    *command = command.opened(value, &self.facts)?;
                     // What further words name is not known yet.
                     self.facts.retain(|(label, _)| label != READS);
                 }
@@ -241,7 +169,8 @@ impl Rule {
 
     /// Whether what the tool foretells is the same: all of it, but for what further words name.
     fn foretells(&self, wanted: &Wanted<'_>) -> bool {
-        let is_open = matches!(&self.subject, Subject::Reaching { command: Some(words), .. } if words.open);
+        let is_open =
+            matches!(&self.subject, Subject::Reaching { command: Some(words), .. } if words.is_open());
         let counts = |(label, _): &&(String, String)| !is_open || label != READS;
         wanted.facts.iter().filter(counts).eq(&self.facts)
     }
@@ -251,16 +180,14 @@ impl Rule {
         let mut lines = vec![format!("{} is not asked about again where", self.tool)];
         match &self.subject {
             Subject::Arguments { .. } => lines.push("  all arguments are the same".to_owned()),
-            Subject::Reaching { paths, command, hosts } => {
+            Subject::Reaching { paths, command, hosts, switches } => {
                 lines.extend(paths.iter().map(|(key, place)| match place {
                     Place::Exactly(path) => format!("  {key} is {path}"),
                     Place::Within(glob) => format!("  {key} matches {glob}"),
                 }));
-                if let Some(Words { words, open }) = command {
-                    let more = if *open { " and any further words" } else { ", and no further words" };
-                    lines.push(format!("  the command is {}{more}", serde_json::json!(words)));
-                }
+                lines.extend(command.iter().map(Words::line));
                 lines.extend(hosts.iter().map(|host| format!("  the host is {host}")));
+                lines.extend(switches.iter().map(|(key, on)| format!("  {key} is {on}")));
                 lines.push("  other arguments: any".to_owned());
             }
         }
@@ -279,7 +206,7 @@ impl Subject {
     fn is_of(&self, wanted: &Wanted<'_>) -> bool {
         match self {
             Subject::Arguments { digest } => digest == wanted.arguments,
-            Subject::Reaching { paths, command, hosts } => {
+            Subject::Reaching { paths, command, hosts, switches } => {
                 let path_is_covered =
                     |(key, path): &(String, String)| paths.get(key).is_some_and(|place| place.has(path));
                 let command_is_covered = match (command, wanted.commands.as_slice()) {
@@ -291,6 +218,7 @@ impl Subject {
                     && wanted.paths.iter().all(path_is_covered)
                     && command_is_covered
                     && wanted.hosts.iter().all(|host| hosts.contains(host))
+                    && wanted.switches == *switches
             }
         }
     }
@@ -300,15 +228,13 @@ impl Place {
     fn has(&self, path: &str) -> bool {
         match self {
             Place::Exactly(exact) => exact == path,
-            Place::Within(glob) => {
-                let built = GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build();
-                built.is_ok_and(|glob| glob.compile_matcher().is_match(path))
-            }
+            Place::Within(glob) => built(glob).is_ok_and(|glob| glob.compile_matcher().is_match(path)),
         }
     }
 
     /// A glob that stays in a folder which is named in full.
     fn widened(&self, key: &str, glob: &str) -> Result<Place, String> {
+        built(glob).map_err(|error| format!("`{glob}` is no pattern: {}", error.kind()))?;
         let literal = glob.split(['*', '?', '[', '{']).next().unwrap_or_default();
         let named = literal.rsplit_once('/').map_or("", |(folder, _)| folder);
         let deep = named.split('/').filter(|part| !part.is_empty()).count() >= 2;
@@ -325,37 +251,8 @@ impl Place {
     }
 }
 
-impl Words {
-    fn begin(&self, words: &[String]) -> bool {
-        words.starts_with(&self.words) && (self.open || words.len() == self.words.len())
-    }
-
-    /// The first words of a command, if they decide what is run.
-    fn opened(&self, value: &str) -> Result<Words, String> {
-        let words: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
-        if words == self.words {
-            return Ok(self.clone());
-        }
-        let program = words.first().and_then(|first| first.rsplit('/').next()).unwrap_or_default().to_owned();
-        let unversioned = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-        if WRAPPERS.contains(&program.as_str()) || WRAPPERS.contains(&unversioned) {
-            return Err(format!(
-                "`{program}` runs what its arguments say: approve the whole command, or none of it"
-            ));
-        }
-        if words.last().is_some_and(|last| last.starts_with('-')) {
-            return Err("the last word is an option: what it is given could be anything".to_owned());
-        }
-        if words.len() < 2 {
-            return Err(
-                "name the program and at least one word after it: the program alone is too much".to_owned()
-            );
-        }
-        match self.words.starts_with(&words) {
-            true => Ok(Words { words, open: true }),
-            false => Err(format!("`{value}` does not begin the very command it is made for")),
-        }
-    }
+fn built(glob: &str) -> Result<globset::Glob, globset::Error> {
+    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
 }
 
 #[cfg(test)]

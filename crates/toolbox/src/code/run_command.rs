@@ -183,6 +183,7 @@ pub(crate) fn not_run(error: &SandboxError) -> Failure {
         }
         SandboxError::Folder(_) => (FailureKind::NotFound, "run in a workspace"),
         SandboxError::OwnView(_) => (FailureKind::WrongKind, "name the file by its path in the workspace"),
+        SandboxError::NamesTooMuch(_) => (FailureKind::TooLarge, "nothing was run; do it in smaller steps"),
         SandboxError::Nul(_) => (FailureKind::WrongKind, "leave the NUL out"),
         SandboxError::NotBuilt { .. } | SandboxError::Launcher(_) => {
             (FailureKind::Io, "nothing was run; `sinew doctor` says what this machine lacks")

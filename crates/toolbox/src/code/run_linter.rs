@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use governance::Permit;
+use registry::Preview;
 use sandbox::{End, Grant, Report, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use tool::{
 };
 
 use super::complaints::{self, Complaint};
+use super::foreseen::{Foreseen, changed};
 use super::git::RepoPath;
 use super::toolchain::{self, Tooling};
 use super::{folder_of, outcome, project};
@@ -80,8 +83,34 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.timeout_seconds = 120;
     spec.annotations = Annotations::LOOKING;
     spec.example = Some(json!({"path": ".", "linter": "ruff"}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, lint));
+    let executor = std::sync::Arc::new(InWalls::new(sandbox, lint).foretold(foresee));
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Linted>(), executor)
+}
+
+fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
+    let project = Foreseen::of(permit)?;
+    let linter = arguments.linter.in_project(&project);
+    let settings = (linter == Linter::Clippy).then_some("Cargo.toml");
+    project.preview(permit, linter.program(), settings, words(linter, &arguments.files)?)
+}
+
+impl Linter {
+    /// The one that `auto` stands for, as far as it can be told from outside the walls.
+    fn in_project(self, project: &Foreseen) -> Linter {
+        match self {
+            Linter::Auto if project.has("Cargo.toml") => Linter::Clippy,
+            Linter::Auto => Linter::Ruff,
+            named => named,
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Linter::Mypy => "mypy",
+            Linter::Clippy => "cargo",
+            Linter::Auto | Linter::Ruff => "ruff",
+        }
+    }
 }
 
 fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> {
@@ -92,13 +121,14 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
             Linter::Auto => Linter::Ruff,
             named => named,
         };
+        let foreseen = Foreseen::of(walls.permit())?;
+        if linter != arguments.linter.in_project(&foreseen) {
+            return Err(changed());
+        }
         let variables = project::variables(walls.permit());
-        let (name, asked): (&str, &[&str]) = match linter {
-            Linter::Mypy => ("mypy", &["--version"]),
-            Linter::Clippy => ("cargo", &["clippy", "--version"]),
-            Linter::Auto | Linter::Ruff => ("ruff", &["--version"]),
-        };
-        let program = toolchain::find(walls, &folder, name, asked, &variables).await?;
+        let asked: &[&str] = if linter == Linter::Clippy { &["clippy", "--version"] } else { &["--version"] };
+        let program = toolchain::find(walls, &folder, linter.program(), asked, &variables).await?;
+        foreseen.agrees(&program)?;
         walls.tell(format!("{} {}", program.name, program.version));
         let errand = Errand {
             program: "env".into(),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use governance::Permit;
+use registry::Preview;
 use sandbox::{End, Grant, Report, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use tool::{
 };
 
 use super::aside::{self, Aside};
+use super::foreseen::{Foreseen, changed};
 use super::git::RepoPath;
 use super::junit;
 use super::results::{self, Case, Counts, Failed, Outcome};
@@ -96,22 +98,58 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.timeout_seconds = 600;
     spec.annotations = Annotations::default();
     spec.example = Some(json!({"path": ".", "runner": "pytest"}));
-    let executor = std::sync::Arc::new(InWalls::new(sandbox, test));
+    let executor = std::sync::Arc::new(InWalls::new(sandbox, test).foretold(foresee));
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Tested>(), executor)
+}
+
+fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
+    let project = Foreseen::of(permit)?;
+    let runner = arguments.runner.in_project(&project);
+    project.preview(permit, runner.program(), runner.settings(), words(runner, arguments)?)
+}
+
+impl Runner {
+    /// The one that `auto` stands for, as far as it can be told from outside the walls.
+    fn in_project(self, project: &Foreseen) -> Runner {
+        match self {
+            Runner::Auto if project.has("Cargo.toml") && project.has(".config/nextest.toml") => Runner::Nextest,
+            Runner::Auto if project.has("Cargo.toml") => Runner::Cargo,
+            Runner::Auto if project.has("package.json") => Runner::Npm,
+            Runner::Auto => Runner::Pytest,
+            named => named,
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Runner::Cargo | Runner::Nextest => "cargo",
+            Runner::Npm => "npm",
+            Runner::Auto | Runner::Pytest => "pytest",
+        }
+    }
+
+    /// The file that says what the program runs.
+    fn settings(self) -> Option<&'static str> {
+        match self {
+            Runner::Cargo | Runner::Nextest => Some("Cargo.toml"),
+            Runner::Npm => Some("package.json"),
+            Runner::Auto | Runner::Pytest => None,
+        }
+    }
 }
 
 fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> {
     Box::pin(async move {
         let folder = folder_of(walls.permit())?;
         let runner = chosen(walls, &folder, arguments.runner).await?;
+        let foreseen = Foreseen::of(walls.permit())?;
+        if runner != arguments.runner.in_project(&foreseen) {
+            return Err(changed());
+        }
         let variables = project::variables(walls.permit());
-        let (name, asked): (&str, &[&str]) = match runner {
-            Runner::Cargo => ("cargo", &["--version"]),
-            Runner::Nextest => ("cargo", &["nextest", "--version"]),
-            Runner::Npm => ("npm", &["--version"]),
-            Runner::Auto | Runner::Pytest => ("pytest", &["--version"]),
-        };
-        let program = toolchain::find(walls, &folder, name, asked, &variables).await?;
+        let asked: &[&str] = if runner == Runner::Nextest { &["nextest", "--version"] } else { &["--version"] };
+        let program = toolchain::find(walls, &folder, runner.program(), asked, &variables).await?;
+        foreseen.agrees(&program)?;
         walls.tell(format!("{} {}: running the tests", program.name, program.version));
         let fixed = ["-c", SCRIPT, "sh"].map(OsString::from);
         let errand = Errand {

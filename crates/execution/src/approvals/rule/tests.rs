@@ -29,6 +29,7 @@ fn with_wanted<T>(change: impl FnOnce(&mut Wanted<'_>), then: impl FnOnce(&Wante
         paths: vec![("path".into(), "/w/src/a.rs".into())],
         commands: Vec::new(),
         hosts: Vec::new(),
+        switches: BTreeMap::from([("dry_run".into(), true)]),
         arguments: "x",
     };
     change(&mut wanted);
@@ -79,14 +80,18 @@ fn every_input_of_the_decision_is_in_the_key() {
     assert!(!covers(&rule, |wanted| wanted.paths[0].1 = "/w/src/b.rs".into()));
     assert!(!covers(&rule, |wanted| wanted.paths.push(("also".into(), "/w/src/a.rs".into()))));
     assert!(!covers(&rule, |wanted| wanted.hosts.push("example.org".into())));
+    assert!(!covers(&rule, |wanted| wanted.switches.clear()), "a rehearsal, and now the deed");
+    assert!(!covers(&rule, |wanted| wanted.switches = BTreeMap::from([("dry_run".into(), false)])));
+    assert!(!covers(&rule, |wanted| wanted.switches.extend([("recursive".into(), true)])));
+    assert!(rule.lines().contains(&"  dry_run is true".to_owned()), "{:?}", rule.lines());
 }
 
 #[test]
 fn another_program_folder_or_script_is_asked_about() {
     let fact = |label: &str, text: &str| (label.to_owned(), text.to_owned());
     let then =
-        [fact("program", "/bin/git (sha256 1)"), fact("runs in", "/w"), fact("reads", "/w/a (sha256 2)")];
-    let (words, pattern) = (["git", "apply", "a"], "command=git apply".to_owned());
+        [fact("program", "/bin/cat (sha256 1)"), fact("runs in", "/w"), fact("reads", "/w/a (sha256 2)")];
+    let (words, pattern) = (["cat", "a"], "command=cat".to_owned());
     let make = |facts: &[(String, String)]| {
         with_wanted(
             |wanted| command(wanted, &words),
@@ -102,7 +107,7 @@ fn another_program_folder_or_script_is_asked_about() {
     let exact = make(&then);
     let open = make(&then).widened(&[pattern]).unwrap();
     assert!(covers(&exact, &then) && covers(&open, &then));
-    for (n, other) in [fact("program", "/bin/git (sha256 9)"), fact("runs in", "/x")].into_iter().enumerate()
+    for (n, other) in [fact("program", "/bin/cat (sha256 9)"), fact("runs in", "/x")].into_iter().enumerate()
     {
         let mut now = then.to_vec();
         now[n] = other;
@@ -127,6 +132,7 @@ fn a_pattern_is_what_is_displayed_and_no_more() {
     {
         assert!(widened(wide).is_err(), "{wide}");
     }
+    assert!(widened("path=/w/src/[").unwrap_err().contains("is no pattern"));
     // A name that looks like a pattern is a name.
     let named = with_wanted(
         |wanted| wanted.paths[0].1 = "/w/src/[a].rs".into(),
@@ -137,26 +143,53 @@ fn a_pattern_is_what_is_displayed_and_no_more() {
 }
 
 #[test]
-fn a_wrapper_is_never_approved_by_its_beginning() {
-    let make = |words: &[&str], pattern: &str| {
-        let like = with_wanted(|wanted| command(wanted, words), |wanted| Rule::like(wanted).unwrap());
+fn only_a_program_that_does_nothing_but_look_is_approved_by_its_beginning() {
+    let make = |words: &[&str], file: &str, pattern: &str| {
+        let facts = [("program".to_owned(), format!("{file} (sha256 1)"))];
+        let like = with_wanted(
+            |wanted| command(wanted, words),
+            |wanted| Rule::like(&Wanted { facts: &facts, ..wanted.clone() }).unwrap(),
+        );
         like.widened(&[format!("command={pattern}")])
     };
     for (words, pattern) in [
-        (["sh", "-c", "ls"], "sh -c"),
-        (["/bin/bash", "-c", "ls"], "/bin/bash -c"),
-        (["env", "X=1", "rm"], "env X=1"),
-        (["python3.12", "-c", "x"], "python3.12 -c"),
-        (["xargs", "-0", "rm"], "xargs -0"),
-        (["git", "status", "-s"], "git"),
-        (["git", "status", "-s"], "git push"),
+        (["sh", "-c", "ls"].as_slice(), "sh -c"),
+        (&["/bin/bash", "-c", "ls"], "/bin/bash -c"),
+        (&["rbash", "x.sh"], "rbash"),
+        (&["env", "X=1", "rm"], "env X=1"),
+        (&["python3.12", "-c", "x"], "python3.12 -c"),
+        (&["xargs", "-0", "rm"], "xargs -0"),
+        (&["setarch", "x86_64", "rm"], "setarch x86_64"),
+        (&["/lib64/ld-linux-x86-64.so.2", "/bin/rm"], "/lib64/ld-linux-x86-64.so.2"),
+        (&["prlimit", "rm"], "prlimit"),
+        (&["choom", "rm"], "choom"),
+        (&["git", "-c", "a.b=c", "x"], "git -c a.b=c"),
+        (&["git", "ls-remote", "x"], "git ls-remote"),
+        (&["git", "grep", "x"], "git grep"),
+        (&["git", "diff", "x"], "git diff"),
+        (&["git", "status", "-s"], "git status"),
+        (&["sort", "-u", "r.txt"], "sort -u r.txt"),
+        (&["sort", "r.txt", "x"], "sort r.txt"),
+        (&["find", ".", "x"], "find ."),
+        (&["ls", "-l", "x"], "ls -l"),
+        (&["ls", "src"], "cat"),
+        (&["ls", "src"], ""),
     ] {
-        assert!(make(&words, pattern).is_err(), "{pattern}");
+        let file = format!("/usr/bin/{}", words[0].rsplit('/').next().unwrap());
+        let made = make(words, &file, pattern);
+        let is_exact = pattern.split(' ').eq(words.iter().copied());
+        assert_eq!(made.is_ok(), is_exact, "{pattern}: {made:?}");
     }
-    let rule = make(&["git", "status", "-s"], "git status").unwrap();
-    assert!(covers(&rule, |wanted| command(wanted, &["git", "status", "--long"])));
-    assert!(!covers(&rule, |wanted| command(wanted, &["git", "push"])));
-    let exact = make(&["sh", "-c", "ls"], "sh -c ls").unwrap();
+    assert!(make(&["ls", "src"], "/bin/busybox", "ls").is_err(), "another program has that name");
+    let rule = make(&["ls", "src", "-l"], "/usr/bin/ls", "ls src").unwrap();
+    let facts = [("program".to_owned(), "/usr/bin/ls (sha256 1)".to_owned())];
+    let covers = |rule: &Rule, words: &[&str]| {
+        let change = |wanted: &mut Wanted<'_>| command(wanted, words);
+        with_wanted(change, |wanted| rule.covers(&Wanted { facts: &facts, ..wanted.clone() }))
+    };
+    assert!(covers(&rule, &["ls", "src", "-a"]) && covers(&rule, &["ls", "src"]));
+    assert!(!covers(&rule, &["ls", "lib"]));
+    let exact = make(&["ls", "src"], "/usr/bin/ls", "ls src").unwrap();
     assert!(exact.lines().join("\n").contains("and no further words"));
-    assert!(!covers(&exact, |wanted| command(wanted, &["sh", "-c", "ls", "rm"])));
+    assert!(covers(&exact, &["ls", "src"]) && !covers(&exact, &["ls", "src", "lib"]));
 }

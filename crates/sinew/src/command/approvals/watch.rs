@@ -33,14 +33,19 @@ pub(super) fn run() -> Result<Exit, Problem> {
     let mut desk = Desk { runtime: setting.runtime()?, client: None, setting, pin: None };
     let mut view = View::default();
     // The daemon must answer once before the screen is taken.
-    view.take(desk.questions()?);
+    view.take(desk.questions()?, Instant::now());
     let mut screen = Screen::open()?;
     let mut asked = Instant::now();
     loop {
-        screen.draw(&view)?;
+        screen.draw(&mut view)?;
         if event::poll(GLANCE).map_err(|error| broken(&error))? {
             let act = match event::read().map_err(|error| broken(&error))? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => view.press(key),
+                // One that is held down is one press, where the terminal tells the difference.
+                Event::Key(key) if key.kind == KeyEventKind::Press => view.press(key, Instant::now()),
+                Event::Paste(text) => {
+                    view.paste(&text);
+                    None
+                }
                 _ => None,
             };
             match act {
@@ -58,7 +63,7 @@ pub(super) fn run() -> Result<Exit, Problem> {
         if asked.elapsed() >= EVERY {
             asked = Instant::now();
             match desk.questions() {
-                Ok(questions) => view.take(questions),
+                Ok(questions) => view.take(questions, Instant::now()),
                 Err(problem) => view.say(&problem.message),
             }
         }
@@ -115,7 +120,7 @@ impl Desk {
         params.insert("id".to_owned(), json!(id));
         params.extend(self.pin.as_ref().map(|pin| ("pin".to_owned(), json!(pin))));
         match self.ask("control/approvals.decide", Value::Object(params)) {
-            Ok(reply) => view.decided(id, &reply),
+            Ok(reply) => view.decided(id, &reply, Instant::now()),
             Err(error) => match (word(&error), &error) {
                 (Some("pin_needed"), _) => view.ask_pin(id, asked),
                 (Some("pin_wrong"), _) => {

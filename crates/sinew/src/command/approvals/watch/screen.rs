@@ -3,6 +3,7 @@
 use std::io::{Stdout, Write, stdout};
 
 use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::style::Print;
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
@@ -26,11 +27,12 @@ impl Screen {
     pub(super) fn open() -> Result<Screen, Problem> {
         enable_raw_mode().map_err(|error| broken(&error))?;
         let mut screen = Screen { out: stdout(), lines: Vec::new() };
-        execute!(screen.out, EnterAlternateScreen, Hide).map_err(|error| broken(&error))?;
+        execute!(screen.out, EnterAlternateScreen, EnableBracketedPaste, Hide)
+            .map_err(|error| broken(&error))?;
         Ok(screen)
     }
 
-    pub(super) fn draw(&mut self, view: &View) -> Result<(), Problem> {
+    pub(super) fn draw(&mut self, view: &mut View) -> Result<(), Problem> {
         let (width, height) = size().unwrap_or(USUAL);
         let lines = view.lines(usize::from(width), usize::from(height));
         if lines == self.lines {
@@ -57,11 +59,12 @@ impl Screen {
 
     /// Gives the terminal back for as long as something else needs it.
     pub(super) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, Problem> {
-        let _ = execute!(self.out, LeaveAlternateScreen, Show);
+        let _ = execute!(self.out, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
         let done = work();
         enable_raw_mode().map_err(|error| broken(&error))?;
-        execute!(self.out, EnterAlternateScreen, Hide).map_err(|error| broken(&error))?;
+        execute!(self.out, EnterAlternateScreen, EnableBracketedPaste, Hide)
+            .map_err(|error| broken(&error))?;
         self.lines.clear();
         Ok(done)
     }
@@ -69,7 +72,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = execute!(self.out, LeaveAlternateScreen, Show);
+        let _ = execute!(self.out, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }

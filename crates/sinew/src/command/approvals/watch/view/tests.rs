@@ -1,7 +1,9 @@
 //! The view without a terminal: what is on the screen, and what a key does.
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use execution::{Card, Fact, ShownChange, Side};
 use jiff::Timestamp;
+use serde_json::json;
 use tool::{CallId, Mode as Operating, RiskLevel, RuleRef};
 
 use super::*;
@@ -41,22 +43,32 @@ fn question(id: &str, text: &str, lines: usize) -> Listed {
 
 fn view(questions: Vec<Listed>) -> View {
     let mut view = View::default();
-    view.take(questions);
-    settle(&mut view);
+    take(&mut view, questions);
     view
 }
 
-/// As if the card had been on the screen for a while.
-fn settle(view: &mut View) {
-    view.since = None;
+fn take(view: &mut View, questions: Vec<Listed>) {
+    let now = view.since.unwrap_or_else(Instant::now);
+    view.take(questions, now);
 }
 
+fn answered(view: &mut View, id: &str) {
+    let now = view.since.unwrap();
+    view.decided(id, &json!({}), now);
+}
+
+/// A key when the card has been on the screen for long enough.
 fn press(view: &mut View, code: KeyCode) -> Option<Act> {
-    view.press(KeyEvent::new(code, KeyModifiers::NONE))
+    let now = view.since.unwrap_or_else(Instant::now) + SETTLED;
+    press_at(view, code, now)
+}
+
+fn press_at(view: &mut View, code: KeyCode, now: Instant) -> Option<Act> {
+    view.press(KeyEvent::new(code, KeyModifiers::NONE), now)
 }
 
 /// A screen without our own colours.
-fn plain(view: &View, width: usize, height: usize) -> Vec<String> {
+fn plain(view: &mut View, width: usize, height: usize) -> Vec<String> {
     view.lines(width, height).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
 }
 
@@ -65,7 +77,7 @@ fn only_visible_characters_and_our_colours_reach_the_screen() {
     let hostile = "a\u{1b}[2J\u{9b}1mb\rc\u{8}\u{202e}d\u{200b}e\u{e0041}\u{a0}\nf";
     let mut view = view(vec![question("one", hostile, 5), question("two", hostile, 5)]);
     let message = || json!([hostile, "rule"]);
-    let check = |view: &View| {
+    let check = |view: &mut View| {
         for (width, height) in [(20, 8), (80, 24), (200, 60)] {
             let lines = view.lines(width, height);
             assert!(lines.len() <= height);
@@ -81,13 +93,13 @@ fn only_visible_characters_and_our_colours_reach_the_screen() {
             }
         }
     };
-    check(&view);
+    check(&mut view);
     press(&mut view, KeyCode::Char('x'));
-    check(&view);
+    check(&mut view);
     view.display("one", Map::new(), message());
-    check(&view);
+    check(&mut view);
     view.say(hostile);
-    check(&view);
+    check(&mut view);
 }
 
 #[test]
@@ -96,7 +108,7 @@ fn a_yes_is_taken_once_everything_was_on_the_screen() {
     assert_eq!(press(&mut view, KeyCode::Char('a')), None, "nothing was drawn yet");
     view.lines(80, 24);
     assert_eq!(press(&mut view, KeyCode::Char('a')), None, "there is more below");
-    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("scroll to its end first")));
+    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("scroll to its end first")));
     for _ in 0..20 {
         press(&mut view, KeyCode::Char(' '));
         view.lines(80, 24);
@@ -120,7 +132,7 @@ fn a_card_can_be_seen_whole_on_a_screen_of_any_size() {
         let mut view = view(many);
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..200 {
-            let screen = plain(&view, width, height);
+            let screen = plain(&mut view, width, height);
             seen.extend((0..90).filter(|n| screen.iter().any(|line| *line == format!("  +{n} x"))));
             press(&mut view, KeyCode::Char(' '));
         }
@@ -142,11 +154,54 @@ fn a_key_for_one_call_is_none_for_the_next() {
     let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
     view.lines(80, 24);
     assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(id, _)) if id == "one"));
-    view.take(vec![question("two", "y", 1)]);
+    answered(&mut view, "one");
+    let began = view.since.unwrap();
+    view.take(vec![question("two", "y", 1)], began);
     view.lines(80, 24);
-    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "pressed twice");
-    settle(&mut view);
+    // Held down: it comes every 30 ms, for as long as it takes.
+    let mut now = began;
+    for _ in 0..100 {
+        now += Duration::from_millis(30);
+        assert_eq!(press_at(&mut view, KeyCode::Char('a'), now), None, "held down");
+    }
+    assert_eq!(press_at(&mut view, KeyCode::Char('a'), now + SETTLED / 2), None, "too early");
     assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(id, _)) if id == "two"));
+}
+
+#[test]
+fn a_key_with_another_held_down_and_pasted_text_are_no_answers() {
+    let mut view = view(vec![question("one", "x", 1)]);
+    view.lines(80, 24);
+    let now = view.since.unwrap() + SETTLED;
+    for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SUPER, KeyModifiers::META] {
+        for key in "astdmeq".chars() {
+            let pressed = view.press(KeyEvent::new(KeyCode::Char(key), modifiers), now);
+            let quits = modifiers == KeyModifiers::CONTROL && key == 'd';
+            assert_eq!(pressed, quits.then_some(Act::Quit), "{modifiers} {key}");
+        }
+    }
+    view.paste("a");
+    assert!(matches!(view.mode, Mode::Looking));
+    press(&mut view, KeyCode::Char('m'));
+    view.paste("not there");
+    let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Enter) else { panic!("an answer") };
+    assert_eq!((&params["answer"], &params["message"]), (&json!("deny"), &json!("not there")));
+}
+
+#[test]
+fn on_a_screen_of_another_width_it_is_read_anew() {
+    let mut view = view(vec![question("one", "a line that does not fit into a narrow screen", 60)]);
+    for _ in 0..20 {
+        view.lines(120, 24);
+        press(&mut view, KeyCode::Char(' '));
+    }
+    view.lines(30, 24);
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "other lines than those that were seen");
+    for _ in 0..60 {
+        view.lines(30, 24);
+        press(&mut view, KeyCode::Char(' '));
+    }
+    assert!(press(&mut view, KeyCode::Char('a')).is_some());
 }
 
 #[test]
@@ -158,7 +213,7 @@ fn a_no_needs_no_reading_and_may_say_why() {
     for c in "qa!".chars() {
         assert_eq!(press(&mut view, KeyCode::Char(c)), None, "what is typed is no command");
     }
-    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("what the model is told: qa!")));
+    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("what the model is told: qa!")));
     let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Enter) else { panic!("an answer") };
     assert_eq!((id.as_str(), &params["answer"], &params["message"]), ("two", &json!("deny"), &json!("qa!")));
     let Some(Act::Decide(id, params)) = press(&mut view, KeyCode::Char('d')) else { panic!("an answer") };
@@ -172,7 +227,7 @@ fn a_rule_is_read_before_it_is_made_and_a_pin_is_not_shown() {
     let Some(Act::Decide(_, params)) = press(&mut view, KeyCode::Char('t')) else { panic!("an answer") };
     assert_eq!(params["for_seconds"], 600);
     view.display("one", params.clone(), json!(["write_file is not asked about again where"]));
-    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("not asked about again")));
+    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("not asked about again")));
     assert_eq!(press(&mut view, KeyCode::Enter), None, "only y agrees");
     view.display("one", params, json!(["rule"]));
     assert_eq!(press(&mut view, KeyCode::Char('y')), None, "it was not drawn yet");
@@ -183,7 +238,7 @@ fn a_rule_is_read_before_it_is_made_and_a_pin_is_not_shown() {
     for c in "2580".chars() {
         press(&mut view, KeyCode::Char(c));
     }
-    let screen = plain(&view, 80, 24).join("\n");
+    let screen = plain(&mut view, 80, 24).join("\n");
     assert!(screen.contains("••••") && !screen.contains("2580"), "{screen}");
     assert_eq!(press(&mut view, KeyCode::Enter), Some(Act::Pin("2580".into(), "one".into(), params)));
 }
@@ -196,7 +251,7 @@ fn a_rule_that_is_longer_than_the_screen_is_scrolled_to_its_end_first() {
     view.display("one", Map::new(), json!(rule));
     view.lines(80, 24);
     assert_eq!(press(&mut view, KeyCode::Char('y')), None, "there is more below");
-    assert!(plain(&view, 80, 24).iter().any(|line| line.contains("more of the rule")));
+    assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("more of the rule")));
     for _ in 0..8 {
         assert_eq!(press(&mut view, KeyCode::Char(' ')), None);
         view.lines(80, 24);
@@ -210,34 +265,50 @@ fn a_rule_that_is_longer_than_the_screen_is_scrolled_to_its_end_first() {
 }
 
 #[test]
-fn what_was_chosen_stays_so_and_what_is_gone_makes_room() {
+fn what_was_chosen_stays_so_and_what_was_answered_makes_room() {
     let (one, two) = (question("one", "x", 1), question("two", "y", 1));
     let mut view = view(vec![one.clone(), two.clone()]);
     press(&mut view, KeyCode::Char('j'));
-    view.take(vec![question("zero", "z", 1), one.clone(), two]);
+    take(&mut view, vec![question("zero", "z", 1), one.clone(), two]);
     assert_eq!(view.chosen.as_deref(), Some("two"));
-    view.take(vec![one]);
+    answered(&mut view, "two");
+    take(&mut view, vec![one]);
     assert_eq!(view.chosen.as_deref(), Some("one"));
-    view.take(Vec::new());
+    answered(&mut view, "one");
+    take(&mut view, Vec::new());
     assert_eq!(press(&mut view, KeyCode::Char('a')), None);
-    assert!(plain(&view, 80, 24)[0].contains("nothing waits"));
+    assert!(plain(&mut view, 80, 24)[0].contains("nothing waits"));
     assert_eq!(press(&mut view, KeyCode::Char('q')), Some(Act::Quit));
 }
 
-#[test]
-fn what_was_typed_about_a_call_that_is_gone_decides_nothing() {
-    let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
-    press(&mut view, KeyCode::Char('m'));
-    view.take(vec![question("two", "y", 1)]);
-    settle(&mut view);
-    let _ = view.lines(200, 60);
-    for key in "not that, and set it aside".chars() {
-        assert_eq!(press(&mut view, KeyCode::Char(key)), None, "{key}");
+/// What was looked at went by itself: no key is an answer to what takes its place, until that was seen.
+fn check_gone(mut view: View, queues: &[&[&str]]) {
+    for queue in queues {
+        take(&mut view, queue.iter().map(|id| question(id, "y", 1)).collect());
+        view.lines(200, 60);
+        for key in "not that, and set it aside".chars() {
+            assert_eq!(press(&mut view, KeyCode::Char(key)), None, "{key} at {queue:?} of {queues:?}");
+        }
+        assert!(plain(&mut view, 200, 60).iter().any(|line| line.contains("is gone")), "{queues:?}");
     }
-    assert!(plain(&view, 200, 60).iter().any(|line| line.contains("is gone")));
     assert_eq!(press(&mut view, KeyCode::Enter), None, "that is seen, not sent");
-    assert_eq!(press(&mut view, KeyCode::Char('a')), None, "and the next one is new");
-    settle(&mut view);
-    let _ = view.lines(200, 60);
+    let seen_at = view.since.unwrap();
+    view.lines(200, 60);
+    assert_eq!(press_at(&mut view, KeyCode::Char('a'), seen_at), None, "and the next one is new");
     assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(id, _)) if id == "two"));
+}
+
+#[test]
+fn what_was_meant_for_a_call_that_is_gone_decides_nothing() {
+    let begin = |key: Option<char>| {
+        let mut view = view(vec![question("one", "x", 1), question("two", "y", 1)]);
+        view.lines(200, 60);
+        key.map(|key| press(&mut view, KeyCode::Char(key)));
+        view
+    };
+    for key in [Some('m'), Some('x'), None] {
+        check_gone(begin(key), &[&["two"]]);
+        check_gone(begin(key), &[&[], &["two"]]);
+        check_gone(begin(key), &[&["three"], &[], &[], &["two"]]);
+    }
 }

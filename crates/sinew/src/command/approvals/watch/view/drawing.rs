@@ -1,0 +1,149 @@
+//! The screen: what waits, the card of the chosen one, and what keys mean. Drawing notes how much of a card was seen.
+
+use execution::{CardLine, Tone, shown};
+
+use super::super::super::painted;
+use super::layout::{cut, rule_lines, why_lines, wrap};
+use super::{Mode, Seen, View};
+use crate::terminal::{NOTE, QUIET, STRONG, paint};
+
+/// Questions that have a line of their own; of more, those around the chosen one.
+const MOST_LISTED: usize = 6;
+const KEYS: [&str; 10] = [
+    "a approve",
+    "d deny",
+    "m deny with a message",
+    "e edit",
+    "s approve for this session",
+    "t for 10 minutes",
+    "x why",
+    "j/k choose",
+    "space scroll",
+    "q quit",
+];
+const GONE: &str = "the call you were at is gone, and not by your answer (escape goes on to the next one)";
+
+impl View {
+    /// The screen, line by line: visible characters, and the colours that are ours.
+    pub(in super::super) fn lines(&mut self, width: usize, height: usize) -> Vec<String> {
+        let width = width.max(20);
+        if self.width != width {
+            // Other lines than those that were on the screen.
+            (self.width, self.scroll) = (width, 0);
+            (self.seen, self.seen_of_rule) = (Seen::default(), Seen::default());
+        }
+        let mut lines = vec![paint(STRONG, self.title())];
+        lines.extend(self.list(width));
+        lines.push(paint(QUIET, "─".repeat(width)));
+        let foot = self.foot(width);
+        let room = height.saturating_sub(lines.len() + foot.len() + 1).max(1);
+        // A card that no line is left for is not shown, and not seen.
+        if lines.len() < height {
+            lines.extend(self.card(width, room));
+        }
+        while lines.len() + foot.len() < height {
+            lines.push(String::new());
+        }
+        lines.extend(foot);
+        lines.truncate(height);
+        lines
+    }
+
+    fn title(&self) -> String {
+        match self.questions.len() {
+            0 => "sinew approvals: nothing waits for you".to_owned(),
+            1 => "sinew approvals: 1 call waits for you".to_owned(),
+            count => format!("sinew approvals: {count} calls wait for you"),
+        }
+    }
+
+    fn list(&self, width: usize) -> Vec<String> {
+        let at = self.questions.iter().position(|one| Some(&one.card.id) == self.chosen.as_ref());
+        let first = at.unwrap_or_default().saturating_sub(MOST_LISTED / 2);
+        let shown_ones = self.questions.iter().skip(first).take(MOST_LISTED);
+        let mut lines: Vec<String> = shown_ones
+            .map(|one| {
+                let is_chosen = Some(&one.card.id) == self.chosen.as_ref();
+                let sign = if is_chosen { ">" } else { " " };
+                let (id, summary) = (shown(&one.card.id), shown(&one.card.summary));
+                let risk = one.card.risk.as_str();
+                let line =
+                    cut(&format!("{sign} {id}  {:>4} s  {risk:6}  {summary}", one.seconds_left), width);
+                if is_chosen { paint(STRONG, line) } else { line }
+            })
+            .collect();
+        let hidden = self.questions.len().saturating_sub(lines.len());
+        if hidden > 0 {
+            lines.push(paint(NOTE, format!("  and {hidden} more")));
+        }
+        lines
+    }
+
+    fn card(&mut self, width: usize, room: usize) -> Vec<String> {
+        let Some(chosen) = self.chosen() else { return Vec::new() };
+        let text = match &self.mode {
+            Mode::Rule(_, _, rule) => rule_lines(rule),
+            Mode::Why => why_lines(chosen),
+            Mode::Looking | Mode::Message(_) | Mode::Pin(..) | Mode::Gone => chosen.card.lines(),
+        };
+        let wrapped: Vec<CardLine> = text.iter().flat_map(|line| wrap(line, width)).collect();
+        let fits = wrapped.len() <= room;
+        let room = if fits { room } else { room.saturating_sub(1).max(1) };
+        let last = wrapped.len().saturating_sub(room);
+        self.room = (last, room.saturating_sub(1).max(1));
+        let from = self.scroll.min(last);
+        let to = (from + room).min(wrapped.len());
+        let looked_at = match self.mode {
+            Mode::Looking => Some(&mut self.seen),
+            Mode::Rule(..) => Some(&mut self.seen_of_rule),
+            Mode::Message(_) | Mode::Pin(..) | Mode::Why | Mode::Gone => None,
+        };
+        if let Some(seen) = looked_at {
+            let to = if seen.to >= from { seen.to.max(to) } else { seen.to };
+            *seen = Seen { to, of: wrapped.len() };
+        }
+        let mut lines: Vec<String> = wrapped.iter().take(to).skip(from).map(painted).collect();
+        if !fits {
+            let below = wrapped.len() - to;
+            let more = format!("lines {}–{to} of {}; {below} more below (space)", from + 1, wrapped.len());
+            lines.push(paint(NOTE, more));
+        }
+        lines
+    }
+
+    fn foot(&self, width: usize) -> Vec<String> {
+        let line = match &self.mode {
+            Mode::Message(text) => {
+                format!("what the model is told: {}▏  (enter sends, escape leaves)", shown(text))
+            }
+            Mode::Pin(pin, ..) => format!("operator PIN: {}▏", "•".repeat(pin.chars().count())),
+            Mode::Rule(..) => {
+                "y makes this rule and approves; space scrolls; any other key does neither".to_owned()
+            }
+            Mode::Gone => GONE.to_owned(),
+            Mode::Looking | Mode::Why if self.questions.is_empty() => "q quit".to_owned(),
+            Mode::Looking | Mode::Why => return self.keys(width),
+        };
+        let wrapped = wrap(&CardLine { tone: Tone::Quiet, text: line }, width);
+        let mut lines: Vec<String> = wrapped.iter().map(painted).collect();
+        lines.insert(0, paint(NOTE, cut(&self.said, width)));
+        lines
+    }
+
+    /// What was said, and the keys, none of them broken in two.
+    fn keys(&self, width: usize) -> Vec<String> {
+        let mut rows = vec![String::new()];
+        for key in KEYS {
+            match rows.last_mut() {
+                Some(row) if row.is_empty() => row.push_str(key),
+                Some(row) if row.len() + 2 + key.len() <= width => {
+                    row.push_str("  ");
+                    row.push_str(key);
+                }
+                _ => rows.push(key.to_owned()),
+            }
+        }
+        let keys = rows.iter().map(|row| paint(QUIET, cut(row, width + 1)));
+        [paint(NOTE, cut(&self.said, width))].into_iter().chain(keys).collect()
+    }
+}

@@ -1,0 +1,130 @@
+//! What a project's own program would be, before it runs: for the person who is asked about it, and for the run itself,
+//! which goes no other way. Names and digests only; nothing is run here.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use governance::Permit;
+use registry::Preview;
+use sandbox::{Command, Executable, Foresight, Grant, find_program};
+use serde_json::json;
+use tool::{Failure, FailureKind};
+
+use super::run_command::not_run;
+use super::toolchain::Tooling;
+use super::{folder_of, project};
+
+/// Where the programs of the system are, besides the granted folders all that a program in walls sees.
+const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/opt", "/nix/store"];
+
+/// A project, as a program in walls would find it.
+pub(super) struct Foreseen {
+    folder: PathBuf,
+    /// The granted folders.
+    roots: Vec<PathBuf>,
+    /// Those that policy names for programs.
+    shelves: Vec<PathBuf>,
+}
+
+impl Foreseen {
+    pub(super) fn of(permit: &Permit) -> Result<Foreseen, Failure> {
+        let roots = permit.folders().iter().map(|granted| granted.root().to_owned()).collect();
+        let shelves = permit.program_folders().to_vec();
+        Ok(Foreseen { folder: folder_of(permit)?, roots, shelves })
+    }
+
+    /// Whether the project has a file of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.file(&self.folder.join(name)).is_some()
+    }
+
+    /// The program of this name in the virtual environment that is nearest.
+    fn in_environment(&self, name: &str) -> Option<PathBuf> {
+        let roots = self.roots.iter().filter(|root| self.folder.starts_with(root));
+        let top = roots.max_by_key(|root| root.components().count())?;
+        let folders = self.folder.ancestors().take_while(|folder| folder.starts_with(top));
+        let environments = folders.flat_map(|folder| [folder.join(".venv"), folder.join("venv")]);
+        let is_program = |path: &PathBuf| {
+            let facts = self.file(path).and_then(|file| file.metadata().ok());
+            facts.is_some_and(|facts| facts.permissions().mode() & 0o111 != 0)
+        };
+        let whole = environments.filter(|folder| self.file(&folder.join("pyvenv.cfg")).is_some());
+        whole.map(|folder| folder.join("bin").join(name)).find(is_program)
+    }
+
+    /// The file behind a path, if a program in walls sees it.
+    fn file(&self, path: &Path) -> Option<PathBuf> {
+        let file = path.canonicalize().ok().filter(|file| file.is_file())?;
+        let is_seen = self.roots.iter().chain(&self.shelves).any(|root| file.starts_with(root))
+            || SYSTEM.iter().any(|folder| file.starts_with(folder));
+        is_seen.then_some(file)
+    }
+
+    /// What is shown of running this program with these words, and what a yes to it is bound to. `settings` is the file
+    /// by which the program was chosen, where there is one.
+    pub(super) fn preview(
+        &self,
+        permit: &Permit,
+        name: &str,
+        settings: Option<&str>,
+        words: Vec<OsString>,
+    ) -> Result<Preview, Failure> {
+        let own = self.in_environment(name);
+        let told = json!(
+            [name.into()]
+                .iter()
+                .chain(&words)
+                .map(|word: &OsString| word.to_string_lossy())
+                .collect::<Vec<_>>()
+        );
+        // What starts with it: the environment's own interpreter and settings.
+        let beside = own.iter().flat_map(|own| {
+            let environment = own.parent().and_then(Path::parent).map(|folder| folder.join("pyvenv.cfg"));
+            [Some(own.clone()), Some(own.with_file_name("python")), environment].into_iter().flatten()
+        });
+        let settings = settings.map(|settings| self.folder.join(settings));
+        let named = beside.chain(settings).map(PathBuf::into_os_string);
+        let command = Command {
+            program: if own.is_some() { "sh".into() } else { name.into() },
+            arguments: named.chain(words).collect(),
+            input: None,
+            folder: Some(self.folder.clone()),
+            deadline: Instant::now() + permit.timeout(),
+            output_bytes: 0,
+            grant: Grant::ReadOnly,
+            variables: project::variables(permit),
+        };
+        let foresight = Foresight::of(permit, &command).map_err(|error| not_run(&error))?;
+        let program = match &own {
+            Some(own) => find_program(own.as_os_str()).map_err(|error| not_run(&error))?,
+            None => foresight.program,
+        };
+        let file = |file: &Executable| format!("{} (sha256 {})", file.path.display(), file.sha256);
+        let mut facts = vec![
+            ("runs".to_owned(), told.to_string()),
+            ("program".to_owned(), file(&program)),
+            ("runs in".to_owned(), foresight.folder.display().to_string()),
+            ("sees".to_owned(), format!("the variables {}", foresight.variables.join(", "))),
+        ];
+        facts.extend(foresight.files.iter().map(|named| ("reads".to_owned(), file(named))));
+        Ok(Preview { facts, ..Preview::default() })
+    }
+
+    /// Whether what was found inside the walls is what was foreseen outside of them.
+    pub(super) fn agrees(&self, found: &Tooling) -> Result<(), Failure> {
+        let own = self.in_environment(&found.name);
+        match (found.from_project, own) {
+            (false, None) => Ok(()),
+            (true, Some(own)) if own == Path::new(&found.path) => Ok(()),
+            _ => Err(changed()),
+        }
+    }
+}
+
+/// What runs is what was foreseen, or nothing does.
+pub(super) fn changed() -> Failure {
+    let message = "the project is not what it was foreseen to be: another program would run";
+    Failure::new(FailureKind::Conflict, message).hint("nothing of the project was run; try again")
+}
