@@ -22,7 +22,7 @@ mod standing;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use ledger::entry::Approval;
@@ -79,7 +79,7 @@ pub(crate) struct Approvals {
     turn: tokio::sync::Mutex<()>,
     changes: watch::Sender<u64>,
     clock: Clock,
-    cards: Cards,
+    cards: Arc<Cards>,
     /// Names this daemon's life.
     life: String,
     /// The calls that wait, by the question, whoever came first at the head.
@@ -98,7 +98,7 @@ impl Approvals {
             turn: tokio::sync::Mutex::new(()),
             changes: watch::Sender::new(0),
             clock: Clock::not_before(recovery.last_record),
-            cards: Cards::at(state.join("approvals")),
+            cards: Arc::new(Cards::at(state.join("approvals"))),
             life: CallId::fresh().to_string(),
             editors: Mutex::default(),
             pending: Mutex::default(),
@@ -176,7 +176,7 @@ impl Approvals {
         self.queue().apply(&approval);
         self.announce(&approval);
         if approval.event != "requested" && approval.event != "granted" {
-            self.cards.drop(&approval.id);
+            self.cards.forget(&approval.id);
         }
         self.changes.send_modify(|changes| *changes += 1);
         Ok(())

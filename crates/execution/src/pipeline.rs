@@ -210,6 +210,7 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
         Some(slot) => Some(slot),
         None => {
             layer.calls.enter(&call.track, Standing::Queued);
+            sessions::end_if_closed(call);
             call.in_time(place_unless_changed(layer, call)).await??
         }
     };

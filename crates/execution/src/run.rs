@@ -50,6 +50,7 @@ pub(crate) async fn run(
         let late = Failure::new(FailureKind::TimedOut, "the deadline passed before the tool was started");
         return Ok(Ending::NotStarted(late.hint("nothing was run")));
     }
+    sessions::end_if_closed(call);
     // Putting the decision on disk takes time, and a human may have said stop meanwhile.
     if let Some(by) = call.stopped() {
         give_up();
@@ -59,15 +60,20 @@ pub(crate) async fn run(
         give_up();
         return Err(Overtaken);
     }
+    if let Err(failure) = sessions::charge(call, order.value().call().definition().name()) {
+        give_up();
+        return Ok(Ending::NotStarted(failure));
+    }
     recorder::announce_start(call, order);
-    sessions::charge(call, order.value().call().definition().name());
     let _timing = call.span.stage(Stage::Run);
     let running = Attempt { layer, call, tool, order, slot: Arc::new(slot), until: Instant::now() + limit };
     let first = running.make(limit).await;
     match running.time_for_another(&first) {
         Some(pause) => {
-            if call.unless_stopped(tokio::time::sleep(pause)).await.is_err() {
-                return Ok(Ending::Ran { end: first, attempts: 1 });
+            let _ = call.unless_stopped(tokio::time::sleep(pause)).await;
+            if let Some(by) = call.stopped() {
+                let end = Err(by.failure(&call.tool_name, layer.mode()));
+                return Ok(Ending::Ran { end, attempts: 1 });
             }
             let left = running.until.saturating_duration_since(Instant::now());
             Ok(Ending::Ran { end: running.make(left).await, attempts: 2 })
@@ -149,6 +155,7 @@ impl Attempt<'_> {
 
     async fn wait_for(&self, mut task: tokio::task::JoinHandle<Ended>, limit: Duration) -> End {
         self.layer.calls.run(&self.call.track, self.order.value().call().definition());
+        sessions::end_if_closed(self.call);
         if self.layer.has_changed_since(self.call) {
             // The mode changed before this call was on the list of those it looks through.
             self.layer.cancel_forbidden();

@@ -8,6 +8,7 @@ mod standing;
 mod terms;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use telemetry::{Event, Subject, emit};
 use tokio_util::sync::CancellationToken;
 use tool::{CallId, Caller, Progress, ToolDefinition, ToolResult, TraceContext, fresh_session_id};
 
-pub(crate) use admission::{admit, charge, report};
+pub(crate) use admission::{admit, charge, end_if_closed, report};
 pub use standing::SessionStanding;
 pub use terms::{SessionTerms, TermsError};
 
@@ -52,6 +53,8 @@ pub(crate) struct WorkerSession {
     since: Timestamp,
     terms: Terms,
     turn: Mutex<Turn>,
+    /// Set before its calls are told to end: one that was not on their list yet looks here.
+    closed: AtomicBool,
     total: Mutex<Total>,
 }
 
@@ -145,6 +148,15 @@ impl WorkerSession {
         spent
     }
 
+    /// Adds what a call costs, unless the turn has cost too much meanwhile: a call that waited was let in before others ran.
+    fn charge(&self, cost: f64) -> Result<Option<(f64, f64)>, Exhausted> {
+        let mut turn = self.turn();
+        let before = turn.cost;
+        let passed = turn.charge(self.budget(), cost)?;
+        self.total().cost += turn.cost - before;
+        Ok(passed.map(|cap| (turn.cost, cap)))
+    }
+
     /// Adds a cost to this turn; what it has cost so far, and its cap, where that is to be warned of.
     fn spend(&self, cost: f64) -> Option<(f64, f64)> {
         let mut turn = self.turn();
@@ -184,7 +196,8 @@ impl ToolExecutionLayer {
         recorder::session(self, &session_id, "opened", &data)?;
         let total = Mutex::new(Total { turns: 1, ..Total::default() });
         let (id, since) = (session_id.clone(), Timestamp::now());
-        let session = WorkerSession { id, name, by, since, terms, turn: Mutex::default(), total };
+        let (turn, closed) = (Mutex::default(), AtomicBool::new(false));
+        let session = WorkerSession { id, name, by, since, terms, turn, closed, total };
         self.sessions.list().insert(session_id.clone(), Arc::new(session));
         Ok(OpenedSession { session_id, terms: shown })
     }
@@ -263,6 +276,7 @@ impl ToolExecutionLayer {
     /// Ends a session and whatever of it still runs, on record. One that is not open stays so.
     pub fn close_session(&self, id: &str, reason: &str) -> Result<(), SessionError> {
         let session = self.sessions.list().remove(id).ok_or(SessionError::NotFound)?;
+        session.closed.store(true, Ordering::SeqCst);
         self.calls.end_session(id);
         let total = *session.total();
         let data = json!({"reason": reason, "turns": total.turns, "hops": total.hops, "cost": total.cost});

@@ -41,10 +41,17 @@ impl ToolExecutionLayer {
         blocking(move || store.rehearse(call)).await
     }
 
-    /// Takes back what a call changed. All of it, or nothing where something of it has changed since.
-    pub async fn undo(&self, call: CallId, by: &Caller) -> Result<Undone, UndoError> {
-        let id = CallId::fresh();
+    /// Takes back what a call changed. All of it, or nothing where something of it has changed since. It happens to its end,
+    /// and that is on record, even if whoever asked goes away meanwhile.
+    pub async fn undo(self: &Arc<Self>, call: CallId, by: &Caller) -> Result<Undone, UndoError> {
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
+        let layer = Arc::clone(self);
+        let undoing = tokio::spawn(async move { layer.undo_to_its_end(call, by).await });
+        undoing.await.unwrap_or(Err(UndoError::Crashed))
+    }
+
+    async fn undo_to_its_end(&self, call: CallId, by: String) -> Result<Undone, UndoError> {
+        let id = CallId::fresh();
         let entry = |event: &str, data: Value| {
             let (id, event, call_id) = (id.to_string(), event.to_owned(), Some(call));
             Entry::Undo(entry::Undo { id, event, call_id, data })
@@ -52,7 +59,7 @@ impl ToolExecutionLayer {
         let begun = entry("restoring", json!({"by": by}));
         self.ledger.append_durably(&begun).await.map_err(UndoError::NotRecorded)?;
         let store = Arc::clone(&self.undo);
-        let ended = blocking(move || store.revert(call, &store.for_call(id))).await;
+        let ended = blocking(move || store.revert(call, &store.for_undo(id))).await;
         let last = match &ended {
             Ok(changes) => {
                 let names = changes

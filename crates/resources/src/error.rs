@@ -178,7 +178,10 @@ pub enum AccessError {
         why: &'static str,
     },
     /// What is there before the change is more than is kept, and nothing is changed that could not be taken back.
-    #[error("`{}` has {bytes} bytes, more than the {most} that are kept to undo changes", shown_path(.path))]
+    #[error(
+        "`{}` has {bytes} bytes, more than the {most} that are kept to undo changes{}", shown_path(.path),
+        if *taken > 0 { format!(", of which changes of the last day take {taken}") } else { String::new() }
+    )]
     TooLargeToKeep {
         /// The canonical name.
         path: PathBuf,
@@ -186,6 +189,8 @@ pub enum AccessError {
         bytes: u64,
         /// How many may be.
         most: u64,
+        /// How many of those are taken, and not given up yet.
+        taken: u64,
     },
     /// Nothing is kept of this call.
     #[error("nothing is kept of call {call}: it changed no file, was undone already, or is too long ago")]

@@ -133,6 +133,8 @@ pub enum ObjectKind {
 pub struct ObjectFacts {
     /// In bytes. A sparse file counts in full.
     pub size: u64,
+    /// What it takes on the disk, in bytes: of a sparse file, what is there.
+    pub allocated: u64,
     /// How many names the object has; more than one means that another name leads to the same content.
     pub links: u64,
     /// Permission bits, with setuid, setgid and sticky.

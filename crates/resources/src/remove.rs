@@ -17,7 +17,7 @@ use crate::replace::{Expected, Turn, new_temporary_name, sha256_of};
 use crate::resolve::is_named;
 use crate::tree::{self, Next};
 use crate::undo::{Before, Held};
-use crate::undo::{Pending, Saving};
+use crate::undo::{Pending, Saving, Weight};
 
 /// Whether a folder may go with all that is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,8 @@ impl OpenedPath {
             _ => Before::File { sha256: None, mode, held: self.moved(place, saving)? },
         };
         let temporary = new_temporary_name();
-        let mut pending = saving.before_removal(place, before, removed.bytes, &temporary)?;
+        let weight = Weight { allocated: self.allocated(&removed), copied: removed.bytes };
+        let mut pending = saving.before_removal(place, before, weight, &temporary)?;
         let taken = match &self.object {
             Object::Link { .. } => self.set_aside(place, &pending, expected, None),
             _ => match pending.take(place) {
@@ -107,6 +108,14 @@ impl OpenedPath {
         taken?;
         pending.finish();
         Ok(removed)
+    }
+
+    /// What it takes on the disk. The files in a folder are few of them sparse, and count in full.
+    fn allocated(&self, removed: &Removed) -> u64 {
+        match &self.object {
+            Object::File { facts, .. } => facts.allocated.min(facts.size),
+            _ => removed.bytes,
+        }
     }
 
     /// How it is kept: as what it is, with what it is like now.

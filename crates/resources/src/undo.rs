@@ -26,14 +26,16 @@ use folder::Folder;
 pub(crate) use record::{Before, Held};
 pub use restore::{Reversal, Reverted};
 pub(crate) use saving::Pending;
+use saving::Room;
 pub use saving::Saving;
-pub(crate) use saving::Was;
+pub(crate) use saving::{Was, Weight};
 pub use settle::Settled;
 
 /// How much is kept, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UndoLimits {
-    /// The oldest states go when all together are larger. What alone is larger is not changed at all; 0 keeps nothing.
+    /// The oldest states go when all together are larger, but none of the last day: what there is no room for beside those
+    /// is not changed at all. 0 keeps nothing.
     pub keep_bytes: u64,
     /// States go when they are older.
     pub keep_for: Duration,
@@ -44,6 +46,8 @@ pub struct UndoLimits {
 pub struct UndoStore {
     path: PathBuf,
     limits: UndoLimits,
+    /// In milliseconds since 1970.
+    now: fn() -> u64,
 }
 
 /// The size of each state by its age in milliseconds since 1970 and its name.
@@ -55,12 +59,18 @@ static KEPT: LazyLock<Mutex<HashMap<PathBuf, Index>>> = LazyLock::new(Default::d
 impl UndoStore {
     /// The store in this folder, which is made when it is first needed.
     pub fn at(path: &Path, limits: UndoLimits) -> Arc<Self> {
-        Arc::new(UndoStore { path: path.to_owned(), limits })
+        Arc::new(UndoStore { path: path.to_owned(), limits, now: now_ms })
     }
 
     /// What a call is handed to make changes with.
     pub fn for_call(self: &Arc<Self>, call: CallId) -> Saving {
-        Saving::new(Arc::clone(self), call)
+        Saving::new(Arc::clone(self), call, Room::Bounded)
+    }
+
+    /// The same for whoever takes a change back. A human does, and not so often that it needs a bound: a full store is no
+    /// reason to leave things as they are.
+    pub fn for_undo(self: &Arc<Self>, call: CallId) -> Saving {
+        Saving::new(Arc::clone(self), call, Room::Unbounded)
     }
 
     fn folder(&self) -> std::io::Result<Folder> {

@@ -113,10 +113,11 @@ impl Doors {
     /// Closes a door and ends its session. Whether it was open.
     fn close(&self, id: &str, why: &str) -> bool {
         let Some(door) = self.open().remove(id) else { return false };
+        // On record first: whoever sees the socket gone finds the end of the session there.
+        let _ = self.layer.close_session(id, why);
         door.stop.cancel();
         // The listener removes it too, when it gets to it; whoever looks now finds it gone already.
         let _ = fs::remove_file(&door.socket);
-        let _ = self.layer.close_session(id, why);
         true
     }
 }

@@ -170,12 +170,29 @@ pub(crate) fn mode(name: &str) -> String {
     paint(if name == Mode::Normal.as_str() { GOOD } else { NOTE }, visible_line(name))
 }
 
-/// A JSON answer that says which version of its shape this is.
-pub(crate) fn versioned(mut answer: Value) -> Value {
+/// A JSON answer that says which version of its shape this is, in characters that any screen shows as they are.
+pub(crate) fn versioned(mut answer: Value) -> String {
     if let Some(fields) = answer.as_object_mut() {
         fields.insert("schema_version".to_owned(), Value::from(1));
     }
-    answer
+    ascii(&answer)
+}
+
+/// JSON in which every character is visible, whatever it holds.
+fn ascii(value: &Value) -> String {
+    let mut out = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            ' '..='~' => out.push(c),
+            c => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    out
 }
 
 /// A table without lines, as wide as the terminal.
@@ -183,4 +200,20 @@ pub(crate) fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_is_visible_and_the_same() {
+        let value = json!({"a": "\u{1b}[2J\u{202e}é\u{9b}\u{e0041}\n", "b": [1, null]});
+        let text = versioned(value.clone());
+        assert!(text.chars().all(|c| (' '..='~').contains(&c)), "{text}");
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&read["a"], &read["b"]), (&value["a"], &value["b"]));
+    }
 }

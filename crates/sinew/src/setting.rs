@@ -228,6 +228,8 @@ fn read_back(native: Value) -> Result<ToolDefinition, Problem> {
 pub(crate) fn unanswered(error: &ClientError) -> Problem {
     let exit = match error {
         ClientError::Answered { code: INVALID_PARAMS, .. } => Exit::Usage,
+        // The operator's own refusal, the same with and without a daemon.
+        ClientError::Answered { data, .. } if is_about_the_pin(data) => Exit::Refused,
         ClientError::Answered { .. } => Exit::Failed,
         ClientError::Unreachable { .. }
         | ClientError::Foreign { .. }
@@ -239,6 +241,11 @@ pub(crate) fn unanswered(error: &ClientError) -> Problem {
         Some(hint) => problem.hint(hint),
         None => problem,
     }
+}
+
+fn is_about_the_pin(data: &Value) -> bool {
+    let word = data.get("code").and_then(Value::as_str).unwrap_or_default();
+    ["pin_wrong", "pin_needed", "pin_locked"].contains(&word)
 }
 
 /// A home or daemon that cannot be used, in words that say what to do.

@@ -124,6 +124,7 @@ fn a_test_run_is_bound_to_its_runner_and_to_the_program_of_the_project() {
         let path = daemon.home().file(".venv/bin/pytest", text);
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     };
+    std::fs::create_dir_all(daemon.home().workspace().join(".venv/bin")).unwrap();
     daemon.home().file(".venv/pyvenv.cfg", "");
     install(PYTEST);
     let mut run = |more: Value| agent.execute_with("run_tests", &json!({}), &more);

@@ -25,6 +25,7 @@ use crate::calls::Standing;
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline::Halt;
 use crate::recorder;
+use crate::sessions;
 
 /// The permit of a call that a human must be asked about: by the answer in hand, by a rule that stands, or after waiting
 /// for an answer and walking again.
@@ -51,7 +52,9 @@ pub(crate) async fn approve(
             if asked == Some(effect.digest().to_owned()) {
                 let arguments = question.call().arguments().clone();
                 drop((question, effect));
-                return Err(wait_or_leave(layer, call, tool, hand, arguments).await);
+                let Asking::Wait = call.asking else { return Err(pending(call, &hand.id, "asked").into()) };
+                let edits = begin_waiting(layer, call, &hand.id);
+                return Err(wait(layer, call, tool, hand, arguments, edits).await);
             }
             if !hand.own {
                 return Err(unusable(call, &hand.id, &Unusable::Mismatch).into());
@@ -87,7 +90,7 @@ pub(crate) async fn confirm(
         Approved::ByRule { rules } => {
             let wanted = effect.wanted(call, &permit, &layer.approvals.life, rules);
             let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
-            // Revoked or run out since: it is asked about.
+            // Revoked or run out since: it is told so, and asked about when it comes again.
             covering.map(Some).map(|id| (permit, id)).ok_or_else(|| again_without(call))
         }
         Approved::Once { hand, rules } => {
@@ -120,10 +123,24 @@ async fn ask(
     if covering.is_some() {
         return Ok((question.approved(), Approved::ByRule { rules }));
     }
-    let hand = put(layer, call, &question, &effect, rules, Hands::Off).await?;
-    let arguments = question.call().arguments().clone();
+    let (id, arguments) = (fresh_id(), question.call().arguments().clone());
+    // Before it can be seen: whoever finds the question finds its call waiting.
+    let edits = matches!(call.asking, Asking::Wait).then(|| begin_waiting(layer, call, &id));
+    let hand = put(layer, call, &question, &effect, rules, (&id, Hands::Off)).await?;
     drop((question, effect));
-    Err(wait_or_leave(layer, call, tool, &hand, arguments).await)
+    match edits {
+        Some(edits) => Err(wait(layer, call, tool, &hand, arguments, edits).await),
+        // A caller that cannot wait is told what to come back with.
+        None => Err(pending(call, &id, "asked").into()),
+    }
+}
+
+/// From here on the call counts as one that waits for this answer, and its arguments can be changed.
+fn begin_waiting<'a>(layer: &'a ToolExecutionLayer, call: &Call, id: &'a str) -> Editing<'a> {
+    let edits = Editing::open(layer, id);
+    layer.calls.enter(&call.track, Standing::Suspended { approval_id: id.to_owned() });
+    sessions::end_if_closed(call);
+    edits
 }
 
 /// Whether a human has changed the arguments.
@@ -140,16 +157,15 @@ pub(super) async fn put(
     question: &Question,
     effect: &Effect,
     rules: Vec<String>,
-    hands: Hands,
+    (id, hands): (&str, Hands),
 ) -> Result<Hand, Box<Refusal>> {
     let approvals = &layer.approvals;
     approvals.sweep(&layer.ledger).await;
-    let id = fresh_id();
     let limit = call.world.policy.approval_timeout();
     let limit = if let Asking::Async = call.asking { limit } else { call.time_left(limit) };
     let asked_at = approvals.now();
     let expires_at = later(asked_at, limit);
-    let frame = effect::Asking { id: &id, asked_at, expires_at, edited: hands == Hands::On };
+    let frame = effect::Asking { id, asked_at, expires_at, edited: hands == Hands::On };
     let card = effect.card(call, question.proposed(), question.asked_by(), frame)?;
     let wanted = effect.wanted(call, question.proposed(), &approvals.life, &rules);
     let arguments = (card.masked == 0).then(|| question.call().arguments().clone());
@@ -160,38 +176,26 @@ pub(super) async fn put(
     let digest = effect.digest().to_owned();
 
     let _turn = approvals.turn.lock().await;
-    let proposed = approvals.queue().request(&id, &digest, &terms).map_err(|full| too_many(call, full))?;
-    if let Err(error) = approvals.cards.keep(kept, &bytes) {
+    let proposed = approvals.queue().request(id, &digest, &terms).map_err(|full| too_many(call, full))?;
+    let cards = Arc::clone(&approvals.cards);
+    let written = tokio::task::spawn_blocking(move || cards.keep(kept, &bytes)).await;
+    if let Err(error) = written.unwrap_or_else(|fault| Err(std::io::Error::other(fault))) {
         let reason =
             format!("Permission denied: Approval is required, and the question cannot be kept: {error}");
         let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
         return Err(Box::new(refusal.detail("question_not_kept")));
     }
     if let Err(error) = approvals.record(&layer.ledger, proposed).await {
-        approvals.cards.drop(&id);
+        approvals.cards.forget(id);
         return Err(recorder::unavailable(&call.tool_name, &error));
     }
     emit(Event::ApprovalRequested {
         call: subject(&terms.call),
-        approval_id: &id,
+        approval_id: id,
         risk: question.call().definition().risk_level(),
         timeout_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
     });
-    Ok(Hand { id, own: true })
-}
-
-/// A caller that cannot wait is told what to come back with.
-async fn wait_or_leave(
-    layer: &ToolExecutionLayer,
-    call: &Call,
-    tool: &Arc<Tool>,
-    hand: &Hand,
-    arguments: Arguments,
-) -> Halt {
-    match call.asking {
-        Asking::Async | Asking::Never => pending(call, &hand.id, "asked").into(),
-        Asking::Wait => wait(layer, call, tool, hand, arguments).await,
-    }
+    Ok(Hand { id: id.to_owned(), own: true })
 }
 
 /// Waits for an answer. Whoever is judged by a mode or rules that hold no more is judged again at once.
@@ -201,15 +205,14 @@ async fn wait(
     tool: &Arc<Tool>,
     hand: &Hand,
     arguments: Arguments,
+    mut edits: Editing<'_>,
 ) -> Halt {
     let _timing = call.span.stage(Stage::ApprovalWait);
     call.span.note(Note::Approval(&hand.id));
-    layer.calls.enter(&call.track, Standing::Suspended { approval_id: hand.id.clone() });
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     let approvals = &layer.approvals;
     // Before the first look, so that no answer falls in between.
     let (mut answers, mut changes) = (approvals.subscribe(), layer.changes.subscribe());
-    let mut edits = Editing::open(layer, &hand.id);
     loop {
         match approvals.standing(&hand.id, &call.caller) {
             Ok(()) => return Halt::Again(arguments, Some(hand.clone())),
@@ -312,7 +315,7 @@ pub(super) fn names(rules: &[RuleRef]) -> Vec<String> {
 }
 
 /// Ten digits of chance: short enough to be typed, and never taken for another by accident.
-fn fresh_id() -> String {
+pub(super) fn fresh_id() -> String {
     let id = CallId::fresh().to_string();
     id.get(id.len().saturating_sub(10)..).unwrap_or(&id).to_owned()
 }

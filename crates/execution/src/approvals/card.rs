@@ -123,12 +123,18 @@ impl Card {
         if self.edited {
             put(Tone::Warning, "the arguments were changed by a human".to_owned());
         }
+        let mut told = Vec::new();
         for rule in &self.asked_by {
             let place = match rule.line {
                 0 => rule.file.clone(),
                 line => format!("{}:{line}", rule.file),
             };
-            put(Tone::Quiet, format!("asked by  {} ({})", shown(&rule.id), shown(&place)));
+            let line = format!("asked by  {} ({})", shown(&rule.id), shown(&place));
+            // Two parts of one rule may ask; they are one line.
+            if !told.contains(&line) {
+                put(Tone::Quiet, line.clone());
+                told.push(line);
+            }
         }
         let session =
             self.session.as_deref().map(|id| format!(", session {}", shown(id))).unwrap_or_default();
@@ -208,7 +214,17 @@ fn is_token(hidden: &str, mask: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
     let is_place =
         ["/", "./", "../", "~"].iter().any(|start| hidden.starts_with(start)) || hidden.contains("://");
-    hidden.len() <= LONGEST_TOKEN && !is_place && hidden.chars().all(plain)
+    let fits = hidden.len() <= LONGEST_TOKEN && !is_place && hidden.chars().all(plain);
+    fits && (mask != BY_NAME || is_made_up(hidden))
+}
+
+/// Whether a text is one that nobody would call a program: `PASSWORD=rm` is a command with a name before it.
+fn is_made_up(text: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    let mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    let unbroken =
+        text.len() >= 20 && has(u8::is_ascii_digit) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    text.len() >= 8 && (mixed || unbroken)
 }
 
 /// The first line of a text behind its label, the others below it.

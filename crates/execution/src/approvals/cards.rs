@@ -48,7 +48,7 @@ impl Cards {
     }
 
     /// Forgets a card.
-    pub(crate) fn drop(&self, id: &str) {
+    pub(crate) fn forget(&self, id: &str) {
         if self.lock().remove(id).is_some() {
             let _ = std::fs::remove_file(self.path(id));
         }

@@ -1,6 +1,7 @@
 //! The time by which questions and answers run out. It never goes back: not when somebody sets the clock back, and not
 //! over a restart, as far as the record tells.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,6 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 pub(crate) struct Clock {
     base: Timestamp,
     since: Instant,
+    /// The latest time that anybody was told.
+    latest: Mutex<Timestamp>,
 }
 
 impl Clock {
@@ -19,13 +22,22 @@ impl Clock {
     }
 
     fn at(now: Timestamp, recorded: Option<Timestamp>) -> Self {
-        Clock { base: recorded.map_or(now, |recorded| recorded.max(now)), since: Instant::now() }
+        let base = recorded.map_or(now, |recorded| recorded.max(now));
+        Clock { base, since: Instant::now(), latest: Mutex::new(base) }
     }
 
     /// By the counter, which nobody can set, or by the clock on the wall where that is further: the counter stands still
     /// while the machine sleeps.
     pub(crate) fn now(&self) -> Timestamp {
-        later(self.base, self.since.elapsed()).max(Timestamp::now())
+        self.now_by(Timestamp::now())
+    }
+
+    /// The same by what the clock on the wall shows; one that was set back after a look brings nothing back either.
+    fn now_by(&self, wall: Timestamp) -> Timestamp {
+        let now = later(self.base, self.since.elapsed()).max(wall);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = now.max(*latest);
+        *latest
     }
 
     /// How long it is until then.
@@ -51,8 +63,11 @@ mod tests {
         assert!(Clock::at(day_before, Some(recorded)).now() >= recorded);
         let day_after = Timestamp::from_second(1_000_000 + 86_400).unwrap();
         let clock = Clock::at(day_after, Some(recorded));
-        assert!(clock.now() >= day_after);
+        assert!(clock.now_by(day_after) >= day_after);
         assert_eq!(clock.until(recorded), Duration::ZERO);
+        let year_after = later(Timestamp::now(), Duration::from_secs(365 * 86_400));
+        assert_eq!(clock.now_by(year_after), year_after);
+        assert_eq!(clock.now_by(day_after), year_after, "set ahead, and back again");
         assert_eq!(later(Timestamp::MAX, Duration::MAX), Timestamp::MAX);
     }
 }

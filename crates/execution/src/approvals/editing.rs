@@ -8,7 +8,7 @@ use registry::Tool;
 use tokio::sync::mpsc;
 use tool::{Arguments, Refusal};
 
-use super::asking::{Hands, look, names, put};
+use super::asking::{Hands, fresh_id, look, names, put};
 use super::hand::Hand;
 use super::{Edit, Edited};
 use crate::call::Call;
@@ -86,7 +86,7 @@ async fn judge_edited(
         Verdict::Question(question) => {
             let rules = names(question.asked_by());
             let (question, effect) = look(layer, call, tool, question, Question::proposed).await?;
-            put(layer, call, &question, &effect, rules, Hands::On).await.map(Some)
+            put(layer, call, &question, &effect, rules, (&fresh_id(), Hands::On)).await.map(Some)
         }
     }
 }

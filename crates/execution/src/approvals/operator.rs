@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use ledger::LedgerError;
 use serde::{Deserialize, Serialize};
 use telemetry::redact;
@@ -114,6 +113,15 @@ pub enum DecideError {
     /// The message is too long.
     #[error("the message has {0} bytes; at most {LONGEST_MESSAGE} reach the model")]
     LongMessage(usize),
+    /// The yes is on record, and the rule is not.
+    #[error("the call is approved, but the rule was not made: {0}")]
+    RuleNotRecorded(LedgerError),
+    /// There is no such rule.
+    #[error("no rule `{0}` stands: it was revoked, has run out, or never stood")]
+    NoSuchGrant(String),
+    /// Sinew itself failed.
+    #[error("a fault inside Sinew ended this; its log has the place, and `sinew approvals list` what holds")]
+    Crashed,
     /// The PIN is missing or wrong.
     #[error(transparent)]
     Pin(#[from] PinError),
@@ -126,28 +134,37 @@ impl ToolExecutionLayer {
     /// The questions that can be answered, and the answers that were not used yet, oldest first.
     pub async fn approvals(&self) -> Vec<Listed> {
         self.approvals.sweep(&self.ledger).await;
-        let now = self.approvals.now();
-        let open: Vec<(String, &'static str, Timestamp)> = {
+        let ids: Vec<String> = self.approvals.queue().asked().into_iter().map(|(id, _)| id.clone()).collect();
+        ids.iter().filter_map(|id| self.listed(id)).collect()
+    }
+
+    /// One of them.
+    pub async fn approval(&self, id: &str) -> Option<Listed> {
+        self.approvals.sweep(&self.ledger).await;
+        self.listed(id)
+    }
+
+    fn listed(&self, id: &str) -> Option<Listed> {
+        let (state, until) = {
             let queue = self.approvals.queue();
-            let open = queue.asked().into_iter().filter_map(|(id, asked)| match &asked.state {
-                State::Pending => Some((id.clone(), asked.state.as_str(), asked.terms.expires_at)),
-                State::Granted { until } => Some((id.clone(), asked.state.as_str(), *until)),
-                State::Denied { .. } | State::Expired | State::Used | State::Void { .. } => None,
-            });
-            open.collect()
+            let asked = queue.get(id)?;
+            match &asked.state {
+                State::Pending => (asked.state.as_str(), asked.terms.expires_at),
+                State::Granted { until } => (asked.state.as_str(), *until),
+                State::Denied { .. } | State::Expired | State::Used | State::Void { .. } => return None,
+            }
         };
-        let listed =
-            open.into_iter().filter(|(_, _, until)| now < *until).filter_map(|(id, state, until)| {
-                let kept = self.approvals.cards.get(&id)?;
-                Some(Listed {
-                    state: state.to_owned(),
-                    seconds_left: self.approvals.clock.until(until).as_secs(),
-                    waiting: self.approvals.editors().contains_key(&id),
-                    editable: kept.arguments.clone(),
-                    card: kept.card.clone(),
-                })
-            });
-        listed.collect()
+        if until <= self.approvals.now() {
+            return None;
+        }
+        let kept = self.approvals.cards.get(id)?;
+        Some(Listed {
+            state: state.to_owned(),
+            seconds_left: self.approvals.clock.until(until).as_secs(),
+            waiting: self.approvals.editors().contains_key(id),
+            editable: kept.arguments.clone(),
+            card: kept.card.clone(),
+        })
     }
 
     /// Follows what happens to questions.
@@ -175,9 +192,7 @@ impl ToolExecutionLayer {
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
         let (layer, id) = (Arc::clone(self), id.to_owned());
         let deciding = tokio::spawn(async move { layer.decide_in_turn(&id, answer, &by).await });
-        deciding.await.unwrap_or_else(|_| {
-            Err(DecideError::NotEdited("a fault inside Sinew; its log has the place".to_owned()))
-        })
+        deciding.await.unwrap_or(Err(DecideError::Crashed))
     }
 
     async fn decide_in_turn(&self, id: &str, answer: Answer, by: &str) -> Result<Decided, DecideError> {
@@ -212,7 +227,8 @@ impl ToolExecutionLayer {
         match rule {
             None => Ok(Decided::Recorded),
             Some((rule, stands)) => {
-                self.approvals.record(&self.ledger, stands).await?;
+                let stood = self.approvals.record(&self.ledger, stands).await;
+                stood.map_err(DecideError::RuleNotRecorded)?;
                 Ok(Decided::Standing { rule })
             }
         }
@@ -234,12 +250,13 @@ impl ToolExecutionLayer {
     /// Hands changed arguments to the call that waits. What comes of them is asked about like any other call.
     async fn edit(&self, id: &str, arguments: Arguments) -> Result<Decided, DecideError> {
         let refused = |why: &str| DecideError::NotEdited(why.to_owned());
+        self.approvals.queue().decidable(id, self.approvals.now()).map_err(|why| over(id, why))?;
+        if self.approvals.cards.get(id).is_none_or(|kept| kept.arguments.is_none()) {
+            return Err(refused("they hold what is masked; deny it and say what it should do instead"));
+        }
         let editor = self.approvals.editors().get(id).and_then(|waiting| waiting.first().cloned());
         let Some(editor) = editor else {
-            return Err(match self.approvals.queue().get(id) {
-                None => DecideError::Unknown(id.to_owned()),
-                Some(_) => refused("its caller does not wait; deny it and say what it should do instead"),
-            });
+            return Err(refused("its caller does not wait; deny it and say what it should do instead"));
         };
         let (answer, answered) = oneshot::channel();
         let gone = || refused("its caller does not wait any more");

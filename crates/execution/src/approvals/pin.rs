@@ -29,9 +29,14 @@ const PASSES: u32 = 3;
 #[derive(Debug)]
 pub struct Pin {
     file: PathBuf,
-    hash: Mutex<Result<Option<String>, String>>,
+    hash: Arc<Mutex<Hash>>,
     tries: Arc<Tries>,
+    /// One change at a time, from asking for the old one to having the new one on disk.
+    changing: Arc<Mutex<()>>,
 }
+
+/// The hash of the PIN, none, or why it cannot be read.
+type Hash = Result<Option<String>, String>;
 
 /// Why a PIN was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -70,44 +75,61 @@ impl Pin {
             Err(error) => Err(format!("{}: {error}", file.display())),
         };
         let tries = Arc::new(Tries::at(state.join("operator-pin-tries")));
-        Pin { file, hash: Mutex::new(hash), tries }
-    }
-
-    fn hash(&self) -> MutexGuard<'_, Result<Option<String>, String>> {
-        self.hash.lock().unwrap_or_else(PoisonError::into_inner)
+        Pin { file, hash: Arc::new(Mutex::new(hash)), tries, changing: Arc::default() }
     }
 
     /// Whether a yes takes a PIN.
     pub fn is_set(&self) -> bool {
-        !matches!(*self.hash(), Ok(None))
+        !matches!(*known(&self.hash), Ok(None))
     }
 
     /// Whether this is the PIN; anything is where there is none.
     pub async fn verify(&self, given: Option<String>) -> Result<(), PinError> {
-        let hash = match &*self.hash() {
-            Ok(None) => return Ok(()),
-            Ok(Some(hash)) => hash.clone(),
-            Err(why) => return Err(PinError::File(why.clone())),
-        };
-        let given = given.ok_or(PinError::Missing)?;
-        let tries = Arc::clone(&self.tries);
-        let tried = tokio::task::spawn_blocking(move || tries.make(|| is_match(&hash, &given)));
-        tried.await.unwrap_or(Err(PinError::Wrong))
+        if !self.is_set() {
+            return Ok(());
+        }
+        let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.tries));
+        blocking(move || check(&hash, &tries, given)).await
     }
 
-    /// Sets a PIN, or takes it away. Whoever does knows the one there is.
+    /// Sets a PIN, or takes it away. Whoever does knows the one there is. It happens even if whoever asked goes away
+    /// meanwhile: what is known here is what is on disk.
     pub async fn set(&self, given: Option<String>, new: Option<String>) -> Result<(), PinError> {
         if new.as_ref().is_some_and(|new| !is_pin(new)) {
             return Err(PinError::Length);
         }
-        self.verify(given).await?;
-        let file = self.file.clone();
-        let written = tokio::task::spawn_blocking(move || write(&file, new)).await;
-        let hash = written.unwrap_or_else(|_| Err(io::Error::other("a fault inside Sinew")));
-        let hash = hash.map_err(|error| PinError::File(format!("{}: {error}", self.file.display())))?;
-        *self.hash() = Ok(hash);
-        Ok(())
+        let (file, changing) = (self.file.clone(), Arc::clone(&self.changing));
+        let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.tries));
+        blocking(move || {
+            let _turn = changing.lock().unwrap_or_else(PoisonError::into_inner);
+            check(&hash, &tries, given)?;
+            let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", file.display()));
+            let written = write(&file, new).map_err(unwritten)?;
+            *known(&hash) = Ok(written);
+            Ok(())
+        })
+        .await
     }
+}
+
+async fn blocking(work: impl FnOnce() -> Result<(), PinError> + Send + 'static) -> Result<(), PinError> {
+    let fault = |_| Err(PinError::File("a fault inside Sinew; its log has the place".to_owned()));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(fault)
+}
+
+fn known(hash: &Mutex<Hash>) -> MutexGuard<'_, Hash> {
+    hash.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this is the PIN. A try costs time.
+fn check(hash: &Mutex<Hash>, tries: &Tries, given: Option<String>) -> Result<(), PinError> {
+    let hash = match &*known(hash) {
+        Ok(None) => return Ok(()),
+        Ok(Some(hash)) => hash.clone(),
+        Err(why) => return Err(PinError::File(why.clone())),
+    };
+    let given = given.ok_or(PinError::Missing)?;
+    tries.make(|| is_match(&hash, &given))
 }
 
 /// What cannot be seen does not count: whoever guesses begins with what is pasted by accident.
@@ -130,8 +152,7 @@ fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
             _ => Ok(None),
         };
     };
-    let salt =
-        SaltString::encode_b64(tool::CallId::fresh().to_string().get(19..35).unwrap_or_default().as_bytes());
+    let salt = SaltString::encode_b64(tool::fresh_session_id().as_bytes());
     let salt = salt.map_err(|error| io::Error::other(error.to_string()))?;
     let costs = Params::new(MEMORY, PASSES, 1, None).map_err(|error| io::Error::other(error.to_string()))?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, costs);
@@ -149,6 +170,19 @@ fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn of_two_that_are_set_at_once_the_first_is_the_one_that_the_second_must_know() {
+        let folder = tempfile::tempdir().unwrap();
+        let pin = Pin::at(folder.path());
+        let set = |new: &str| pin.set(None, Some(new.to_owned()));
+        let (one, two) = tokio::join!(set("first one"), set("second one"));
+        let (won, lost) = if one.is_ok() { ("first one", two) } else { ("second one", one) };
+        assert!(matches!(lost, Err(PinError::Missing)), "{lost:?}");
+        assert!(pin.verify(Some(won.to_owned())).await.is_ok());
+        let restarted = Pin::at(folder.path());
+        assert!(restarted.verify(Some(won.to_owned())).await.is_ok(), "what is known is what is on disk");
+    }
 
     #[test]
     fn a_pin_has_six_characters_that_can_be_seen() {

@@ -203,7 +203,8 @@ impl Queue {
         Ok(entry(id, asked, "denied", Some(by), json!({"message": message})))
     }
 
-    fn decidable(&self, id: &str, now: Timestamp) -> Result<&Asked, Undecidable> {
+    /// A question that can be answered.
+    pub(crate) fn decidable(&self, id: &str, now: Timestamp) -> Result<&Asked, Undecidable> {
         let asked = self.asked.get(id).ok_or(Undecidable::Unknown)?;
         match &asked.state {
             State::Pending if now < asked.terms.expires_at => Ok(asked),

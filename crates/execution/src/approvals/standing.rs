@@ -94,10 +94,10 @@ impl ToolExecutionLayer {
                 Some(revoked) => {
                     layer.approvals.record(&layer.ledger, revoked).await.map_err(DecideError::from)
                 }
-                None => Err(DecideError::Unknown(id)),
+                None => Err(DecideError::NoSuchGrant(id)),
             }
         });
-        revoking.await.unwrap_or_else(|_| Err(DecideError::Unknown(String::new())))
+        revoking.await.unwrap_or(Err(DecideError::Crashed))
     }
 }
 

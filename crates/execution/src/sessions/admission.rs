@@ -2,16 +2,19 @@
 //! list. And what every result of such a call says of what is left.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value, json};
 use telemetry::{Event, emit};
 use tool::{
-    CostCapReport, LONGEST_WORD, Marks, Refusal, RefusalCode, SessionReport, ToolName, ToolResult, shorten,
+    CostCapReport, Failure, FailureKind, LONGEST_WORD, Marks, Refusal, RefusalCode, SessionReport, ToolName,
+    ToolResult, shorten,
 };
 
 use super::WorkerSession;
 use super::budget::Exhausted;
 use crate::call::Call;
+use crate::calls::StoppedBy;
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
 
@@ -26,7 +29,7 @@ pub(crate) fn admit(layer: &ToolExecutionLayer, call: &Call) -> Result<(), Box<R
     }
     let shown = shorten(&call.tool_name, LONGEST_WORD);
     let reason = format!("Tool {} is not in the allowlist of this session", shown.escape_debug());
-    let hint = format!("allowed here: {}", session.terms.allowlist.join(", "));
+    let hint = format!("allowed here: {}", session.terms.listed());
     Err(Box::new(Refusal::new(&shown, RefusalCode::NotInAllowlist, reason).hint(hint)))
 }
 
@@ -45,11 +48,27 @@ pub(super) fn spend_hop(layer: &ToolExecutionLayer, call: &Call) -> Result<Arc<W
     }
 }
 
-/// Adds what a call costs, now that it runs.
-pub(crate) fn charge(call: &Call, tool: &ToolName) {
-    let Some(session) = call.worker.get() else { return };
-    if let Some((cost, cap)) = session.spend(call.world.policy.cost_of(tool)) {
-        emit(Event::WorkerToolCostWarning { call: recorder::subject(call, tool.as_str()), cost, cap });
+/// Adds what a call costs, now that it runs; or why it does not.
+pub(crate) fn charge(call: &Call, tool: &ToolName) -> Result<(), Failure> {
+    let Some(session) = call.worker.get() else { return Ok(()) };
+    match session.charge(call.world.policy.cost_of(tool)) {
+        Ok(Some((cost, cap))) => {
+            emit(Event::WorkerToolCostWarning { call: recorder::subject(call, tool.as_str()), cost, cap });
+            Ok(())
+        }
+        Ok(None) => Ok(()),
+        Err(exhausted) => {
+            let refusal = spent(call, session, exhausted);
+            let failure = Failure::new(FailureKind::Denied, refusal.reason).hint("nothing was run");
+            Err(Failure { output: Some(json!({"outcome": refusal.code})), ..failure })
+        }
+    }
+}
+
+/// Ends a call whose session was closed before it was on the list of those that can be told so.
+pub(crate) fn end_if_closed(call: &Call) {
+    if call.worker.get().is_some_and(|session| session.closed.load(Ordering::SeqCst)) {
+        call.track.stop().order(StoppedBy::Session);
     }
 }
 

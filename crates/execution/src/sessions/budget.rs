@@ -78,6 +78,14 @@ impl Turn {
         }
     }
 
+    /// Adds what a call costs that is about to run. What others have cost since it was let in counts.
+    pub(crate) fn charge(&mut self, budget: &Budget, cost: f64) -> Result<Option<f64>, Exhausted> {
+        match budget.cap {
+            Cap::Enforce(cap) if self.cost > cap => Err(Exhausted::Cost { cap }),
+            Cap::Enforce(_) | Cap::Warn(_) | Cap::None => Ok(self.spend(budget, cost)),
+        }
+    }
+
     /// Adds what something has cost. Returns the cap that is to be warned of: once a turn, when it is first passed.
     pub(crate) fn spend(&mut self, budget: &Budget, cost: f64) -> Option<f64> {
         // A sum that only grows and stays a number, whatever is reported.
@@ -146,6 +154,17 @@ mod tests {
         }
         // Nothing that is reported takes a cost back.
         check(budget(9, CostMode::Enforce, 1.0), &[2.0, -5.0, f64::NAN], &["1", "cost", "cost"]);
+    }
+
+    #[test]
+    fn calls_that_were_let_in_together_do_not_pass_the_cap_together() {
+        let (mut turn, enforced) = (Turn::default(), budget(9, CostMode::Enforce, 1.0));
+        let let_in: Vec<_> = (0..4).map(|_| turn.spend_hop(&enforced)).collect();
+        assert!(let_in.iter().all(Result::is_ok), "nothing has cost anything yet: {let_in:?}");
+        let ran: Vec<bool> = (0..4).map(|_| turn.charge(&enforced, 0.6).is_ok()).collect();
+        assert_eq!((ran, turn.cost), (vec![true, true, false, false], 1.2));
+        let warned = budget(9, CostMode::Warn, 1.0);
+        assert_eq!(turn.charge(&warned, 0.6), Ok(Some(1.0)), "a warning stops nobody");
     }
 
     #[test]

@@ -10,6 +10,10 @@ use crate::World;
 const USUAL_HOPS: u32 = 2;
 /// More names than this are no list of what a worker needs.
 const MOST_NAMES: usize = 128;
+/// No tool has a longer one.
+const LONGEST_NAME: usize = 256;
+/// So many are named to a worker that asks for another.
+const MOST_LISTED: usize = 32;
 
 /// What whoever opens a session asks for. What is absent is as `safety.yaml` says.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +38,8 @@ pub enum TermsError {
     NothingAllowed,
     #[error("`allowlist` has {0} names; it may have {MOST_NAMES}")]
     TooManyNames(usize),
+    #[error("a name in `allowlist` has {0} bytes; it may have {LONGEST_NAME}")]
+    LongName(usize),
     #[error("`hop_budget` is {0}; it may be {MOST_HOPS}")]
     TooManyHops(u32),
 }
@@ -53,6 +59,9 @@ impl Terms {
         if names > MOST_NAMES {
             return Err(TermsError::TooManyNames(names));
         }
+        if let Some(long) = wish.allowlist.iter().map(String::len).find(|length| *length > LONGEST_NAME) {
+            return Err(TermsError::LongName(long));
+        }
         let hops = wish.hop_budget.or(usual.hop_budget).unwrap_or(USUAL_HOPS);
         if hops > MOST_HOPS {
             return Err(TermsError::TooManyHops(hops));
@@ -60,6 +69,16 @@ impl Terms {
         let mode = wish.cost_mode.as_deref().map_or(usual.cost_cap.mode, read_mode);
         let cap = Cap::of(mode, wish.cost_amount.unwrap_or(usual.cost_cap.amount));
         Ok(Terms { allowlist: wish.allowlist.clone(), budget: Budget { hops, cap } })
+    }
+
+    /// The names, for a worker: as they were given, so with nothing in them that a screen acts on.
+    pub(super) fn listed(&self) -> String {
+        let shown = self.allowlist.iter().take(MOST_LISTED).map(|name| name.escape_debug().to_string());
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        match self.allowlist.len().saturating_sub(MOST_LISTED) {
+            0 => shown,
+            more => format!("{shown}, and {more} more"),
+        }
     }
 
     /// For whoever opened it, and for the record.
@@ -109,6 +128,11 @@ mod tests {
         assert_eq!(nothing, Err(TermsError::NothingAllowed));
         let many = SessionTerms { allowlist: vec![String::new(); MOST_NAMES + 1], ..list() };
         assert_eq!(Terms::check(&many, &none).map(|_| ()), Err(TermsError::TooManyNames(129)));
+        let long = SessionTerms { allowlist: vec!["x".repeat(257)], ..list() };
+        assert_eq!(Terms::check(&long, &none).map(|_| ()), Err(TermsError::LongName(257)));
+        let hostile = SessionTerms { allowlist: vec!["\u{1b}[2Jx\u{202e}".to_owned(); 40], ..list() };
+        let listed = Terms::check(&hostile, &none).unwrap().listed();
+        assert!(!listed.contains(['\u{1b}', '\u{202e}']) && listed.ends_with(", and 8 more"), "{listed}");
         let hops = SessionTerms { hop_budget: Some(u32::MAX), ..list() };
         assert_eq!(Terms::check(&hops, &none).map(|_| ()), Err(TermsError::TooManyHops(u32::MAX)));
     }

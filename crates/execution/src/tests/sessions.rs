@@ -158,6 +158,27 @@ async fn what_still_runs_ends_with_its_session() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_not_on_the_list_yet_ends_with_its_session_too() {
+    type Close = Box<dyn FnOnce() + Send>;
+    let close: Arc<Mutex<Option<Close>>> = Arc::default();
+    let closing = Arc::clone(&close);
+    let bench = Bench::new().tool("slow", Category::READ_ONLY, move |_| {
+        let close = closing.lock().unwrap().take();
+        Box::pin(async move {
+            // A tool is polled once before its call is on the list.
+            close.into_iter().for_each(|close| close());
+            std::future::pending().await
+        })
+    });
+    let (layer, _folder) = bench.layer();
+    let session = open(&layer, &["slow"], 2);
+    let (closer, id) = (Arc::clone(&layer), session.clone());
+    *close.lock().unwrap() = Some(Box::new(move || closer.close_session(&id, "test").unwrap()));
+    let ended = layer.execute(asked("slow", json!({}), &session)).await;
+    assert_eq!(ended.error.as_deref(), Some("slow was cancelled with its session"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn b164_a_tool_without_a_schema_takes_whatever_comes() {
     let bench = Bench::new().such_tool(
         "free",

@@ -161,6 +161,8 @@ fn copy_attribute(from: &OwnedFd, to: BorrowedFd<'_>, name: &[u8]) -> Result<(),
 pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
     ObjectFacts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
+        // In units of 512 bytes, whatever the blocks of the file system are.
+        allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
         links: stat.st_nlink,
         mode: stat.st_mode & 0o7777,
         modified: moment(stat.st_mtime, stat.st_mtime_nsec),

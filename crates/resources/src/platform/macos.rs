@@ -134,6 +134,8 @@ pub(crate) fn sync_file(file: impl AsFd) -> Result<(), Errno> {
 pub(crate) fn facts(stat: &Stat) -> ObjectFacts {
     ObjectFacts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
+        // In units of 512 bytes, whatever the blocks of the file system are.
+        allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
         links: u64::from(stat.st_nlink),
         mode: u32::from(stat.st_mode) & 0o7777,
         modified: moment(stat.st_mtime, u64::try_from(stat.st_mtime_nsec).unwrap_or(0)),

@@ -1,13 +1,36 @@
-//! How much is kept: the oldest states go when they are too old, or when all together are too large.
+//! How much is kept: the oldest states go when they are too old, or when all together are too large. What was changed
+//! within a day is not given up for anything: whoever could fill the store could otherwise make a change final.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use super::folder::Folder;
 use super::record::Record;
-use super::{Index, KEPT, UndoStore, now_ms};
+use super::saving::Room;
+use super::{Index, KEPT, UndoStore};
+
+/// A day: until then a person looks at what was done.
+const YOUNG: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl UndoStore {
-    /// Counts a new state, and lets the oldest go until all fit.
+    /// Counts a state that is about to be kept, where there is room for it beside those that are not given up; else how much
+    /// those take.
+    pub(super) fn reserve(&self, folder: &Folder, record: &Record, room: Room) -> Result<(), u64> {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = kept.entry(self.path.clone()).or_insert_with(|| load(folder));
+        let own = (record.saved_ms, record.key());
+        let recent = self.since(YOUNG.min(self.limits.keep_for));
+        let young = index.iter().filter(|(key, _)| key.0 >= recent && **key != own);
+        let taken = young.map(|(_, bytes)| bytes).sum::<u64>();
+        let fits = taken.saturating_add(record.bytes) <= self.limits.keep_bytes;
+        if room == Room::Bounded && !fits {
+            return Err(taken);
+        }
+        index.insert(own, record.bytes);
+        Ok(())
+    }
+
+    /// Keeps a state that was counted, and lets the oldest go until all fit.
     pub(super) fn admit(&self, folder: &Folder, record: &Record) {
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         let index = kept.entry(self.path.clone()).or_insert_with(|| load(folder));
@@ -15,19 +38,25 @@ impl UndoStore {
         self.prune(folder, index);
     }
 
-    /// Lets go of what is too old, and of the oldest until the rest fits.
+    /// Lets go of what is too old, and of the oldest until the rest fits; but of nothing that is young.
     pub(super) fn prune(&self, folder: &Folder, index: &mut Index) {
-        let age = u64::try_from(self.limits.keep_for.as_millis()).unwrap_or(u64::MAX);
-        let oldest_kept = now_ms().saturating_sub(age);
+        let (oldest_kept, recent) = (self.since(self.limits.keep_for), self.since(YOUNG));
         let mut total: u64 = index.values().sum();
         while let Some(entry) = index.first_entry() {
-            if entry.key().0 >= oldest_kept && total <= self.limits.keep_bytes {
+            let saved = entry.key().0;
+            let is_surplus = total > self.limits.keep_bytes && saved < recent;
+            if saved >= oldest_kept && !is_surplus {
                 break;
             }
             let ((_, key), bytes) = entry.remove_entry();
             folder.forget(&key);
             total = total.saturating_sub(bytes);
         }
+    }
+
+    /// The time so long ago.
+    fn since(&self, age: Duration) -> u64 {
+        (self.now)().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Takes a state off the count.

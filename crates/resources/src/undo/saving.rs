@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use tool::CallId;
 
+use super::UndoStore;
 use super::folder::{Folder, before};
 use super::record::{After, Before, Held, Record};
-use super::{UndoStore, now_ms};
 use crate::error::AccessError;
 use crate::opened::Place;
 use crate::platform;
@@ -26,8 +26,23 @@ use crate::tree;
 pub struct Saving {
     store: Arc<UndoStore>,
     call: CallId,
+    room: Room,
     begun: AtomicU32,
     kept: AtomicU32,
+}
+
+/// Whether what is kept must fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Bounded,
+    Unbounded,
+}
+
+/// What is to be removed takes so much: on the disk where it is, and as a copy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weight {
+    pub(crate) allocated: u64,
+    pub(crate) copied: u64,
 }
 
 /// What a write expects to replace.
@@ -43,6 +58,8 @@ pub(crate) struct Pending<'a> {
     saving: &'a Saving,
     folder: Folder,
     record: Record,
+    /// What a copy takes, where one is made instead of taking the thing itself.
+    copied: u64,
     end: Cell<End>,
 }
 
@@ -58,8 +75,8 @@ enum End {
 }
 
 impl Saving {
-    pub(super) fn new(store: Arc<UndoStore>, call: CallId) -> Self {
-        Saving { store, call, begun: AtomicU32::new(0), kept: AtomicU32::new(0) }
+    pub(super) fn new(store: Arc<UndoStore>, call: CallId, room: Room) -> Self {
+        Saving { store, call, room, begun: AtomicU32::new(0), kept: AtomicU32::new(0) }
     }
 
     /// How many changes of the call can be taken back.
@@ -95,14 +112,12 @@ impl Saving {
         &self,
         place: &Place,
         was: Before,
-        bytes: u64,
+        weight: Weight,
         temporary: &str,
     ) -> Result<Pending<'_>, AccessError> {
-        let most = self.store.limits.keep_bytes;
-        if bytes > most && most > 0 {
-            return Err(AccessError::TooLargeToKeep { path: place.path(), bytes, most });
-        }
-        self.begin(place, temporary, After::Absent, |_, _| Ok((was, bytes)))
+        let mut pending = self.begin(place, temporary, After::Absent, |_, _| Ok((was, weight.allocated)))?;
+        pending.copied = weight.copied;
+        Ok(pending)
     }
 
     fn begin(
@@ -113,14 +128,16 @@ impl Saving {
         keep: impl FnOnce(&str, &Folder) -> io::Result<(Before, u64)>,
     ) -> Result<Pending<'_>, AccessError> {
         let failed = |error: io::Error| match error.downcast::<TooMuch>() {
-            Ok(TooMuch { bytes, most }) => AccessError::TooLargeToKeep { path: place.path(), bytes, most },
+            Ok(TooMuch { bytes, most, taken }) => {
+                AccessError::TooLargeToKeep { path: place.path(), bytes, most, taken }
+            }
             Err(error) => AccessError::io("keeping the state before a change of", &place.path(), error),
         };
         let folder = self.store.folder().map_err(failed)?;
         let mut record = Record {
             call_id: self.call,
             number: self.begun.fetch_add(1, Ordering::Relaxed),
-            saved_ms: now_ms(),
+            saved_ms: (self.store.now)(),
             folder: place.folder_name.clone().into_os_string(),
             leaf: place.leaf.clone(),
             temporary: temporary.to_owned(),
@@ -130,13 +147,23 @@ impl Saving {
         };
         let kept = keep(&record.key(), &folder).and_then(|(before, bytes)| {
             (record.before, record.bytes) = (before, bytes);
+            self.reserve(&folder, &record)?;
             folder.begin(&record)
         });
         if let Err(error) = kept {
-            folder.forget(&record.key());
+            self.store.dismiss(&folder, &record);
             return Err(failed(error));
         }
-        Ok(Pending { saving: self, folder, record, end: Cell::new(End::Forget) })
+        Ok(Pending { saving: self, folder, record, copied: 0, end: Cell::new(End::Forget) })
+    }
+
+    fn reserve(&self, folder: &Folder, record: &Record) -> io::Result<()> {
+        if self.keeps_nothing() {
+            return Ok(());
+        }
+        let most = self.store.limits.keep_bytes;
+        let refused = |taken| io::Error::other(TooMuch { bytes: record.bytes, most, taken });
+        self.store.reserve(folder, record, self.room).map_err(refused)
     }
 
     pub(crate) fn keeps_nothing(&self) -> bool {
@@ -159,10 +186,11 @@ impl Saving {
 
 /// More than the store takes.
 #[derive(Debug, thiserror::Error)]
-#[error("{bytes} bytes are more than the {most} that are kept")]
+#[error("{bytes} bytes do not fit into the {most} that are kept")]
 struct TooMuch {
     bytes: u64,
     most: u64,
+    taken: u64,
 }
 
 fn copy_and_digest(source: File, copy: &mut File, most: u64) -> io::Result<(String, u64)> {
@@ -176,7 +204,7 @@ fn copy_and_digest(source: File, copy: &mut File, most: u64) -> io::Result<(Stri
         }
         bytes = bytes.saturating_add(length as u64);
         if bytes > most {
-            return Err(io::Error::other(TooMuch { bytes, most }));
+            return Err(io::Error::other(TooMuch { bytes, most, taken: 0 }));
         }
         hasher.update(part);
         copy.write_all(part)?;
@@ -233,6 +261,8 @@ impl Pending<'_> {
     /// Copies what a name leads to, for where it cannot be taken; the record then says so.
     pub(crate) fn copy_instead(&mut self, place: &Place) -> io::Result<()> {
         let key = self.record.key();
+        self.record.bytes = self.copied;
+        self.saving.reserve(&self.folder, &self.record)?;
         self.folder.withdraw(&key)?;
         let (to, name) = (&self.folder.handle, before(&key));
         match &mut self.record.before {
@@ -279,7 +309,7 @@ impl Drop for Pending<'_> {
         match self.end.get() {
             End::Leave => return,
             End::Keep if !self.saving.keeps_nothing() => {}
-            End::Forget | End::Keep => return self.folder.forget(&key),
+            End::Forget | End::Keep => return self.saving.store.dismiss(&self.folder, &self.record),
         }
         // Where that fails the record is still there as one of a change under way, and is settled at the next start.
         if self.folder.finish(&key).is_ok() {

@@ -225,35 +225,99 @@ fn the_last_change_of_a_call_is_taken_back_first() {
     assert_eq!(world.names("ws"), ["f"]);
 }
 
+thread_local! {
+    /// The time of a test, in milliseconds.
+    static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(1_000_000_000_000) };
+}
+
+/// Each look is a little later than the one before.
+fn now() -> u64 {
+    NOW.set(NOW.get() + 1);
+    NOW.get()
+}
+
+const DAY: u64 = 24 * 60 * 60 * 1000;
+
+/// A store by the clock of the test.
+fn store(world: &World, keep_bytes: u64, keep_for: u64) -> Arc<UndoStore> {
+    let limits = UndoLimits { keep_bytes, keep_for: Duration::from_millis(keep_for) };
+    Arc::new(UndoStore { path: world.path("undo"), limits, now })
+}
+
+/// Replaces a file of so many bytes.
+fn change(world: &World, store: &Arc<UndoStore>, name: &str, bytes: usize) -> Result<CallId, AccessError> {
+    world.file(&format!("ws/{name}"), &"x".repeat(bytes));
+    let call = CallId::fresh();
+    world.write(name).replace(b"new", &Expected::Anything, &store.for_call(call))?;
+    Ok(call)
+}
+
 #[test]
 fn the_oldest_go_when_there_is_no_room_and_when_it_is_too_long_ago() {
     let world = World::new();
-    let store = |keep_bytes, keep_for| {
-        UndoStore::at(&world.path("undo"), UndoLimits { keep_bytes, keep_for: Duration::from_secs(keep_for) })
-    };
-    let small = store(250, 3600);
+    let small = store(&world, 250, 9 * DAY);
     let calls: Vec<CallId> = (0..4)
         .map(|number| {
-            let name = format!("f{number}");
-            world.file(&format!("ws/{name}"), &"x".repeat(100));
-            let call = CallId::fresh();
-            world.write(&name).replace(b"new", &Expected::Anything, &small.for_call(call)).unwrap();
-            call
+            NOW.set(NOW.get() + DAY);
+            change(&world, &small, &format!("f{number}"), 100).unwrap()
         })
         .collect();
     let kept: Vec<bool> = calls.iter().map(|call| small.rehearse(*call).is_ok()).collect();
     assert_eq!(kept, [false, false, true, true]);
     assert_eq!(world.names("undo").len(), 4, "two records and two copies");
-    store(250, 0).settle().unwrap();
+    store(&world, 250, 0).settle().unwrap();
     assert_eq!(world.names("undo").len(), 0, "too old");
-    world.file("ws/large", &"x".repeat(251));
-    let error = world.write("large").replace(b"new", &Expected::Anything, &small.for_call(CallId::fresh()));
-    let error = error.unwrap_err();
+    let error = change(&world, &small, "large", 251).unwrap_err();
     assert!(error.to_string().contains("has 251 bytes, more than the 250"), "{error}");
     assert_eq!((Failure::from(error).kind, world.names("undo").len()), (FailureKind::TooLarge, 0));
-    let none = store(0, 3600).for_call(CallId::fresh());
+    let none = store(&world, 0, DAY).for_call(CallId::fresh());
     world.write("large").replace(b"new", &Expected::Anything, &none).unwrap();
     assert_eq!((world.content("ws/large").as_str(), world.names("undo").len(), none.kept()), ("new", 0, 0));
+}
+
+#[test]
+fn nothing_of_the_last_day_is_given_up_for_a_change() {
+    let world = World::new();
+    let small = store(&world, 250, 9 * DAY);
+    let calls = [change(&world, &small, "a", 100).unwrap(), change(&world, &small, "b", 100).unwrap()];
+    let refused = change(&world, &small, "c", 100).unwrap_err();
+    assert!(refused.to_string().contains("of which changes of the last day take 200"), "{refused}");
+    assert_eq!((world.content("ws/c").len(), world.names("undo").len()), (100, 4), "nothing was changed");
+    let removed = world.remove("c").remove(
+        &Expected::Anything,
+        Descent::Whole,
+        &Protects::nothing(),
+        &small.for_call(CallId::fresh()),
+    );
+    assert!(matches!(removed, Err(AccessError::TooLargeToKeep { taken: 200, .. })), "{removed:?}");
+    // A small one fits, and what was refused is not counted.
+    change(&world, &small, "d", 50).unwrap();
+    // A human can take things back all the same.
+    small.revert(calls[0], &small.for_undo(CallId::fresh())).unwrap();
+    assert_eq!(world.content("ws/a").len(), 100);
+    assert!(small.rehearse(calls[1]).is_ok());
+    NOW.set(NOW.get() + DAY + 1);
+    change(&world, &small, "c", 200).unwrap();
+    assert!(small.rehearse(calls[1]).is_err(), "a day later it makes room");
+}
+
+#[test]
+fn a_file_that_is_all_hole_takes_no_room() {
+    let world = World::new();
+    let small = store(&world, 1 << 20, 9 * DAY);
+    let first = change(&world, &small, "a", 100).unwrap();
+    let hole = fs::File::create(world.path("ws/hole")).unwrap();
+    hole.set_len(1 << 30).unwrap();
+    let (call, protects) = (CallId::fresh(), Protects::nothing());
+    let removed =
+        world.remove("hole").remove(&Expected::Anything, Descent::Never, &protects, &small.for_call(call));
+    assert_eq!(removed.unwrap().bytes, 1 << 30);
+    assert!(small.rehearse(first).is_ok() && small.rehearse(call).is_ok());
+    // A copy of it would be all there.
+    small.revert(call, &small.for_undo(CallId::fresh())).unwrap();
+    let replaced = world.write("hole").replace(b"new", &Expected::Anything, &small.for_call(CallId::fresh()));
+    assert!(matches!(replaced, Err(AccessError::TooLargeToKeep { .. })), "{replaced:?}");
+    assert!(small.rehearse(first).is_ok());
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn told(id: &str, decided: Result<Decided, DecideError>) -> Reply {
 /// The word for programs.
 pub(super) fn refused(error: &DecideError) -> RpcError {
     let word = match error {
-        DecideError::Unknown(_) => "not_found",
+        DecideError::Unknown(_) | DecideError::NoSuchGrant(_) => "not_found",
         DecideError::Over { .. } => "already_decided",
         DecideError::NotDisplayed { .. } => "rule_not_displayed",
         DecideError::NoRule(_) => "no_such_rule",
@@ -72,6 +72,8 @@ pub(super) fn refused(error: &DecideError) -> RpcError {
         DecideError::LongMessage(_) => "message_too_long",
         DecideError::Pin(error) => super::pin_word(error),
         DecideError::NotRecorded(_) => "ledger_unavailable",
+        DecideError::RuleNotRecorded(_) => "rule_not_recorded",
+        DecideError::Crashed => "internal_fault",
     };
     let refused = RpcError::server(word, error.to_string());
     match error {

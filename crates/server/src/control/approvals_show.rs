@@ -15,7 +15,7 @@ fn run(control: &Control, _session: &mut Session, call: Call) -> Result<Answer, 
     params.finish()?;
     let layer = Arc::clone(&control.layer);
     Ok(Answer::later(async move {
-        match layer.approvals().await.into_iter().find(|listed| listed.card.id == id) {
+        match layer.approval(&id).await {
             Some(listed) => rpc::answer(&listed),
             None => {
                 Err(RpcError::server("not_found", format!("there is no open approval `{id}`")).with("id", id))

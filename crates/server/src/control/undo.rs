@@ -33,7 +33,7 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
 /// Takes back what a call changed, or says what that would do: the same for this socket and for a command that finds
 /// no daemon. Whoever calls this has asked for the PIN.
 pub async fn undo(
-    layer: &ToolExecutionLayer,
+    layer: &Arc<ToolExecutionLayer>,
     call_id: CallId,
     dry_run: bool,
     by: &Caller,

@@ -45,13 +45,13 @@ pub(crate) enum ApprovalsCommand {
 
 #[derive(Args)]
 pub(crate) struct ApproveArgs {
-    /// Which questions; the first characters of each are enough.
+    /// Which questions, each by its whole id: what begins alike may be another one.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
     /// Do not ask again about calls like it: for `session` (the connection it came on), or for a time such as `10m`.
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub(crate) span: Option<Span>,
-    /// Not only for this path or command: `path=/home/me/project/**`, or `command=git status`.
+    /// Not only for this path or command: `path=/home/me/project/**`, or, for a program that only looks, `command=ls`.
     #[arg(long, value_name = "ARGUMENT=PATTERN", requires = "span")]
     pub(crate) pattern: Vec<String>,
     /// Take the rule without asking once more.

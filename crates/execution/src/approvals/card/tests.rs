@@ -92,6 +92,13 @@ fn nothing_hidden_gets_out_of_any_field() {
 }
 
 #[test]
+fn a_rule_that_asks_twice_is_told_once() {
+    let mut card = card("x");
+    card.asked_by = vec![card.asked_by[0].clone(), card.asked_by[0].clone()];
+    assert_eq!(card.lines().iter().filter(|line| line.text.starts_with("asked by")).count(), 1);
+}
+
+#[test]
 fn what_does_not_fit_is_a_misfit() {
     assert_eq!(card("short").misfit(), None);
     for (text, why) in [
@@ -137,6 +144,10 @@ fn a_mask_hides_tokens_and_nothing_that_a_program_acts_on() {
     check("TOKEN_HOST=evil1.example.com", "TOKEN_HOST=[redacted:assignment]", false);
     check("P=\"$(touch x)\"", "P=\"[redacted:assignment]\"", false);
     check("P=a b", "P=[redacted:assignment]", false);
+    for word in ["rm", "python3", "sha256sum", "x86_64-linux-gnu-gcc-12", "a1B2c3", "changeme"] {
+        check(&format!("PASSWORD={word}"), "PASSWORD=[redacted:assignment]", false);
+    }
+    check("PASSWORD=0123456789abcdef0123456789", "PASSWORD=[redacted:assignment]", true);
     check("x\ntouch pwned", "x[redacted:private_key]", false);
     check(&"k".repeat(600), "[redacted:long]", false);
     check("other", "else [redacted:x]", false);

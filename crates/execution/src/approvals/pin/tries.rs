@@ -106,15 +106,20 @@ mod tests {
     fn each_wrong_one_makes_the_next_wait_twice_as_long_and_a_restart_forgets_none() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tries");
-        for _ in 0..4 {
-            // A daemon of its own each time.
+        // A daemon of its own each time.
+        let counted = |expect: u32| {
             assert!(matches!(Tries::at(file.clone()).make(|| false), Err(PinError::Wrong)));
-        }
+            let made: Made = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+            assert_eq!(made.wrong, expect);
+        };
+        (1..=4).for_each(counted);
+        std::fs::write(&file, "nonsense").unwrap();
+        counted(FREE_TRIES + 1);
+        // The next pause is five minutes: longer than any machine takes to the next line.
+        std::fs::write(&file, r#"{"wrong": 12, "not_before": null}"#).unwrap();
+        counted(13);
         let locked = Tries::at(file.clone()).make(|| panic!("it is not even looked at"));
         assert!(matches!(locked, Err(PinError::TooMany { .. })), "{locked:?}");
-        std::fs::write(&file, "nonsense").unwrap();
-        assert!(matches!(Tries::at(file.clone()).make(|| false), Err(PinError::Wrong)));
-        assert!(matches!(Tries::at(file.clone()).make(|| false), Err(PinError::TooMany { .. })));
         std::fs::write(&file, r#"{"wrong": 2, "not_before": null}"#).unwrap();
         assert!(Tries::at(file.clone()).make(|| true).is_ok());
         assert!(!file.exists(), "a right one forgets them");

@@ -1,7 +1,7 @@
 //! The state machine under every order of events that chance comes up with: asked, answered, run out, taken back,
 //! reloaded, used by whoever, and the daemon gone at any moment, before or after what it wrote was on disk.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use ledger::entry::Approval;
 use tool::{CallId, Door, Mode, TraceContext};
@@ -69,7 +69,7 @@ struct World {
     /// How many rules ask now, and whether any forbids.
     rules: usize,
     forbidden: bool,
-    truth: HashMap<String, Truth>,
+    truth: BTreeMap<String, Truth>,
 }
 
 const RULES: [&str; 3] = ["tools", "modes", "safety"];
@@ -222,7 +222,7 @@ fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allo
             effect: 0,
             rules: 1,
             forbidden: false,
-            truth: HashMap::new(),
+            truth: BTreeMap::new(),
         };
         for _ in 0..30 {
             world.step(&mut dice);

@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 use server::ClientError;
 use tool::{Caller, Door};
 
-use super::{ascii, heading, painted, resolve};
+use super::{heading, painted, resolve};
 use crate::cli::{ApproveArgs, DenyArgs, JsonArgs, PinArgs, Span};
 use crate::command::pin;
 use crate::exit::{Exit, Problem};
+use crate::render;
 use crate::setting::{Setting, unanswered};
 use crate::terminal::{GOOD, NOTE, paint, say, tell};
 
@@ -58,18 +59,27 @@ pub(super) fn edit(id: &str, arguments: &str, pin: PinArgs, output: JsonArgs) ->
 
 pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let mut revoked = Vec::new();
+    let (mut exit, mut revoked) = (Exit::Done, Vec::new());
     for id in ids {
-        let reply = setting.ask_control("control/grants.revoke", json!({"id": id}))?;
-        if !output.json {
-            say(format!("{} is revoked: you are asked again", shown(id)))?;
+        match setting.ask_control("control/grants.revoke", json!({"id": id})) {
+            Ok(reply) => {
+                if !output.json {
+                    say(format!("{} is revoked: you are asked again", shown(id)))?;
+                }
+                revoked.push(reply);
+            }
+            Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
+            Err(problem) => {
+                revoked.push(json!({"id": id, "revoked": false, "error": problem.message}));
+                crate::complain(&problem);
+                exit = problem.exit;
+            }
         }
-        revoked.push(reply);
     }
     if output.json {
-        say(ascii(&json!({"schema_version": 1, "grants": revoked})))?;
+        say(render::versioned(json!({"grants": revoked})))?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Where answers are given: asks for what is needed besides.
@@ -91,9 +101,12 @@ impl Desk {
     ) -> Result<Exit, Problem> {
         let (mut exit, mut replies) = (Exit::Done, Vec::new());
         for id in ids {
-            let id = self.named(id, params)?;
-            match self.decide(&id, params.clone()) {
-                Ok(reply) => {
+            let decided = self.named(id, params).and_then(|whole| {
+                let reply = self.decide(&whole, params.clone())?;
+                Ok((whole, reply))
+            });
+            match decided {
+                Ok((id, reply)) => {
                     if !output.json {
                         say(outcome(&id, &reply, done))?;
                     }
@@ -108,7 +121,7 @@ impl Desk {
             }
         }
         if output.json {
-            say(ascii(&json!({"schema_version": 1, "approvals": replies})))?;
+            say(render::versioned(json!({"approvals": replies})))?;
         }
         Ok(exit)
     }

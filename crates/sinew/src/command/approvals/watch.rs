@@ -4,6 +4,7 @@
 mod screen;
 mod view;
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,8 @@ pub(super) fn run() -> Result<Exit, Problem> {
         return Err(Problem::usage("watching needs a terminal").hint("sinew approvals list --json"));
     }
     let setting = Setting::find()?;
-    let mut desk = Desk { runtime: setting.runtime()?, client: None, setting, pin: None };
+    let runtime = setting.runtime()?;
+    let mut desk = Desk { runtime, client: None, setting, pin: None, known: HashMap::new() };
     let mut view = View::default();
     // The daemon must answer once before the screen is taken.
     view.take(desk.questions()?, Instant::now());
@@ -80,6 +82,8 @@ struct Desk {
     runtime: Runtime,
     client: Option<Client>,
     pin: Option<String>,
+    /// The questions that were fetched. What is shown of one never changes.
+    known: HashMap<String, Listed>,
 }
 
 impl Desk {
@@ -105,13 +109,22 @@ impl Desk {
         let reply = self.ask("control/approvals.list", json!({})).map_err(|error| unanswered(&error))?;
         let list = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
         let pending = list.iter().filter(|one| one.get("state") == Some(&json!("pending")));
+        let mut known = HashMap::new();
         let mut questions = Vec::new();
-        for id in pending.filter_map(|one| one.get("id")) {
-            // It may have been answered meanwhile.
-            if let Ok(reply) = self.ask("control/approvals.show", json!({"id": id})) {
-                questions.push(listed(reply)?);
-            }
+        for one in pending {
+            let Some(id) = one.get("id").and_then(Value::as_str) else { continue };
+            let question = match self.known.remove(id) {
+                Some(known) => in_time(known, one),
+                None => match self.ask("control/approvals.show", json!({"id": id})) {
+                    Ok(reply) => listed(reply)?,
+                    // It may have been answered meanwhile.
+                    Err(_) => continue,
+                },
+            };
+            known.insert(id.to_owned(), question.clone());
+            questions.push(question);
         }
+        self.known = known;
         Ok(questions)
     }
 
@@ -134,6 +147,13 @@ impl Desk {
             },
         }
     }
+}
+
+/// The same question with what has changed around it.
+fn in_time(known: Listed, now: &Value) -> Listed {
+    let seconds_left = now.get("seconds_left").and_then(Value::as_u64).unwrap_or_default();
+    let waiting = now.get("waiting").and_then(Value::as_bool).unwrap_or_default();
+    Listed { seconds_left, waiting, ..known }
 }
 
 /// Hands the arguments to the editor of the person, and what comes back to the daemon.
@@ -181,9 +201,12 @@ fn in_editor(text: &str) -> Result<String, Problem> {
         |error: std::io::Error| Problem::new(Exit::Failed, format!("the editor could not be used: {error}"));
     let file = tempfile::Builder::new().prefix("sinew-edit-").suffix(".json").tempfile().map_err(failed)?;
     std::fs::write(file.path(), text).map_err(failed)?;
-    let editor = ["VISUAL", "EDITOR"].iter().find_map(std::env::var_os);
-    let editor = editor.unwrap_or_else(|| "vi".into());
-    let ended = std::process::Command::new(editor).arg(file.path()).status().map_err(failed)?;
+    let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok());
+    let named = named.filter(|named| !named.trim().is_empty()).unwrap_or_else(|| "vi".to_owned());
+    // A program and its options, as every other program that starts an editor reads it: `code -w`.
+    let mut words = named.split_whitespace();
+    let mut editor = std::process::Command::new(words.next().unwrap_or("vi"));
+    let ended = editor.args(words).arg(file.path()).status().map_err(failed)?;
     match ended.success() {
         true => std::fs::read_to_string(file.path()).map_err(failed),
         false => Err(Problem::new(Exit::Failed, "nothing was changed: the editor did not end well")),
