@@ -118,7 +118,7 @@ fn a_deadline_covers_the_wait_for_a_human() {
     let arguments = json!({"path": "a.txt", "content": "x"});
     let refused = suspend_with(&daemon, arguments, json!({"deadline_ms": 5000})).join().unwrap();
     assert_eq!(code(&refused), "approval_timed_out", "{refused}");
-    assert!(began.elapsed() < Duration::from_secs(15), "it did not wait for the policy's five minutes");
+    assert!(began.elapsed() < Duration::from_secs(150), "it did not wait for the policy's five minutes");
     questions(&mut daemon.control(), 0);
 }
 
