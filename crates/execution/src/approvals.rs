@@ -39,7 +39,7 @@ pub use card::{Card, CardLine, Fact, ShownChange, Side, Tone};
 pub use hand::Asking;
 pub(crate) use hand::{Approved, Hand};
 pub use operator::{Answer, DecideError, Decided, Lasting, Listed};
-pub use pin::{Pin, PinError};
+pub use pin::{OperatorProof, Pin, PinError};
 pub use shown::shown;
 pub use standing::StandingRule;
 

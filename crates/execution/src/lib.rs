@@ -36,8 +36,8 @@ mod watch;
 mod world;
 
 pub use approvals::{
-    Answer, Asking, Card, CardLine, DecideError, Decided, Fact, Lasting, Listed, Pin, PinError, ShownChange,
-    Side, StandingRule, Tone, shown,
+    Answer, Asking, Card, CardLine, DecideError, Decided, Fact, Lasting, Listed, OperatorProof, Pin,
+    PinError, ShownChange, Side, StandingRule, Tone, shown,
 };
 pub use call::{CuratedMap, Request};
 pub use calls::{CallStanding, Cancelled, Standing};

@@ -15,6 +15,9 @@ pub enum ModeError {
     /// The change could not be recorded.
     #[error("the mode was not changed: {0}")]
     NotRecorded(String),
+    /// It takes the PIN, in the mode that holds by now.
+    #[error("the operator PIN is needed")]
+    Unproven,
     /// There is no such edge.
     #[error("no way leads from {from} to {to}: from {from} a human can set {}", .ways.iter().map(|way| way.as_str()).collect::<Vec<_>>().join(" or "))]
     NoWay {

@@ -246,7 +246,7 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     let (layer, _folder) = bench.layer();
     // RECOVERY has 8 places, and one connection gets 6 of them: all of those are taken.
     for mode in [Mode::Lockdown, Mode::Recovery] {
-        layer.set_mode(mode, "test", &caller()).await.unwrap();
+        layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
     let running: Vec<_> = (0..6)
         .map(|_| {
@@ -262,7 +262,7 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     while !layer.calls().iter().any(|call| call.standing == Standing::Queued) {
         tokio::task::yield_now().await;
     }
-    layer.set_mode(Mode::Lockdown, "test", &caller()).await.unwrap();
+    layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
     gate.open();
     let result = waiting.await.unwrap();
     assert_eq!(result.metadata.mode, Mode::Lockdown, "judged again under the mode of now: {result:?}");

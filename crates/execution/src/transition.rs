@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use telemetry::{Event, emit, redact};
 use tool::{Caller, Mode};
 
+use crate::approvals::OperatorProof;
 use crate::layer::ToolExecutionLayer;
 use crate::mode::{ModeError, ModeSet};
 
 /// A change that somebody or something wants.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Wish {
     /// The mode it was wished in, where that matters.
     from: Option<Mode>,
@@ -26,6 +27,8 @@ pub(crate) struct Wish {
     /// A rule's name or a person.
     by: String,
     who: ChangedBy,
+    /// Where a human wants it: that it is them.
+    proof: Option<OperatorProof>,
     /// What the sensors said.
     sensors: Option<Value>,
 }
@@ -39,13 +42,14 @@ impl Wish {
             reason: transition.reason(),
             by: transition.rule.id.clone(),
             who: ChangedBy::Rule,
+            proof: None,
             sensors: Some(transition.sensors()),
         }
     }
 
-    fn of_human(to: Mode, reason: &str, by: &Caller) -> Self {
+    fn of_human(to: Mode, reason: &str, by: &Caller, proof: Option<OperatorProof>) -> Self {
         let (reason, by) = (redacted(reason), redacted(&by.display_name()));
-        Wish { from: None, to, reason, by, who: ChangedBy::Human, sensors: None }
+        Wish { from: None, to, reason, by, who: ChangedBy::Human, proof, sensors: None }
     }
 
     fn on_record(&self, from: Mode) -> ModeChange {
@@ -79,14 +83,16 @@ impl OwedChanges {
 
 impl ToolExecutionLayer {
     /// Changes the mode because a human says so: along the edges, and into LOCKDOWN from anywhere. It happens even if
-    /// whoever asked goes away; staying in a mode writes nothing.
+    /// whoever asked goes away; staying in a mode writes nothing. Where it takes the PIN, that is found out by the mode it
+    /// is left in its turn, whatever it was when the human asked.
     pub async fn set_mode(
         self: &Arc<Self>,
         to: Mode,
         reason: &str,
         by: &Caller,
+        proof: Option<OperatorProof>,
     ) -> Result<ModeSet, ModeError> {
-        self.change_mode(Wish::of_human(to, reason, by)).await
+        self.change_mode(Wish::of_human(to, reason, by, proof)).await
     }
 
     pub(crate) async fn change_mode(self: &Arc<Self>, wish: Wish) -> Result<ModeSet, ModeError> {
@@ -105,6 +111,10 @@ impl ToolExecutionLayer {
         if wish.who == ChangedBy::Human && !a_human_may_lead(from, to) {
             tracing::warn!(%from, %to, by = wish.by, "mode_change_refused");
             return Err(ModeError::NoWay { from, to, ways: ways_out(from).collect() });
+        }
+        let is_proven = wish.proof.is_some() || !self.approvals.pin_is_set();
+        if wish.who == ChangedBy::Human && ModeSet::needs_pin(from, to) && !is_proven {
+            return Err(ModeError::Unproven);
         }
         let change = wish.on_record(from);
         let recorded = if ModeSet::loosens(to) {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{CallId, Caller, Failure};
 
+use crate::approvals::OperatorProof;
 use crate::layer::ToolExecutionLayer;
 
 /// What was taken back.
@@ -42,8 +43,14 @@ impl ToolExecutionLayer {
     }
 
     /// Takes back what a call changed. All of it, or nothing where something of it has changed since. It happens to its end,
-    /// and that is on record, even if whoever asked goes away meanwhile.
-    pub async fn undo(self: &Arc<Self>, call: CallId, by: &Caller) -> Result<Undone, UndoError> {
+    /// and that is on record, even if whoever asked goes away meanwhile. It changes files: who may not approve a write may not
+    /// take one back either.
+    pub async fn undo(
+        self: &Arc<Self>,
+        call: CallId,
+        by: &Caller,
+        _proof: OperatorProof,
+    ) -> Result<Undone, UndoError> {
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
         let layer = Arc::clone(self);
         let undoing = tokio::spawn(async move { layer.undo_to_its_end(call, by).await });

@@ -32,7 +32,7 @@ use execution::{LedgerError, PinError, ToolExecutionLayer};
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-pub use undo::undo;
+pub use undo::{rehearse_undo, undo};
 
 use crate::agent;
 use crate::reload::Reloader;

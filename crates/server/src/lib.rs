@@ -38,7 +38,7 @@ mod tests;
 mod worker;
 
 pub use client::{Client, ClientError, Socket};
-pub use control::undo;
+pub use control::{rehearse_undo, undo};
 pub use error::ServeError;
 pub use home::{Environment, Home, check_private};
 pub use lock::{Holder, StateLock, StateView};

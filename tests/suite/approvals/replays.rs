@@ -57,11 +57,12 @@ fn after_a_restart_nothing_runs_by_itself_and_the_answer_still_counts_once() {
 
 #[test]
 fn what_ran_out_stays_so() {
-    let daemon = Daemon::start_in(asking_home(1));
+    let daemon = Daemon::start_in(asking_home(6));
     let mut agent = daemon.agent();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let (id, late) = (ask(&mut agent, &arguments), ask(&mut agent, &arguments));
-    decide(&mut daemon.control(), &id, "approve");
+    let decided = decide(&mut daemon.control(), &id, "approve");
+    assert_eq!(decided["result"]["decided"], true, "there is a yes, and it runs out: {decided}");
     questions(&mut daemon.control(), 0);
     let used_late = with_approval(&mut agent, &arguments, &id);
     assert_eq!(code(&used_late), "approval_timed_out", "{used_late}");

@@ -38,6 +38,10 @@ pub struct Pin {
 /// The hash of the PIN, none, or why it cannot be read.
 type Hash = Result<Option<String>, String>;
 
+/// Whoever has this has given the PIN, or there is none. Only [`Pin::verify`] makes one.
+#[derive(Debug)]
+pub struct OperatorProof(());
+
 /// Why a PIN was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
@@ -84,12 +88,12 @@ impl Pin {
     }
 
     /// Whether this is the PIN; anything is where there is none.
-    pub async fn verify(&self, given: Option<String>) -> Result<(), PinError> {
-        if !self.is_set() {
-            return Ok(());
+    pub async fn verify(&self, given: Option<String>) -> Result<OperatorProof, PinError> {
+        if self.is_set() {
+            let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.tries));
+            blocking(move || check(&hash, &tries, given)).await?;
         }
-        let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.tries));
-        blocking(move || check(&hash, &tries, given)).await
+        Ok(OperatorProof(()))
     }
 
     /// Sets a PIN, or takes it away. Whoever does knows the one there is. It happens even if whoever asked goes away

@@ -59,7 +59,7 @@ async fn a_call_that_waits_for_a_place_is_ended_without_running() {
     let (layer, folder) = bench.layer();
     // RECOVERY has 8 places, and one connection gets 6 of them.
     for mode in [Mode::Lockdown, Mode::Recovery] {
-        layer.set_mode(mode, "test", &caller()).await.unwrap();
+        layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
     let running: Vec<_> = (0..6).map(|_| start(&layer, "slow")).collect();
     until(&layer, &Standing::Running, 6).await;

@@ -32,7 +32,7 @@ fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
 async fn what_is_explained_is_what_happens() {
     let (layer, _folder, _) = bench();
     for mode in Mode::ALL {
-        layer.set_mode(mode, "test", &caller()).await.unwrap();
+        layer.set_mode(mode, "test", &caller(), None).await.unwrap();
         for (tool, arguments) in [
             ("look", json!({})),
             ("change", json!({})),

@@ -98,14 +98,14 @@ async fn a_forbidden_path_has_no_repair_whether_it_exists_or_not() {
 async fn only_a_permit_proves_a_repair() {
     let (layer, _folder, _) = bench();
     let call = json!({"file_path": "a.txt"});
-    layer.set_mode(Mode::Alert, "test", &caller()).await.unwrap();
+    layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     assert_eq!(repair(&layer, "put", call.clone()).await, None, "a human would be asked");
     assert!(repair(&layer, "get", call.clone()).await.is_some());
-    layer.set_mode(Mode::Lockdown, "test", &caller()).await.unwrap();
+    layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
     assert_eq!(repair(&layer, "put", call).await, None, "it would be denied");
     let secret = json!({"file_path": "a.txt", "content": "-----BEGIN RSA PRIVATE KEY-----"});
     for mode in [Mode::Recovery, Mode::Normal] {
-        layer.set_mode(mode, "test", &caller()).await.unwrap();
+        layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
     assert_eq!(repair(&layer, "put", secret).await, None, "a secret is refused, and not repeated");
 }

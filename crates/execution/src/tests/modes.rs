@@ -11,7 +11,7 @@ use super::{Bench, Does, Gate, caller, done, kind, records, request, waits_for};
 use crate::{ModeError, Standing, ToolExecutionLayer};
 
 async fn set(layer: &Arc<ToolExecutionLayer>, mode: Mode) -> Result<Mode, ModeError> {
-    Ok(layer.set_mode(mode, "test", &caller()).await?.previous)
+    Ok(layer.set_mode(mode, "test", &caller(), None).await?.previous)
 }
 
 /// How many tools run and have not answered at once.
@@ -265,4 +265,17 @@ async fn what_waits_for_a_human_stands_in_the_status() {
     let note = records(folder.path()).into_iter().rfind(|record| record["kind"] == "note").unwrap();
     assert_eq!((&note["about"], &note["data"]["to"]), (&json!("mode_proposal"), &json!("NORMAL")), "{note}");
     assert_eq!(layer.mode(), Mode::Alert);
+}
+
+#[tokio::test]
+async fn the_pin_is_asked_for_by_the_mode_that_is_left_in_its_turn() {
+    let (layer, _folder) = Bench::new().layer();
+    layer.pin().set(None, Some("correct horse".to_owned())).await.unwrap();
+    // In NORMAL, where it was asked, DEGRADED takes no PIN. In ALERT, where it is left, it does.
+    layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
+    let refused = layer.set_mode(Mode::Degraded, "test", &caller(), None).await;
+    assert!(matches!(refused, Err(crate::ModeError::Unproven)), "{refused:?}");
+    let proof = layer.pin().verify(Some("correct horse".to_owned())).await.unwrap();
+    layer.set_mode(Mode::Degraded, "test", &caller(), Some(proof)).await.unwrap();
+    assert_eq!(layer.mode(), Mode::Degraded);
 }

@@ -103,7 +103,7 @@ async fn a_call_that_is_judged_again_is_spent_once() {
     let session = open(&layer, &["slow"], 2);
     // RECOVERY has 8 places, and one connection gets 6 of them: the next call waits.
     for mode in [Mode::Lockdown, Mode::Recovery] {
-        layer.set_mode(mode, "test", &caller()).await.unwrap();
+        layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
     let start = |request: Request| {
         let layer = Arc::clone(&layer);
@@ -118,7 +118,7 @@ async fn a_call_that_is_judged_again_is_spent_once() {
     while standing(Standing::Queued) < 1 {
         tokio::task::yield_now().await;
     }
-    layer.set_mode(Mode::Normal, "test", &caller()).await.unwrap();
+    layer.set_mode(Mode::Normal, "test", &caller(), None).await.unwrap();
     gate.open();
     let result = waiting.await.unwrap();
     assert_eq!((result.success, result.metadata.mode), (true, Mode::Normal), "judged again: {result:?}");

@@ -27,18 +27,21 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
         // What lets less happen is never in anybody's way.
-        if ModeSet::needs_pin(layer.status().mode, mode)
-            && let Err(error) = layer.pin().verify(pin).await
-        {
-            return Err(RpcError::server(super::pin_word(&error), error.to_string()));
-        }
-        match layer.set_mode(mode, &reason, &caller).await {
+        let proof = match ModeSet::needs_pin(layer.status().mode, mode) {
+            true => match layer.pin().verify(pin).await {
+                Ok(proof) => Some(proof),
+                Err(error) => return Err(RpcError::server(super::pin_word(&error), error.to_string())),
+            },
+            false => None,
+        };
+        match layer.set_mode(mode, &reason, &caller, proof).await {
             Ok(ModeSet { previous, recorded: true }) => {
                 rpc::answer(&json!({"mode": mode, "previous": previous}))
             }
             Ok(ModeSet { previous, recorded: false }) => {
                 rpc::answer(&json!({"mode": mode, "previous": previous, "recorded": false}))
             }
+            Err(error @ ModeError::Unproven) => Err(RpcError::server("pin_needed", error.to_string())),
             Err(error @ ModeError::NoWay { .. }) => Err(RpcError::server("no_such_way", error.to_string())),
             Err(error @ ModeError::NotRecorded(_)) => {
                 Err(RpcError::server("mode_not_changed", error.to_string()))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use execution::{Reversal, Reverted, ToolExecutionLayer, UndoError, Undone};
+use execution::{OperatorProof, Reversal, Reverted, ToolExecutionLayer, UndoError, Undone};
 use serde_json::{Value, json};
 use tool::{CallId, Caller, Door};
 
@@ -21,28 +21,31 @@ fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, R
     params.finish()?;
     let (layer, caller) = (Arc::clone(&control.layer), session.caller(Door::Socket));
     Ok(Answer::later(async move {
-        // It changes files: who may not approve a write may not take one back either.
-        if !dry_run && let Err(error) = layer.pin().verify(pin).await {
-            return Err(RpcError::server(super::pin_word(&error), error.to_string()));
-        }
-        let undone = undo(&layer, call_id, dry_run, &caller).await;
+        let undone = match dry_run {
+            true => rehearse_undo(&layer, call_id).await,
+            false => match layer.pin().verify(pin).await {
+                Ok(proof) => undo(&layer, call_id, &caller, proof).await,
+                Err(error) => return Err(RpcError::server(super::pin_word(&error), error.to_string())),
+            },
+        };
         undone.map_err(|error| refused(&error)).and_then(|told| rpc::answer(&told))
     }))
 }
 
-/// Takes back what a call changed, or says what that would do: the same for this socket and for a command that finds
-/// no daemon. Whoever calls this has asked for the PIN.
+/// What taking back a call would do: the same for this socket and for a command that finds no daemon.
+pub async fn rehearse_undo(layer: &ToolExecutionLayer, call_id: CallId) -> Result<Value, UndoError> {
+    let changes = layer.rehearse_undo(call_id).await?;
+    Ok(json!({"call_id": call_id, "dry_run": true, "changes": shown(&changes)}))
+}
+
+/// Takes back what a call changed, likewise.
 pub async fn undo(
     layer: &Arc<ToolExecutionLayer>,
     call_id: CallId,
-    dry_run: bool,
     by: &Caller,
+    proof: OperatorProof,
 ) -> Result<Value, UndoError> {
-    if dry_run {
-        let changes = layer.rehearse_undo(call_id).await?;
-        return Ok(json!({"call_id": call_id, "dry_run": true, "changes": shown(&changes)}));
-    }
-    let Undone { id, changes } = layer.undo(call_id, by).await?;
+    let Undone { id, changes } = layer.undo(call_id, by, proof).await?;
     Ok(json!({"call_id": call_id, "undo_id": id, "dry_run": false, "changes": shown(&changes)}))
 }
 

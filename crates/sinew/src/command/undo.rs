@@ -30,11 +30,9 @@ pub(crate) fn run(args: &UndoArgs) -> Result<Exit, Problem> {
 fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem> {
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;
+    let mut source = pin::Source::of(args.pin);
     if !args.dry_run && layer.pin().is_set() {
-        let mut source = pin::Source::of(args.pin);
         source.ask()?;
-        let verified = runtime.block_on(layer.pin().verify(source.known().map(str::to_owned)));
-        verified.map_err(|error| Problem::new(Exit::Refused, error.to_string()))?;
     }
     let by = Caller {
         uid: nix::unistd::getuid().as_raw(),
@@ -44,9 +42,16 @@ fn in_this_process(setting: &Setting, args: &UndoArgs) -> Result<Value, Problem>
         client: Some("sinew undo".to_owned()),
         session: None,
     };
-    let undone = runtime.block_on(server::undo(&layer, args.call_id, args.dry_run, &by));
+    let undone = runtime.block_on(async {
+        if args.dry_run {
+            return Ok(server::rehearse_undo(&layer, args.call_id).await);
+        }
+        let proof = layer.pin().verify(source.known().map(str::to_owned)).await;
+        let proof = proof.map_err(|error| Problem::new(Exit::Refused, error.to_string()))?;
+        Ok::<_, Problem>(server::undo(&layer, args.call_id, &by, proof).await)
+    });
     layer.close("sinew undo is done");
-    undone.map_err(|error| Problem::new(Exit::Failed, error.to_string()))
+    undone?.map_err(|error| Problem::new(Exit::Failed, error.to_string()))
 }
 
 fn show(reply: &Value, dry_run: bool) -> Result<(), Problem> {

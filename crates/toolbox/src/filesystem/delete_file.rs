@@ -87,7 +87,8 @@ fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let descent = if arguments.recursive { Descent::Whole } else { Descent::Never };
     let stays = |path: &Path| permit.protects(path);
     let going = target.survey(descent, &Protects::by(&stays))?;
-    let what = format!("a {} with {} names and {} bytes", going.kind, going.entries, going.bytes);
+    let names = if going.entries == 1 { "1 name".to_owned() } else { format!("{} names", going.entries) };
+    let what = format!("a {} with {names} and {} bytes", going.kind, going.bytes);
     let mut facts = vec![("deletes".to_owned(), what)];
     if target.kind() == ObjectKind::Directory {
         facts.extend(inventory::facts(target)?);

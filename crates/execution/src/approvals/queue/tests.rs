@@ -20,6 +20,17 @@ impl Dice {
     }
 }
 
+/// Says which schedule it was that failed: it can be run again alone.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in schedule {}", self.0);
+        }
+    }
+}
+
 fn caller(n: usize) -> Caller {
     let session = (n > 0).then(|| format!("s{n}"));
     Caller { uid: 501, pid: None, door: Door::Mcp, connection: 1, client: None, session }
@@ -214,6 +225,7 @@ impl World {
 fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allowed() {
     let (mut executed, mut asked) = (0_u64, 0_u64);
     for schedule in 1..=10_000_u64 {
+        let _told = Told(schedule);
         let mut dice = Dice(schedule.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut world = World {
             queue: Queue::default(),
