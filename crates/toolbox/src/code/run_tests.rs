@@ -112,7 +112,9 @@ impl Runner {
     /// The one that `auto` stands for, as far as it can be told from outside the walls.
     fn in_project(self, project: &Foreseen) -> Runner {
         match self {
-            Runner::Auto if project.has("Cargo.toml") && project.has(".config/nextest.toml") => Runner::Nextest,
+            Runner::Auto if project.has("Cargo.toml") && project.has(".config/nextest.toml") => {
+                Runner::Nextest
+            }
             Runner::Auto if project.has("Cargo.toml") => Runner::Cargo,
             Runner::Auto if project.has("package.json") => Runner::Npm,
             Runner::Auto => Runner::Pytest,
@@ -147,7 +149,8 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
             return Err(changed());
         }
         let variables = project::variables(walls.permit());
-        let asked: &[&str] = if runner == Runner::Nextest { &["nextest", "--version"] } else { &["--version"] };
+        let asked: &[&str] =
+            if runner == Runner::Nextest { &["nextest", "--version"] } else { &["--version"] };
         let program = toolchain::find(walls, &folder, runner.program(), asked, &variables).await?;
         foreseen.agrees(&program)?;
         walls.tell(format!("{} {}: running the tests", program.name, program.version));
