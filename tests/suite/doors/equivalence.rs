@@ -202,6 +202,16 @@ fn the_command_line_answers_writes_as_the_native_door() {
 }
 
 #[test]
+fn the_command_line_answers_looks_as_the_native_door() {
+    check_command_line(Part::Looks);
+}
+
+#[test]
+fn the_command_line_answers_changes_as_the_native_door() {
+    check_command_line(Part::Changes);
+}
+
+#[test]
 fn the_command_line_answers_malformed_calls_as_the_native_door() {
     check_command_line(Part::Malformed);
 }

@@ -97,8 +97,12 @@ pub(super) fn furnish(home: &Home) {
 pub(super) enum Part {
     /// Files that are read.
     Reads,
-    /// Files that are changed.
+    /// Folders that are looked through.
+    Looks,
+    /// Files that are written, wherever they are.
     Writes,
+    /// Files that are written in special ways, and edited.
+    Changes,
     /// Calls that cannot be meant so.
     Malformed,
     /// One tool by many names, and names of no tool.
@@ -111,8 +115,17 @@ pub(super) enum Part {
     Locked,
 }
 
-pub(super) const ALL: [Part; 7] =
-    [Part::Reads, Part::Writes, Part::Malformed, Part::Names, Part::Programs, Part::Careful, Part::Locked];
+pub(super) const ALL: [Part; 9] = [
+    Part::Reads,
+    Part::Looks,
+    Part::Writes,
+    Part::Changes,
+    Part::Malformed,
+    Part::Names,
+    Part::Programs,
+    Part::Careful,
+    Part::Locked,
+];
 
 /// What is done, in order.
 pub(super) fn steps(home: &Home, parts: &[Part]) -> Vec<Step> {
@@ -123,7 +136,9 @@ impl Part {
     fn steps(self, home: &Home) -> Vec<Step> {
         match self {
             Part::Reads => calls::reads(home),
+            Part::Looks => calls::looks(),
             Part::Writes => calls::writes(home),
+            Part::Changes => calls::changes(),
             Part::Malformed => calls::malformed(),
             Part::Names => calls::names(),
             Part::Programs => calls::programs().into_iter().chain(calls::repeats_and_rates()).collect(),

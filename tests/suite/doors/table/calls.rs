@@ -74,8 +74,11 @@ fn paths(home: &Home) -> Vec<String> {
 }
 
 pub(super) fn reads(home: &Home) -> Vec<Step> {
-    let mut steps: Vec<Step> =
-        paths(home).iter().map(|path| call("read_file", json!({"path": path}))).collect();
+    paths(home).iter().map(|path| call("read_file", json!({"path": path}))).collect()
+}
+
+pub(super) fn looks() -> Vec<Step> {
+    let mut steps = Vec::new();
     for arguments in [
         json!({"path": "long.txt", "offset": 10, "length": 20}),
         json!({"path": "long.txt", "offset": 1_000_000_000}),
@@ -100,9 +103,14 @@ pub(super) fn reads(home: &Home) -> Vec<Step> {
 }
 
 pub(super) fn writes(home: &Home) -> Vec<Step> {
-    let text = "more than ten letters\n";
-    let mut steps: Vec<Step> =
-        paths(home).iter().map(|path| call("write_file", json!({"path": path, "content": text}))).collect();
+    paths(home).iter().map(|path| call("write_file", json!({"path": path, "content": TEXT}))).collect()
+}
+
+/// A host's own rule wants more than ten letters.
+const TEXT: &str = "more than ten letters\n";
+
+pub(super) fn changes() -> Vec<Step> {
+    let (text, mut steps) = (TEXT, Vec::new());
     for arguments in [
         json!({"path": "new.txt", "content": text, "mode": "create"}),
         json!({"path": "new.txt", "content": text, "mode": "create"}),
