@@ -26,6 +26,22 @@ fn daemon_asking_about(tools: &str) -> Daemon {
     Daemon::start_in(home)
 }
 
+/// A name is no secret only because it is written like one: it is shown whole, as where the call reaches.
+#[test]
+fn a_file_that_is_named_like_a_secret_can_be_asked_about() {
+    let daemon = asking_daemon();
+    for name in ["token=Zm9vYmFyYmF6cXV4.txt", "api_key=3f9a8b7c.d/x.txt"] {
+        let path = daemon.home().workspace().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let arguments = json!({"path": name, "content": "x"});
+        let (id, facts) = asked(&daemon, "write_file", &arguments);
+        let place = format!("writes {} (", path.display());
+        assert!(facts.iter().any(|fact| fact.starts_with(&place)), "{facts:?}");
+        decide(&mut daemon.control(), &id, "approve");
+        assert_eq!(bring(&daemon, "write_file", &arguments, &id)["success"], true);
+    }
+}
+
 #[test]
 fn a_folder_that_goes_is_bound_to_every_name_in_it() {
     let daemon = daemon_asking_about("tools:\n  delete_file: {requires_approval: true}\n");

@@ -2,6 +2,7 @@
 //! bound to. Both are made of the same facts.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use governance::{Network, Permit, Workspace, WorkspaceAccess};
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use ledger::Ledger;
 use registry::{AtWork, Change, Preview, Tool};
 use resources::{ObjectKind, OpenedPath};
 use serde_json::{Value, json};
+use telemetry::redact;
 use tool::{Arguments, Failure, FailureKind, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
 
 use super::card::{Card, Fact, ShownChange};
@@ -192,8 +194,13 @@ impl Effect {
             };
             !text.is_empty() && self.preview.changes.iter().any(shows)
         };
+        // Where it reaches stands in the effect and is never masked; a name that looks like a secret would be masked here.
+        let is_masked_place = |key: &str, text: &str| {
+            let is_place = |(named, name): &(String, String)| named == key && Path::new(name).ends_with(text);
+            self.paths.iter().any(is_place) && redact::shared().redact_text(text) != text
+        };
         let arguments = permit.call().arguments().iter().filter_map(|(key, value)| match value {
-            Value::String(text) if is_shown(text) => None,
+            Value::String(text) if is_shown(text) || is_masked_place(key, text) => None,
             Value::Array(words) if self.commands.iter().any(|shown| json!(shown) == json!(words)) => None,
             Value::String(text) => Some(Fact { label: key.clone(), text: text.clone() }),
             other => Some(Fact { label: key.clone(), text: other.to_string() }),
