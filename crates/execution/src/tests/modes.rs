@@ -269,7 +269,8 @@ async fn what_waits_for_a_human_stands_in_the_status() {
 
 #[tokio::test]
 async fn the_pin_is_asked_for_by_the_mode_that_is_left_in_its_turn() {
-    let (layer, _folder) = Bench::new().layer();
+    let (layer, folder) = Bench::new().layer();
+    std::fs::create_dir_all(folder.path().join("state")).unwrap();
     layer.pin().set(None, Some("correct horse".to_owned())).await.unwrap();
     // In NORMAL, where it was asked, DEGRADED takes no PIN. In ALERT, where it is left, it does.
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
