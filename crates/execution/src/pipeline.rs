@@ -176,9 +176,8 @@ async fn open(
         Err(cleared) => cleared,
     };
     let limit = cleared.timeout();
-    let refuse = |code, detail: &str, reason: String| {
-        Box::new(Refusal::new(&call.tool_name, code, reason).detail(detail))
-    };
+    let refuse =
+        |code, detail: &str, reason: String| Refusal::new(&call.tool_name, code, reason).detail(detail);
     let opening = async {
         let place = deciding.openings.take(call.caller.connection).await;
         tokio::task::spawn_blocking(move || {
@@ -190,16 +189,19 @@ async fn open(
     };
     match tokio::time::timeout(limit, opening).await {
         Ok(Ok(Ok(opened))) => Ok((opened, Way::OnThread)),
-        Ok(Ok(Err(error))) => Err(refuse(error.refusal_code(), error.detail(), error.to_string())),
+        Ok(Ok(Err(error))) => Err(Box::new(refuse(error.refusal_code(), error.detail(), error.to_string()))),
         Ok(Err(_)) => {
             let reason = "Sinew failed while opening a path".to_owned();
-            Err(refuse(RefusalCode::ResourceExhausted, "open_crashed", reason))
+            let refusal = refuse(RefusalCode::ResourceExhausted, "open_crashed", reason);
+            Err(Box::new(refusal.hint("nothing was run; the log has the place")))
         }
         Err(_) => {
-            let seconds = limit.as_secs();
             let reason =
-                format!("opening a path took longer than {seconds} s: a dead mount or a permission dialog?");
-            Err(refuse(RefusalCode::ResourceExhausted, "path_unresponsive", reason))
+                format!("opening a path took longer than {limit:?}: a dead mount or a permission dialog?");
+            let refusal = refuse(RefusalCode::ResourceExhausted, "path_unresponsive", reason);
+            Err(Box::new(
+                refusal.hint("nothing was run; try a path on another volume, or look at the screen"),
+            ))
         }
     }
 }

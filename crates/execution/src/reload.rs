@@ -13,6 +13,7 @@ use ledger::Entry;
 use ledger::entry::{Reload, ReloadResult};
 use serde::Serialize;
 use serde_json::json;
+use telemetry::redact;
 use tool::canonical;
 
 use crate::content;
@@ -134,7 +135,7 @@ impl ToolExecutionLayer {
                 tracing::warn!(
                     "reload_waiting: it loosens something; `sinew reload --accept` shows and takes it"
                 );
-                let _ = self.record_reload(&report, ReloadResult::Waiting).await;
+                self.record_untaken(&report, ReloadResult::Waiting).await;
             }
             return report;
         }
@@ -153,7 +154,7 @@ impl ToolExecutionLayer {
         };
         if self.reloads.keep(&report) {
             tracing::error!(error = report.error, "reload_rejected: the last good configuration holds");
-            let _ = self.record_reload(&report, ReloadResult::Rejected).await;
+            self.record_untaken(&report, ReloadResult::Rejected).await;
         }
         report
     }
@@ -170,15 +171,25 @@ impl ToolExecutionLayer {
 
     /// What loosens is on record before it holds; what only tightens does not wait for the record.
     async fn take(&self, world: World, report: ReloadReport, loosens: bool) -> ReloadReport {
-        let recorded =
-            if loosens { self.record_reload(&report, ReloadResult::Applied).await } else { Ok(()) };
-        let shared = content::share_patterns(&world.policy).map_err(|error| error.to_string());
-        if let Err(error) = recorded.and(shared) {
-            let error = format!("it could not be taken: {error}");
-            let report = ReloadReport { result: Reloaded::Rejected, error: Some(error), ..report };
-            self.reloads.keep(&report);
-            return report;
-        }
+        let hash = world.policy.hash().to_owned();
+        // Made first and shared last: what is not taken leaves the patterns of secrets as they were.
+        let made = content::redactor(&world.policy).map_err(|error| error.to_string());
+        let ready = match made {
+            Ok(redactor) if loosens => {
+                self.record_reload(&report, ReloadResult::Applied, &hash).await.map(|()| redactor)
+            }
+            made => made,
+        };
+        let redactor = match ready {
+            Ok(redactor) => redactor,
+            Err(error) => {
+                let error = format!("it could not be taken: {error}");
+                let report = ReloadReport { result: Reloaded::Rejected, error: Some(error), ..report };
+                self.reloads.keep(&report);
+                return report;
+            }
+        };
+        redact::share(redactor);
         let tools_changed = !differences::between_tools(&self.world.load(), &world).is_empty();
         let rules = world.policy.transitions();
         self.world.store(world.into());
@@ -191,16 +202,28 @@ impl ToolExecutionLayer {
         }
         self.reloads.keep(&report);
         tracing::info!(changes = report.changes.len(), "reload_applied");
-        if !loosens && let Err(error) = self.record_reload(&report, ReloadResult::Applied).await {
+        if !loosens && let Err(error) = self.record_reload(&report, ReloadResult::Applied, &hash).await {
             tracing::error!(error, "the reload holds, but could not be recorded");
         }
         report
     }
 
-    async fn record_reload(&self, report: &ReloadReport, result: ReloadResult) -> Result<(), String> {
-        let reason =
-            report.error.as_deref().map(|text| telemetry::redact::shared().redact_text(text).into_owned());
-        let policy_hash = self.world.load().policy.hash().to_owned();
+    /// A reload that is not taken: the policy that holds after it is the one before it.
+    async fn record_untaken(&self, report: &ReloadReport, result: ReloadResult) {
+        let hash = self.world.load().policy.hash().to_owned();
+        if let Err(error) = self.record_reload(report, result, &hash).await {
+            tracing::error!(error, "a reload that was not taken could not be recorded");
+        }
+    }
+
+    async fn record_reload(
+        &self,
+        report: &ReloadReport,
+        result: ReloadResult,
+        policy_hash: &str,
+    ) -> Result<(), String> {
+        let reason = report.error.as_deref().map(|text| redact::shared().redact_text(text).into_owned());
+        let policy_hash = policy_hash.to_owned();
         let entry = Reload { result, policy_hash, reason, changes: json!(report.changes) };
         let written = self.ledger.append_durably(&Entry::Reload(entry)).await;
         written.map(|_| ()).map_err(|error| error.to_string())

@@ -1,7 +1,7 @@
 //! A change of the mode: along an edge, on record, and with what it means for calls that wait or run.
 //!
-//! A mode that is looser holds once it is on disk, so a crash cannot leave a stricter one. A stricter mode holds at
-//! once: what the record owes is written when it can be.
+//! A mode that is looser holds once it is on disk: calls that ran by it are never older than its record. A stricter mode
+//! holds at once: what the record owes is written when it can be, and a crash before that leaves the looser one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -52,6 +52,23 @@ const STARTERS: &[&str] = &[
     "gdb",
     "caffeinate",
     "arch",
+    "setarch",
+    "linux32",
+    "linux64",
+    "setpriv",
+    "prlimit",
+    "choom",
+    "flock",
+    "runuser",
+    "pkexec",
+    "systemd-run",
+    "fakeroot",
+    "csh",
+    "tcsh",
+    "ash",
+    "mksh",
+    "rbash",
+    "toybox",
 ];
 
 /// What only a shell would give a meaning to. A line that has one is not what its words say.

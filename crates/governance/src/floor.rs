@@ -236,6 +236,7 @@ mod tests {
             &[
                 "/h/.bashrc",
                 "/r/.mise.toml",
+                "/r/mise.toml",
                 "/h/.config/tmux/tmux.conf",
                 "/h/.zshrc",
                 "/h/.profile",

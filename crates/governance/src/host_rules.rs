@@ -4,7 +4,7 @@
 //! name that is allowed is read narrowly, `*.example.org` being everything below `example.org`; one that is blocked
 //! widely, with the name itself and everything below it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use document::Located;
@@ -131,11 +131,23 @@ fn without_secrets(text: &str) -> String {
     }
 }
 
-/// The same host without the dot that may end a name.
+/// The same host in one spelling: without the dot that may end a name, and an address of the old kind as one, however it is
+/// wrapped in the new kind.
 fn plain(host: Host<String>) -> Host<String> {
     match host {
         Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_owned()),
-        address => address,
+        Host::Ipv6(address) => unwrapped(address).map_or(Host::Ipv6(address), Host::Ipv4),
+        Host::Ipv4(address) => Host::Ipv4(address),
+    }
+}
+
+/// The address behind `::ffff:a.b.c.d`, and behind the usual prefix of a translator, `64:ff9b::a.b.c.d`.
+fn unwrapped(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        }
+        _ => address.to_ipv4_mapped(),
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) category: &'a Category,
     pub(crate) risk: RiskLevel,
     pub(crate) writes: bool,
+    pub(crate) leaves: bool,
 }
 
 impl ApprovalFor {
@@ -76,7 +77,7 @@ impl ApprovalFor {
         match self {
             ApprovalFor::HighRisk => subject.risk == RiskLevel::High,
             ApprovalFor::Writes => subject.writes,
-            ApprovalFor::Network => *subject.category == Category::NETWORK,
+            ApprovalFor::Network => subject.leaves,
             ApprovalFor::Everything => true,
             ApprovalFor::Category(category) => category == subject.category,
             ApprovalFor::Tool(name) => name == subject.tool,

@@ -44,13 +44,13 @@ impl Pattern {
 
     /// A literal name, and everything below it.
     pub(crate) fn tree(folder: &Path) -> Self {
-        let text = format!("{}/**", globset::escape(&folder.to_string_lossy()).trim_end_matches('/'));
+        let text = format!("{}/**", escaped(&folder.to_string_lossy()).trim_end_matches('/'));
         Pattern { text }
     }
 
     /// How a file writes this name and nothing else.
     pub(crate) fn literal(name: &Path) -> String {
-        globset::escape(&name.to_string_lossy()).replace('$', "[$]")
+        escaped(&name.to_string_lossy()).replace('$', "[$]")
     }
 
     /// The texts to compile so that `dir/**` covers `dir` too.
@@ -116,7 +116,7 @@ impl Pattern {
 
     /// The same pattern below another folder.
     pub(crate) fn moved_to(&self, folder: &Path, rest: &str) -> Pattern {
-        let folder = globset::escape(&folder.to_string_lossy());
+        let folder = escaped(&folder.to_string_lossy());
         let text = format!("{}/{}", folder.trim_end_matches('/'), rest.trim_start_matches('/'));
         Pattern { text: if text.len() > 1 { text.trim_end_matches('/').to_owned() } else { text } }
     }
@@ -129,6 +129,12 @@ impl std::fmt::Display for Pattern {
 }
 
 /// Whether a part has a meaning beyond its letters.
+/// A name as a pattern that matches it alone. `globset` takes a backslash for the beginning of an escape, also in somebody's
+/// name of a folder.
+fn escaped(name: &str) -> String {
+    globset::escape(name).replace('\\', "[\\]")
+}
+
 fn is_wild(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }
@@ -214,9 +220,7 @@ pub(crate) fn expand_plainly(written: &str, variables: &Variables) -> Result<Str
 
 /// A pattern with its variables filled in, escaped: a `[` in somebody's home folder is a letter.
 fn expand(written: &str, variables: &Variables) -> Result<String, BadPattern> {
-    expand_with(written, |name| {
-        value_of(name, variables).map(|value| globset::escape(&value.to_string_lossy()))
-    })
+    expand_with(written, |name| value_of(name, variables).map(|value| escaped(&value.to_string_lossy())))
 }
 
 /// Fills in `~` and `$NAME`. A `$` that starts no name is itself; `[$]` is always itself.
@@ -318,6 +322,16 @@ mod tests {
         }
         let relative = Variables::from_environment([("HOME".to_owned(), "home".to_owned())]);
         assert!(Pattern::parse("$HOME/x", &relative).is_err(), "a relative value is no value");
+    }
+
+    #[test]
+    fn a_name_is_matched_by_its_own_pattern_whatever_letters_it_has() {
+        for name in ["/h/x", r"/h\x/y", r"/a\*b", "/a[b]/{c}", r"/\\/?"] {
+            let is_match =
+                |text: &str, path: &str| globset::Glob::new(text).unwrap().compile_matcher().is_match(path);
+            assert!(is_match(&Pattern::literal(Path::new(name)), name), "{name}");
+            assert!(is_match(&Pattern::tree(Path::new(name)).text, &format!("{name}/below")), "{name}");
+        }
     }
 
     #[test]

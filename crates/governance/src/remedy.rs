@@ -112,16 +112,21 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
     let here = |act: Act| edit_at(rule, act);
     let gone = || here(Act::Remove { line: rule.line, text: held.offered.trim_matches('"').to_owned() });
     let change = match grounds.detail() {
-        "floor" | "no_canonical_name" => return Vec::new(),
+        // The floor, the machine, or the call itself: no line of a file is in the way.
+        "floor" | "no_canonical_name" | "no_sandbox" | "workspace_root" | "bad_url" | "scheme"
+        | "userinfo" | "needs_a_shell" | "no_program" => return Vec::new(),
+        "only_reduced_sandbox" => {
+            Change::new(rule, "add to tools.yaml", in_tools("min_isolation", "reduced"))
+                .by(own("min_isolation", Act::Set("reduced".to_owned())))
+        }
+        "not_judged" | "not_confinable" => {
+            Change::new(rule, "take this out: it binds nothing of this tool", None)
+        }
         "forbidden" => {
             Change::new(rule, format!("take {asked} out of this list, or change the mode"), None).by(gone())
         }
         "not_listed" | "category" => listed(definition, rule, held),
         "no_tasks" => Change::new(rule, "raise this above 0, or change the mode", None),
-        "no_sandbox" if rule.line == 0 => {
-            Change::new(rule, "add to tools.yaml", in_tools("requires_sandbox", "false"))
-        }
-        "no_sandbox" => Change::new(rule, "take this out: the tool then runs with the daemon's powers", None),
         "tool_per_hour" | "mode_per_minute" | "outbound_per_hour" => {
             Change::new(rule, "raise this number, or wait for the window to pass", None)
         }

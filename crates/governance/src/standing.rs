@@ -131,6 +131,14 @@ impl<'a> Standing<'a> {
     }
 
     fn runs_in(&self, mode: Mode) -> bool {
+        let rules = self.policy.modes.get(mode);
+        let has_room = !matches!(rules.max_concurrent, Some((0, _)));
+        let takes_category =
+            rules.categories.is_empty() || rules.categories.iter().any(|(known, _)| known == self.category);
+        has_room && takes_category && self.is_listed_for(mode)
+    }
+
+    fn is_listed_for(&self, mode: Mode) -> bool {
         let has = |list: &[(Mode, RuleRef)]| list.iter().any(|(known, _)| *known == mode);
         let by_definition = || self.definition.allowed_modes().contains(&mode);
         match self.rules {
@@ -199,21 +207,22 @@ impl<'a> Standing<'a> {
             Isolation::Reduced => "reduced confinement",
         };
         notes.asks(|| word(least).to_owned());
-        let reason = match (self.policy.isolation, least) {
+        let (detail, reason) = match (self.policy.isolation, least) {
             (Some(Isolation::Full), _) | (Some(Isolation::Reduced), Isolation::Reduced) => {
                 notes.holds(rule, || word(least).to_owned(), || word(least).to_owned());
                 return Ok(());
             }
-            (Some(Isolation::Reduced), Isolation::Full) => {
-                "Tool must run in full confinement, and only a reduced one is available"
-            }
-            (None, _) => "Tool must run confined, and no confinement is available",
+            (Some(Isolation::Reduced), Isolation::Full) => (
+                "only_reduced_sandbox",
+                "Tool must run in full confinement, and only a reduced one is available",
+            ),
+            (None, _) => ("no_sandbox", "Tool must run confined, and no confinement is available"),
         };
         let hint = format!(
             "{} asks for it; the call is never run weaker. `sinew doctor` says what this machine lacks",
             place(rule)
         );
-        Err(Grounds::new(RefusalCode::SandboxUnavailable, "no_sandbox", reason, hint, rule))
+        Err(Grounds::new(RefusalCode::SandboxUnavailable, detail, reason, hint, rule))
     }
 
     /// A rule about commands or hosts binds only a tool that declares which of its arguments they are. One that does
@@ -322,6 +331,7 @@ impl<'a> Standing<'a> {
             category: self.category,
             risk: self.risk,
             writes: self.changes_things(),
+            leaves: self.goes_out(),
         };
         let in_mode = |list: &'a [(Mode, RuleRef)]| {
             list.iter().filter(move |(known, _)| *known == mode).map(|(_, rule)| rule)

@@ -217,7 +217,8 @@ pub(crate) fn check_tool(
 }
 
 impl ToolRules {
-    /// Rules that only record: what would deny is kept aside, and what remains denies nothing.
+    /// Rules that only record: what would deny by mode, path, command, host or rate is kept aside. What holds a tool in
+    /// walls, or to one name a file, remains.
     fn in_shadow(self) -> Self {
         ToolRules {
             category: self.category.clone(),

@@ -129,7 +129,7 @@ impl<'e> Finding<'e> {
             return false;
         }
         let place = match self.unknown {
-            Some(_) => self.problem().pointer,
+            Some(key) => problem::place_of_key(self.error, key),
             None => problem::place(self.error),
         };
         let mut there = stated.iter().filter(|problem| problem.pointer == place && !place.is_empty());

@@ -52,7 +52,12 @@ pub(crate) fn unknown_key(error: &ValidationError<'_>, key: &str, definition: &T
     } else if !known.is_empty() {
         message.push_str(&format!("; it takes {}", listed(&known)));
     }
-    Problem::new(join(&shown(parent), key), "no such argument", "an unknown argument", message)
+    Problem::new(place_of_key(error, key), "no such argument", "an unknown argument", message)
+}
+
+/// Where a key stands that should not be there.
+pub(crate) fn place_of_key(error: &ValidationError<'_>, key: &str) -> String {
+    join(&shown(error.instance_path().as_str()), key)
 }
 
 /// A session that the caller names to a tool which is always handed the caller's own.

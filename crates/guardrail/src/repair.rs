@@ -65,6 +65,11 @@ impl Changes {
     fn add(&mut self, change: String) {
         self.0.push(change);
     }
+
+    /// Whether it is another call by now: what is left to change is not worth looking for.
+    fn are_too_many(&self) -> bool {
+        self.0.len() > MOST_CHANGES
+    }
 }
 
 /// The one obvious repair of a call, if there is one and the guard would let it pass.
@@ -76,7 +81,7 @@ pub(crate) fn propose(guard: &Guard<'_>, known: Known<'_>, arguments: Value) -> 
     let mut arguments = wrapping::unwrap(known.definition, arguments, &mut changes)?;
     keys::rename(known.definition, &mut arguments, &mut changes);
     values::retype(known.definition, &mut arguments, &mut changes);
-    if changes.0.is_empty() || changes.0.len() > MOST_CHANGES {
+    if changes.0.is_empty() || changes.are_too_many() {
         return None;
     }
     let note = changes.0.join("; ");

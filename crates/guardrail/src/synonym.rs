@@ -1,6 +1,6 @@
 //! What a caller meant by an argument's name that a tool does not know.
 
-use tool::nearest;
+use tool::{is_slip_of, nearest};
 
 /// Names that models use for one another. A key stands for another of its row, and only where the tool has exactly
 /// one of them.
@@ -50,6 +50,15 @@ pub(crate) fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     }
 }
 
+/// The same for those who would act on it: a word that is only near may say the opposite (`no_recursive`,
+/// `exclude_hidden`), so nearness counts for no more than one slip.
+pub(crate) fn surely_meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    let is_synonym = |name: &str| {
+        SYNONYMS.iter().any(|row| row.contains(&name) && row.iter().any(|word| fold(word) == fold(key)))
+    };
+    meant(key, known).filter(|name| fold(name) == fold(key) || is_synonym(name) || is_slip_of(key, name))
+}
+
 fn fold(word: &str) -> String {
     // A key may be megabytes long; no name of ours is.
     let letters = word.chars().take(tool::LONGEST_WORD + 1).filter(|c| !matches!(c, '_' | '-' | ' ' | '.'));
@@ -78,5 +87,22 @@ mod tests {
         let longest = "k".repeat(tool::LONGEST_WORD);
         check(&format!("{longest}, and what goes on is another word"), &[&longest], None);
         check(&format!("{}, and so does this", &longest[1..]), &[&longest], None);
+    }
+
+    #[test]
+    fn what_is_only_near_is_not_acted_on() {
+        for (key, name) in [
+            ("no_recursive", "recursive"),
+            ("nonrecursive", "recursive"),
+            ("no_dry_run", "dry_run"),
+            ("exclude_hidden", "include_hidden"),
+            ("case_insensitive", "case_sensitive"),
+            ("expected_sha512", "expected_sha256"),
+        ] {
+            assert_eq!((meant(key, &[name]), surely_meant(key, &[name])), (Some(name), None), "{key}");
+        }
+        for (key, name) in [("Recursive", "recursive"), ("recursve", "recursive"), ("file_path", "path")] {
+            assert_eq!(surely_meant(key, &[name]), Some(name), "{key}");
+        }
     }
 }

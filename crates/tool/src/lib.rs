@@ -43,7 +43,7 @@ pub use failure::{Failure, FailureKind, Fault};
 pub use id::CallId;
 pub use mode::Mode;
 pub use name::ToolName;
-pub use nearest::nearest;
+pub use nearest::{is_slip_of, nearest};
 pub use outward_argument::{Outward, OutwardArgument};
 pub use parameter::{ParameterType, ToolParameter};
 pub use path_argument::{PathAccess, PathArgument};

@@ -28,6 +28,13 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
     best.filter(|_| !tied).map(|(_, word)| word)
 }
 
+/// Whether a word is another with one slip of the keyboard: a letter too many, too few, or wrong, or two exchanged. Digits
+/// do not slip: `sha512` is not `sha256`.
+pub fn is_slip_of(word: &str, meant: &str) -> bool {
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    digits(word) == digits(meant) && strsim::osa_distance(&fold(word), &fold(meant)) <= 1
+}
+
 /// Case and the choice of separator are the commonest slips; they cost nothing here.
 fn fold(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()

@@ -179,7 +179,8 @@ fn refusal(tool: &JudgedTool, folder: &str, in_the_way: InTheWay) -> Box<Refusal
 
 fn failed(call: &Call) -> Box<Refusal> {
     let reason = "Sinew failed while looking through a folder";
-    Box::new(Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason).detail("look_crashed"))
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason);
+    Box::new(refusal.detail("internal_fault").hint("nothing was run; the log has the place"))
 }
 
 #[cfg(test)]

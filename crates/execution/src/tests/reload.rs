@@ -1,17 +1,19 @@
 //! A world that is replaced while calls run and wait.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use governance::{Difference, Effect};
+use governance::{Difference, EMBEDDED, Effect, FileNames, Policy, Protected, Surroundings, Variables};
 use registry::ToolRegistry;
 use serde_json::json;
+use telemetry::redact;
 use tool::{Category, ToolSpec};
 
-use super::{Bench, Does, Gate, done, request, waits_for};
+use super::{Bench, Does, Gate, done, records, request, waits_for};
 use crate::{Acceptance, Reloaded, World};
 
 /// The world of a layer with these tools: for those who want another one.
-fn world(folder: &std::path::Path, tools: &[&str]) -> World {
+fn world(folder: &Path, tools: &[&str]) -> World {
     let mut registry = ToolRegistry::new();
     for name in tools {
         let mut spec = ToolSpec::new(name, "A test tool", Category::READ_ONLY, tool::RiskLevel::Low);
@@ -55,6 +57,47 @@ async fn what_changed_beside_the_world_is_part_of_what_was_seen() {
     assert_eq!(other.result, Reloaded::Waiting, "it takes more than was shown: {other:?}");
     let seen = Acceptance::Seen(other.candidate.unwrap());
     assert_eq!(layer.reload(more(), beside(), &seen).await.result, Reloaded::Applied);
+}
+
+/// The same with a policy that lets private keys pass.
+fn lax(folder: &Path) -> World {
+    let policy = folder.join("policy");
+    std::fs::create_dir_all(&policy).unwrap();
+    for (name, text) in EMBEDDED {
+        std::fs::write(policy.join(name), text.replace("action: block", "action: redact")).unwrap();
+    }
+    let around = Surroundings {
+        variables: Variables::with_home(folder),
+        protected: Protected::default(),
+        names: FileNames::CaseSensitive,
+    };
+    World { policy: Policy::load(&policy, &around).unwrap(), ..world(folder, &[]) }
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_leaves_the_patterns_of_secrets_as_they_were() {
+    let blocks = || redact::shared().blocked("-----BEGIN RSA PRIVATE KEY-----").is_some();
+    let (layer, folder) = Bench::new().layer();
+    assert!(blocks());
+    layer.ledger.close();
+    let report = layer.reload(lax(folder.path()), Vec::new(), &Acceptance::Always).await;
+    assert_eq!((report.result, blocks()), (Reloaded::Rejected, true), "{report:?}");
+}
+
+#[tokio::test]
+async fn the_record_of_a_reload_names_the_policy_that_holds_after_it() {
+    let (layer, folder) = Bench::new().layer();
+    let (before, lax) = (layer.status().policy_hash, || lax(folder.path()));
+    layer.reload(lax(), Vec::new(), &Acceptance::Ask).await;
+    layer.reload(lax(), Vec::new(), &Acceptance::Always).await;
+    let after = lax().policy.hash().to_owned();
+    assert_ne!(before, after);
+    layer.reload(world(folder.path(), &[]), Vec::new(), &Acceptance::Always).await;
+    let reloads = records(folder.path()).into_iter().filter(|record| record["kind"] == "reload");
+    let told: Vec<_> =
+        reloads.map(|record| (record["result"].clone(), record["policy_hash"].clone())).collect();
+    let expect = [("waiting", &before), ("applied", &after), ("applied", &before)];
+    assert_eq!(told, expect.map(|(result, hash)| (json!(result), json!(hash))));
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub(super) fn rename(definition: &ToolDefinition, arguments: &mut Arguments, cha
     let is_own = |key: &String| definition.parameters().iter().any(|parameter| parameter.name == *key);
     let mut meant: HashMap<&str, Vec<String>> = HashMap::new();
     for key in arguments.keys().filter(|key| !is_own(key)) {
-        if let Some(name) = synonym::meant(key, &absent) {
+        if let Some(name) = synonym::surely_meant(key, &absent) {
             meant.entry(name).or_default().push(key.clone());
         }
     }

@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, value: &mut Value, schema: &'a Value, place: &str, left: usize) {
-        let Some(left) = left.checked_sub(1) else { return };
+        let Some(left) = left.checked_sub(1).filter(|_| !self.changes.are_too_many()) else { return };
         let schema = self.resolved(schema);
         if let Value::String(text) = value
             && let Some(read) = read(text, schema)

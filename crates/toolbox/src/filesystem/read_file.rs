@@ -127,7 +127,10 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Content>, Failu
     }
     let piece = part.read(file, limit, budget)?;
     // Files the system makes up on the fly have no size; what was read of them is all there is to go by.
-    let size = piece.size.max(piece.offset + piece.bytes.len() as u64);
+    let size = match piece.size {
+        0 if !piece.bytes.is_empty() => piece.offset + piece.bytes.len() as u64,
+        stated => stated,
+    };
     if part == Part::Whole && size > limit {
         return Err(too_large(file, size, limit));
     }

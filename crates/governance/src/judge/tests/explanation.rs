@@ -147,6 +147,20 @@ fn lifts(machine: &Machine, tool: &str, arguments: &Value, expect: &Lifted<'_>) 
     assert_eq!(plain(&change.edit.as_ref().map(edited).unwrap_or_default()), expect.edit, "{outcome:?}");
 }
 
+/// A denial that no line of a file can lift offers none.
+#[track_caller]
+fn lifts_nothing(machine: &Machine, tool: &str, arguments: &Value) {
+    let (outcome, trail) = trail(machine, tool, arguments);
+    assert_eq!(trail.steps().last().unwrap().said, Said::Denies, "{outcome:?}");
+    assert!(trail.changes().is_empty(), "{outcome:?}: {:#?}", trail.changes());
+}
+
+#[test]
+fn what_a_machine_lacks_is_no_rule_to_change() {
+    lifts_nothing(&machine(NOTHING_LISTED), "confined", &json!({}));
+    lifts_nothing(&machine("tools: {confined: {min_isolation: reduced}}\n"), "confined", &json!({}));
+}
+
 #[test]
 fn each_denial_by_mode_or_limit_says_what_it_was_asked_and_what_would_lift_it() {
     let check =
@@ -183,17 +197,6 @@ fn each_denial_by_mode_or_limit_says_what_it_was_asked_and_what_would_lift_it() 
     );
     let idle = machine(NOTHING_LISTED).modes("modes:\n  NORMAL: {max_concurrent_tasks: 0}\n");
     check(idle, "read_file", a(), "read_only", ["raise this above 0, or change the mode", ""], "");
-    check(
-        machine(NOTHING_LISTED),
-        "confined",
-        json!({}),
-        "full confinement",
-        ["add to tools.yaml", "tools: {confined: {requires_sandbox: false}}"],
-        "",
-    );
-    let stated = machine("tools: {confined: {min_isolation: reduced}}\n");
-    let unwalled = "take this out: the tool then runs with the daemon's powers";
-    check(stated, "confined", json!({}), "reduced confinement", [unwalled, ""], "");
     let wait = "raise this number, or wait for the window to pass";
     check(machine(TOOLS).counts(3, 0), "read_file", a(), "3 calls in the last hour", [wait, ""], "");
     let busy =
@@ -287,7 +290,7 @@ fn each_denial_of_a_command_or_a_host_says_what_it_was_asked_and_what_would_lift
         ["add to tools.yaml", "tools: {run: {allowed_commands: [ls]}}"],
         "tools.yaml tools.run.allowed_commands with ls",
     );
-    check(run(), "run", json!({"line": "ls; id"}), "ls; id", ["change this rule", ""], "");
+    lifts_nothing(&run(), "run", &json!({"line": "ls; id"}));
     let fetch = |tools: &str| {
         machine(tools)
             .safety("outbound_gateway:\n  allowed_domains: [\"*\"]\n  blocked_domains: [\"*.onion\"]\n")

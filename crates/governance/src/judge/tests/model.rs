@@ -276,7 +276,7 @@ fn asks(
     let by_mode = here.approvals.iter().filter(|word| match **word {
         "high_risk_tools" => risk == 3,
         "any_write_operation" => tool.writes || tool.takes_commands || category == "system_write",
-        "network" => category == "network",
+        "network" => tool.goes_out || category == "network",
         "all_actions" => true,
         other => other == category || other == tool.name,
     });

@@ -92,6 +92,15 @@ fn behaviour_103_hosts_are_held_to_the_gateway_and_the_tools_own_list() {
 }
 
 #[test]
+fn an_address_is_blocked_in_every_spelling() {
+    let blocked = "outbound_gateway:\n  allowed_domains: [\"*\"]\n  blocked_domains: [93.184.216.34]\n";
+    for host in ["93.184.216.34", "[::ffff:93.184.216.34]", "[64:ff9b::93.184.216.34]", "1572395042"] {
+        let url = json!({"url": format!("http://{host}/")});
+        machine(NOTHING_LISTED).safety(blocked).expect("fetch", &url, "domain_not_allowed blocked_domain");
+    }
+}
+
+#[test]
 fn nothing_is_opened_for_a_command_or_a_host_that_is_denied() {
     let machine = machine(RUN).safety(SAFETY);
     let policy = machine.policy();
