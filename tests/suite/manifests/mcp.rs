@@ -121,7 +121,7 @@ fn a_server_that_keeps_failing_is_left_alone_for_a_while() {
     let home = home("", "");
     put(&home, "fake.yaml", &manifest("python3 -c exit(7)", ""));
     let daemon = Daemon::start_in(home);
-    let mut fail = || ask(&daemon, "echo", &json!({"text": ""}))["error"].as_str().unwrap().to_owned();
+    let fail = || ask(&daemon, "echo", &json!({"text": ""}))["error"].as_str().unwrap().to_owned();
     let first = fail();
     assert!(first.contains("the server is gone"), "{first}");
     // Each pause is twice the one before, up to a minute: however slow this machine is, one of them outlasts a call.
