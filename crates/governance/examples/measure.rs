@@ -1,6 +1,6 @@
 //! Measures what a judgement costs: `cargo run --release -p governance --example measure -- [calls]`.
 //!
-//! Prints the time of one call through `clear` and `judge`, opening left out, under the policy that ships and under
+//! Prints the median time of one call through `clear` and `judge`, opening left out, under the policy that ships and under
 //! one of 1,000 tools with 100 patterns each, and how many times dearer the second is.
 
 use std::error::Error;
@@ -84,26 +84,31 @@ fn definition(name: &str) -> Result<Arc<ToolDefinition>> {
     Ok(Arc::new(spec.check()?))
 }
 
-/// The mean time in `clear` and in `judge`.
+/// The median time in `clear` and in `judge`: a busy machine takes a call out of its turn now and then.
 fn measure(policy: &Policy, tool: &str, workspaces: &Workspaces, calls: u32) -> Result<(Duration, Duration)> {
     let definition = definition(tool)?;
     let schema = InputSchema::compile(definition.input_schema())?;
     let situation = Situation { mode: Mode::Normal, workspaces, counts: Counts::default() };
-    let (mut clearing, mut judging) = (Duration::ZERO, Duration::ZERO);
+    let (mut clearing, mut judging) = (Vec::new(), Vec::new());
     for _ in 0..calls {
         let call =
             guardrail::check(&definition, &schema, json!({"path": "notes.txt"})).map_err(|r| r.reason)?;
         let begun = Instant::now();
         let cleared =
             governance::clear(policy, &situation, call).map_err(|denial| denial.refusal().reason.clone())?;
-        clearing += begun.elapsed();
+        clearing.push(begun.elapsed());
         let opened = resources::open(cleared)?;
         let begun = Instant::now();
         let verdict = governance::judge(policy, &situation, opened);
-        judging += begun.elapsed();
+        judging.push(begun.elapsed());
         if !matches!(verdict, Verdict::Permit(_)) {
             return Err(format!("not permitted: {verdict:?}").into());
         }
     }
-    Ok((clearing / calls, judging / calls))
+    Ok((median(clearing), median(judging)))
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
 }
