@@ -70,15 +70,20 @@ impl Daemon {
 
     fn wait_until_it_answers(&mut self) {
         let deadline = Instant::now() + PATIENCE;
-        while UnixStream::connect(self.home.socket("control.sock")).is_err()
-            || UnixStream::connect(self.home.socket("agent.sock")).is_err()
-        {
+        while !self.listens_at("control.sock") || !self.listens_at("agent.sock") {
             if let Some(status) = self.process.0.try_wait().expect("ask for the child") {
                 panic!("the daemon ended with {status}: {}", self.log());
             }
             assert!(Instant::now() < deadline, "the daemon does not answer: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Whether this very process listens there. A predecessor that was killed while it started another process leaves its
+    /// sockets open in that one for a moment.
+    fn listens_at(&self, socket: &str) -> bool {
+        let Ok(stream) = UnixStream::connect(self.home.socket(socket)) else { return false };
+        listener(&stream).is_none_or(|listener| listener == self.pid())
     }
 
     /// What it wrote to its terminal.
@@ -137,4 +142,16 @@ impl Daemon {
         assert!(status.success(), "{status}: {}", self.log());
         self.home
     }
+}
+
+/// Who listens at the other end, where the system tells.
+#[cfg(target_os = "linux")]
+fn listener(stream: &UnixStream) -> Option<Pid> {
+    use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+    getsockopt(stream, PeerCredentials).ok().map(|peer| Pid::from_raw(peer.pid()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn listener(_stream: &UnixStream) -> Option<Pid> {
+    None
 }

@@ -5,6 +5,7 @@
 //! `pipeline.rs` is their order, top to bottom.
 
 mod approvals;
+mod aside;
 mod book;
 mod call;
 mod calls;

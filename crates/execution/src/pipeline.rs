@@ -12,6 +12,7 @@ use telemetry::Stage;
 use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
 
 use crate::approvals::{self, Approved, Hand};
+use crate::aside::aside_if_large;
 use crate::call::{Call, CuratedMap};
 use crate::calls::Standing;
 use crate::content;
@@ -108,13 +109,14 @@ pub(crate) async fn judge(
     arguments: Value,
 ) -> Result<Verdict, Box<Refusal>> {
     let known = Known { definition, schema };
-    let checked = call.timed(Stage::Check, || match call.curated_map {
+    let check = |arguments| match call.curated_map {
         CuratedMap::Asked => call.world.guarded(|guard| guard.check(known, arguments)),
         CuratedMap::LeftOut => {
             recorder::announce_unguarded(call, definition);
             guardrail::fits(definition, schema, arguments).map_err(Rejected::without_proposal)
         }
-    });
+    };
+    let checked = call.timed(Stage::Check, || aside_if_large(arguments, check));
     match checked {
         Ok(fitting) => {
             let valid = validate(call, fitting).await?.made_by(&call.caller);

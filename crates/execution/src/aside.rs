@@ -1,0 +1,71 @@
+//! Work that takes long only for those who make it so: done where nobody else waits for it.
+
+use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Values, and bytes of text, that are looked at in passing. Who sends thousands of mistakes waits for their list alone.
+const MOST_VALUES: usize = 2_000;
+const MOST_BYTES: usize = 64 * 1024;
+
+/// Does the work, away from the threads that others need where the arguments are large.
+pub(crate) fn aside_if_large<T>(arguments: Value, work: impl FnOnce(Value) -> T) -> T {
+    let others_wait =
+        Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    match others_wait && is_large(&arguments) {
+        true => tokio::task::block_in_place(|| work(arguments)),
+        false => work(arguments),
+    }
+}
+
+fn is_large(value: &Value) -> bool {
+    let (mut values, mut bytes) = (0, 0);
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        values += 1;
+        match value {
+            Value::String(text) => bytes += text.len(),
+            Value::Array(items) => left.extend(items.iter().take(MOST_VALUES)),
+            Value::Object(map) => {
+                bytes += map.keys().map(String::len).sum::<usize>();
+                left.extend(map.values().take(MOST_VALUES));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+        if values + left.len() > MOST_VALUES || bytes > MOST_BYTES {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn many_values_or_long_texts_are_large() {
+        let check = |value: Value, large: bool| assert_eq!(is_large(&value), large, "{large}");
+        check(json!({"path": "a.txt", "edits": vec!["x"; 1_000]}), false);
+        check(json!({"edits": vec!["x"; MOST_VALUES]}), true);
+        check(json!({"content": "x".repeat(MOST_BYTES)}), false);
+        check(json!({"content": "x".repeat(MOST_BYTES), "more": "x"}), true);
+        check(json!({"x".repeat(MOST_BYTES + 1): null}), true);
+        check(json!([vec![0; 1_500], vec![0; 1_500]]), true);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn others_go_on_meanwhile() {
+        let (open, opened) = mpsc::channel();
+        let large = json!(vec![0; MOST_VALUES + 1]);
+        let waits = tokio::spawn(async move {
+            aside_if_large(large, |_| opened.recv_timeout(Duration::from_secs(20)).is_ok())
+        });
+        tokio::spawn(async move { open.send(()) });
+        assert!(waits.await.unwrap(), "the only thread was not given up");
+    }
+}
