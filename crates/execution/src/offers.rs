@@ -1,6 +1,10 @@
 //! What the policy of now says to each tool's own example, for whoever asks what it may do.
 
+use std::sync::Arc;
+
 use governance::files::Expectation;
+use guardrail::Known;
+use registry::Tool;
 use tool::{Category, RiskLevel};
 
 use crate::layer::ToolExecutionLayer;
@@ -24,10 +28,11 @@ impl ToolExecutionLayer {
     /// All tools, by name.
     pub fn offers(&self) -> Vec<Offer> {
         let (world, mode) = (self.world.load(), self.mode());
-        let one = |definition: &std::sync::Arc<tool::ToolDefinition>| {
+        let one = |tool: &Arc<Tool>| {
+            let (definition, schema) = (tool.definition(), tool.schema());
             let example = definition.example().and_then(|example| example.as_object().cloned());
-            let tried =
-                world.policy.try_out(definition, &example.unwrap_or_default(), mode, &world.workspaces);
+            let known = Known { definition, schema };
+            let tried = world.policy.try_known(known, &example.unwrap_or_default(), mode, &world.workspaces);
             let (verdict, reason) = match tried {
                 Ok(found) => {
                     let summary = found.summary();
@@ -45,6 +50,7 @@ impl ToolExecutionLayer {
                 reason,
             }
         };
-        world.registry.definitions().map(one).collect()
+        let tools = world.registry.definitions();
+        tools.filter_map(|definition| world.registry.get(definition.name().as_str())).map(one).collect()
     }
 }

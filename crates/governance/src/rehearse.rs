@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use guardrail::{InputSchema, ValidCall};
+use guardrail::{InputSchema, Known, ValidCall};
 use serde_json::Value;
 use tool::{Arguments, Refusal, RuleRef, ToolDefinition};
 
@@ -98,8 +98,20 @@ impl Policy {
         workspaces: &Workspaces,
     ) -> Result<Rehearsal, String> {
         let schema = InputSchema::compile(definition.input_schema()).map_err(|error| error.to_string())?;
+        self.try_known(Known { definition, schema: &schema }, arguments, mode, workspaces)
+    }
+
+    /// The same for a tool whose schema is compiled already.
+    pub fn try_known(
+        &self,
+        known: Known<'_>,
+        arguments: &Arguments,
+        mode: tool::Mode,
+        workspaces: &Workspaces,
+    ) -> Result<Rehearsal, String> {
         let arguments = Value::Object(arguments.clone());
-        let call = guardrail::check(definition, &schema, arguments).map_err(|refusal| refusal.reason)?;
+        let checked = guardrail::check(known.definition, known.schema, arguments);
+        let call = checked.map_err(|refusal| refusal.reason)?;
         let situation = Situation { mode, workspaces, counts: Counts::default() };
         Ok(rehearse(self, &situation, &call))
     }

@@ -108,7 +108,8 @@ impl<'a> Guard<'a> {
             let shape = problem::not_an_object(known.definition, &filled.arguments);
             Findings::stated(shape.into_iter().chain(stated).collect())
         };
-        let findings = Findings { examples: nested.examples, ..findings };
+        let count = findings.count + nested.unlisted;
+        let findings = Findings { examples: nested.examples, count, ..findings };
         Err(Box::new(Unfit { findings, arguments: filled.without_defaults(), by_map }))
     }
 
@@ -140,7 +141,8 @@ impl<'a> Guard<'a> {
         let nested = Nested::of(self, calls_of(Some(entry), None), arguments);
         let shape = (!arguments.is_object() && !arguments.is_null()).then(|| problem::not_object(arguments));
         let stated = entry.problems(arguments, None).into_iter().chain(shape).chain(nested.problems);
-        Findings { examples: nested.examples, ..Findings::stated(stated.collect()) }
+        let findings = Findings::stated(stated.collect());
+        Findings { examples: nested.examples, count: findings.count + nested.unlisted, ..findings }
     }
 
     /// The example of a name that no tool has.

@@ -21,6 +21,8 @@ const MOST_EXAMPLES: usize = 4;
 #[derive(Default)]
 pub(crate) struct Nested {
     pub(crate) problems: Vec<Problem>,
+    /// Problems of inner calls that have too many of them to be listed.
+    pub(crate) unlisted: usize,
     pub(crate) examples: Vec<String>,
     shown: Vec<String>,
     /// How many more inner calls are looked at, over all lists and levels.
@@ -112,7 +114,8 @@ impl Nested {
         }
         let place = problem::join(place, "arguments");
         let speaker = format!("{speaker} ({})", shorten(slug, LONGEST_WORD).escape_debug());
-        let problems = problems_of(known, entry, arguments);
+        let Findings { problems, count, .. } = findings_of(known, entry, arguments);
+        self.unlisted += count.saturating_sub(problems.len());
         if !problems.is_empty() {
             self.show(guard, &speaker, slug, known, entry);
         }
@@ -147,20 +150,18 @@ fn said(speaker: &str, problem: Problem) -> Problem {
     Problem { message: format!("{speaker}: {}", problem.message), ..problem }
 }
 
-fn problems_of(known: Option<Known<'_>>, entry: Option<&Entry>, arguments: &Value) -> Vec<Problem> {
+fn findings_of(known: Option<Known<'_>>, entry: Option<&Entry>, arguments: &Value) -> Findings {
     let Some(known) = known else {
         let shape = (!arguments.is_object()).then(|| problem::not_object(arguments));
-        return shape
-            .into_iter()
-            .chain(entry.map(|entry| entry.problems(arguments, None)).unwrap_or_default())
-            .collect();
+        let stated = entry.map(|entry| entry.problems(arguments, None)).unwrap_or_default();
+        return Findings::stated(shape.into_iter().chain(stated).collect());
     };
     let filled = Filled::new(known.definition, arguments.clone()).arguments;
     let stated = entry.map(|entry| entry.problems(&filled, Some(known.definition))).unwrap_or_default();
     if filled.is_object() {
-        Findings::of(known, &filled, stated).problems
+        Findings::of(known, &filled, stated)
     } else {
         let shape = problem::not_an_object(known.definition, &filled);
-        Findings::stated(shape.into_iter().chain(stated).collect()).problems
+        Findings::stated(shape.into_iter().chain(stated).collect())
     }
 }

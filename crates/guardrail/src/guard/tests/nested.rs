@@ -134,6 +134,16 @@ fn a_list_that_map_and_schema_both_name_is_looked_at_once() {
 }
 
 #[test]
+fn all_that_is_wrong_with_one_inner_call_is_counted() {
+    let bench = Bench::shipped().tool("closed", json!({"type": "object", "additionalProperties": false}));
+    let unknown: serde_json::Map<String, Value> = (0..40).map(|n| (format!("k{n}"), json!(n))).collect();
+    let calls = json!({"tools": [{"tool_slug": "closed", "arguments": unknown}]});
+    let refusal = bench.call(OUTER, calls).unwrap();
+    let rest = 40 - refusal.problems.len();
+    assert!(refusal.reason.contains(&format!("And {rest} problems more.")), "{}", refusal.reason);
+}
+
+#[test]
 fn depth_and_number_are_bounded() {
     let bench = Bench::shipped();
     let call = |tools: Value| json!({"tool_slug": OUTER, "arguments": {"tools": tools}});
