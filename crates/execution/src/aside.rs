@@ -52,8 +52,8 @@ mod tests {
         let check = |value: Value, large: bool| assert_eq!(is_large(&value), large, "{large}");
         check(json!({"path": "a.txt", "edits": vec!["x"; 1_000]}), false);
         check(json!({"edits": vec!["x"; MOST_VALUES]}), true);
-        check(json!({"content": "x".repeat(MOST_BYTES)}), false);
-        check(json!({"content": "x".repeat(MOST_BYTES), "more": "x"}), true);
+        check(json!(["x".repeat(MOST_BYTES)]), false);
+        check(json!(["x".repeat(MOST_BYTES), "x"]), true);
         check(json!({"x".repeat(MOST_BYTES + 1): null}), true);
         check(json!([vec![0; 1_500], vec![0; 1_500]]), true);
     }
