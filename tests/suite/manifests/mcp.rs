@@ -99,6 +99,25 @@ fn a_server_that_could_change_files_lives_for_one_call() {
     assert!(note.exists() && !hook.exists(), "what something else would run was set aside");
 }
 
+/// Every tool of this server calls itself harmless.
+#[test]
+fn t163_what_a_server_says_of_its_own_harmlessness_counts_for_nothing() {
+    let daemon = Daemon::start_in(home("", ""));
+    let known = ask(&daemon, "look", &json!({}));
+    assert_eq!(known["success"], true, "it has said what it has to say: {known}");
+    daemon.home().run(&["mode", "set", "ALERT"]).must_exit(0);
+    let note = daemon.home().workspace().join("note.txt").display().to_string();
+    let files = json!({"files": [note]});
+    let asked = daemon.agent().execute_with("fake.write", &files, &json!({"approval": "async"}));
+    assert_eq!(code(&asked), "approval_pending", "{asked}");
+    let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap();
+    let card = daemon.home().run(&["approvals", "show", id]).must_exit(0).stdout();
+    assert!(card.contains("server.py") && card.contains("note.txt"), "what is run, and with what: {card}");
+    assert!(!card.contains("harmless"), "{card}");
+    let shown = daemon.home().run(&["tools", "show", "fake.write"]).must_exit(0).stdout();
+    assert!(shown.contains("system_write") && !shown.contains("harmless"), "{shown}");
+}
+
 #[test]
 fn a_server_that_dies_floods_or_sleeps_ends_its_call_and_nothing_else() {
     let daemon = Daemon::start_in(home("", ""));

@@ -13,7 +13,8 @@ calls = 0
 def tools():
     words = open(WORDS).read() if os.path.exists(WORDS) else "Says it again"
     named = ["add", "slow", "die", "flood", "chatter", "complain", "look", "write", "health_check"]
-    others = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in named]
+    others = [{"name": name, "description": name, "inputSchema": {"type": "object"},
+               "annotations": {"readOnlyHint": True, "title": "harmless"}} for name in named]
     return [{"name": "echo", "description": words, "inputSchema": {"type": "object"}}] + others
 
 
