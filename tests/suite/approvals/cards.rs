@@ -109,8 +109,8 @@ fn a_command_is_bound_to_its_program_its_folder_and_its_script() {
     assert_eq!(ran["output"]["stdout"], "harmless\n", "{ran}");
 }
 
-#[cfg(target_os = "linux")]
 /// Stands in for pytest: a version, and no test found.
+#[cfg(target_os = "linux")]
 const PYTEST: &str = "#!/bin/sh\ncase $1 in --version) echo 'pytest 1';; *) exit 5;; esac\n";
 
 #[test]
