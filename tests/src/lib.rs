@@ -13,6 +13,7 @@ mod home;
 #[cfg(target_os = "linux")]
 pub mod hostile;
 mod patience;
+mod programs;
 mod terminal;
 
 pub use binary::{give_up_root_for_good, sinew, sinew_as_we_are};
@@ -20,5 +21,6 @@ pub use bridge::Bridge;
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, Run};
-pub use patience::until;
+pub use patience::{found, until};
+pub use programs::programs;
 pub use terminal::Terminal;

@@ -1,5 +1,7 @@
 //! Real calls along the whole road: results, refusals, failures, and what the ledger keeps of them.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
@@ -289,7 +291,8 @@ fn going_through_a_folder_does_not_tell_whether_it_is_there() {
     let mut agent = daemon.agent();
     let mut ask = |through: &str| {
         let work = daemon.home().workspace();
-        let path = format!("{}/../work/a.txt", work.with_file_name(through).display());
+        let back = Path::new("..").join(work.file_name().unwrap()).join("a.txt");
+        let path = work.with_file_name(through).join(back).display().to_string();
         let result = agent.execute("read_file", &json!({"path": path}));
         (code(&result).to_owned(), result["metadata"]["refusal"]["detail"].clone())
     };

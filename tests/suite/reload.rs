@@ -1,10 +1,8 @@
 //! The configuration changes while the daemon runs: what tightens holds at once, what loosens waits, what is wrong
 //! changes nothing.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, until};
 
 pub(crate) const OPEN: &str = "tools:\n  read_file: {allowed_in_modes: [NORMAL]}\n";
 pub(crate) const SHUT: &str =
@@ -17,15 +15,6 @@ pub(crate) fn home(tools: &str) -> Home {
     home.file("shut/a.txt", "x");
     home.configure("governance/tools.yaml", tools);
     home
-}
-
-/// Asks until it is so; files are watched by somebody else's clock.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn reads(daemon: &Daemon) -> bool {
@@ -47,10 +36,10 @@ fn what_tightens_holds_at_once_and_what_loosens_waits_for_a_human() {
     let daemon = Daemon::start_in(home(OPEN));
     assert!(reads(&daemon));
     daemon.home().configure("governance/tools.yaml", SHUT);
-    wait_until("the tighter rule holds", || !reads(&daemon));
+    until("the tighter rule holds", || !reads(&daemon));
 
     daemon.home().configure("governance/tools.yaml", OPEN);
-    wait_until("the looser one waits", || reload_state(&daemon)["result"] == "waiting");
+    until("the looser one waits", || reload_state(&daemon)["result"] == "waiting");
     assert!(!reads(&daemon), "and does not hold");
     let shown = daemon.home().run(&["status"]).must_exit(0).stdout();
     assert!(shown.contains("sinew reload --accept"), "{shown}");
@@ -71,7 +60,7 @@ fn what_is_wrong_changes_nothing_and_says_where() {
     let daemon = Daemon::start_in(home(SHUT));
     assert!(!reads(&daemon));
     daemon.home().configure("governance/tools.yaml", "tools:\n  read_file:\n    alowed_in_modes: [NORMAL]\n");
-    wait_until("it is rejected", || reload_state(&daemon)["result"] == "rejected");
+    until("it is rejected", || reload_state(&daemon)["result"] == "rejected");
     let told = reload_state(&daemon)["error"].as_str().expect("why").to_owned();
     assert!(
         told.contains("tools.yaml") && told.contains("allowed_in_modes"),
@@ -83,7 +72,7 @@ fn what_is_wrong_changes_nothing_and_says_where() {
     assert!(!reads(&daemon), "the last good rules hold");
     assert_eq!(daemon.agent().execute("list_directory", &json!({"path": "."}))["success"], true);
     daemon.home().configure("governance/tools.yaml", SHUT);
-    wait_until("all is as before", || reload_state(&daemon) == Value::Null);
+    until("all is as before", || reload_state(&daemon) == Value::Null);
     assert_eq!(reloads(&daemon.stop()), ["rejected"], "once, however often it was looked at");
 }
 
@@ -101,7 +90,7 @@ fn workspaces_come_when_accepted_and_go_at_once() {
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     assert!(may_read());
     daemon.home().run(&["workspace", "remove", other.to_str().unwrap()]).must_exit(0);
-    wait_until("it is gone", || !may_read());
+    until("it is gone", || !may_read());
 }
 
 #[test]
@@ -112,22 +101,22 @@ fn who_wants_no_questions_says_so_once() {
     home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
     let daemon = Daemon::start_in(home);
     daemon.home().configure("governance/tools.yaml", OPEN);
-    wait_until("the looser rule holds", || reads(&daemon));
+    until("the looser rule holds", || reads(&daemon));
 
     let daemon = Daemon::start_in(self::home(OPEN));
     let settings = daemon.home().root().join("config/sinew.yaml");
     let asks = std::fs::read_to_string(&settings).unwrap();
     daemon.home().configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
-    wait_until("that is a question too", || reload_state(&daemon)["result"] == "waiting");
+    until("that is a question too", || reload_state(&daemon)["result"] == "waiting");
     daemon.home().configure("sinew.yaml", &asks.replace("drain_seconds: 10", "drain_seconds: 11"));
-    wait_until("limits need a start", || reload_state(&daemon).to_string().contains("at the next start"));
+    until("limits need a start", || reload_state(&daemon).to_string().contains("at the next start"));
 }
 
 #[test]
 fn a_hangup_reads_the_files_and_ends_nothing() {
     let daemon = Daemon::start_in(home(OPEN));
     daemon.signal(nix::sys::signal::Signal::SIGHUP);
-    wait_until("it is heard", || daemon.log().contains("SIGHUP received"));
+    until("it is heard", || daemon.log().contains("SIGHUP received"));
     assert!(reads(&daemon));
 }
 

@@ -91,8 +91,7 @@ fn where_nobody_knows_what_was_accepted_it_is_said_aloud() {
     std::fs::write(&rules, OPEN).expect("written");
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon), "the files are taken, not the copy");
-    let said = |daemon: &Daemon| daemon.log().contains("what was accepted is not known").then_some(());
-    until("the log says so", || said(&daemon));
+    until("the log says so", || daemon.log().contains("what was accepted is not known"));
     let home = daemon.stop();
     std::fs::remove_dir_all(&copy).expect("removed");
     let daemon = Daemon::start_in(home);

@@ -26,7 +26,7 @@ const CALLS_PER_ROUND: usize = 1_000;
 const WARM_UP: usize = 2;
 
 /// The crates whose own cost has a bound, each with an example that measures it.
-const MEASURED: [&str; 4] = ["guardrail", "governance", "ledger", "sandbox"];
+const MEASURED: [&str; 5] = ["guardrail", "governance", "ledger", "telemetry", "sandbox"];
 
 pub(crate) fn command(root: &Root) -> Result<()> {
     let binary = project::build_binary(root, Profile::Release)?;

@@ -2,7 +2,7 @@
 //! inner call like any other, so that nothing malformed is passed on inside a well-formed envelope.
 
 use serde_json::Value;
-use tool::{LONGEST_WORD, Problem, shorten};
+use tool::{LONGEST_WORD, Problem, json_kind, shorten};
 
 use crate::check::Filled;
 use crate::entry::Entry;
@@ -50,7 +50,7 @@ impl Nested {
                 return self.problems.push(Problem::new(place, "array", "string", message));
             }
             Some(other) => {
-                let got = problem::kind_of_value(other);
+                let got = json_kind(other);
                 let message = format!("{place} must be array, not {got}");
                 return self.problems.push(Problem::new(place, "array", got, message));
             }
@@ -69,7 +69,7 @@ impl Nested {
 
     fn call(&mut self, guard: &Guard<'_>, place: &str, speaker: &str, call: &Value, depth: usize) {
         let Value::Object(call) = call else {
-            let got = problem::kind_of_value(call);
+            let got = json_kind(call);
             let message = format!("{speaker} must be object with tool_slug and arguments, not {got}");
             return self.problems.push(Problem::new(place, "object", got, message));
         };
@@ -80,7 +80,7 @@ impl Nested {
                 None
             }
             Some(other) => {
-                let got = problem::kind_of_value(other);
+                let got = json_kind(other);
                 let message = format!("{speaker}: tool_slug must be string, not {got}");
                 self.problems.push(Problem::new(problem::join(place, "tool_slug"), "string", got, message));
                 None

@@ -4,7 +4,7 @@
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
-use tool::{LONGEST_WORD, Problem, SESSION_ARGUMENT, ToolDefinition, shorten};
+use tool::{LONGEST_WORD, Problem, SESSION_ARGUMENT, ToolDefinition, json_kind, shorten};
 
 use crate::synonym;
 
@@ -64,12 +64,12 @@ pub(crate) fn place_of_key(error: &ValidationError<'_>, key: &str) -> String {
 pub(crate) fn given_session(arguments: &Value, definition: &ToolDefinition) -> Option<Problem> {
     let given = definition.wants_session().then(|| arguments.get(SESSION_ARGUMENT)).flatten()?;
     let message = format!("`{SESSION_ARGUMENT}` is filled in by Sinew, with the caller's own: leave it out");
-    Some(Problem::new(join("", SESSION_ARGUMENT), "no such argument", kind_of_value(given), message))
+    Some(Problem::new(join("", SESSION_ARGUMENT), "no such argument", json_kind(given), message))
 }
 
 /// Something else than an object of arguments.
 pub(crate) fn not_object(came: &Value) -> Problem {
-    let kind = kind_of_value(came);
+    let kind = json_kind(came);
     Problem::new("", "object", kind, format!("the arguments must be an object, not {kind}"))
 }
 
@@ -227,19 +227,7 @@ fn got(value: &Value, kind: &ValidationErrorKind) -> String {
     match value {
         Value::String(text) if by_length => format!("{} characters", text.chars().count()),
         Value::Array(items) => format!("array of {}", items.len()),
-        other => kind_of_value(other).into(),
-    }
-}
-
-/// The JSON type of a value.
-pub(crate) fn kind_of_value(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        other => json_kind(other).into(),
     }
 }
 

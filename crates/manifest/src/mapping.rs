@@ -53,7 +53,7 @@ impl FieldMapping {
 }
 
 fn mismatch(at: &str, structure: &Value, value: &Value) -> Option<String> {
-    let wrong = |wanted: &str| Some(format!("`{at}` is {}, not {wanted}", kind(value)));
+    let wrong = |wanted: &str| Some(format!("`{at}` is {}, not {wanted}", tool::json_kind(value)));
     match (structure, value) {
         (Value::String(word), value) => {
             let fits = match word.as_str() {
@@ -80,17 +80,6 @@ fn mismatch(at: &str, structure: &Value, value: &Value) -> Option<String> {
         (Value::Object(_), _) => wrong("object"),
         (Value::Array(_), _) => wrong("array"),
         _ => None,
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

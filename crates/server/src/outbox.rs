@@ -212,7 +212,7 @@ mod tests {
         drop(waiting);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_slow_client_is_not_a_dead_one() {
         let (server, mut client) = tokio::io::duplex(16);
         let (outbox, writer) = Outbox::open(server, Duration::from_secs(3));

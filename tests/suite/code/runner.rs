@@ -2,10 +2,9 @@
 
 use std::io::Read;
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, until};
 
 use super::venv::{PYTEST, packages};
 
@@ -137,11 +136,7 @@ fn hostile_tests_get_hold_of_nothing_and_leave_nothing_behind() {
     assert!(!outside.exists());
     assert!(listener.accept().is_err(), "nobody called");
     assert!(!result.to_string().contains("canary"), "{result}");
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while is_running(&word) {
-        assert!(Instant::now() < deadline, "it is still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("it is gone", || !is_running(&word));
 }
 
 /// Whether a process has this word on its command line.

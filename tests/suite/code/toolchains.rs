@@ -5,18 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home};
-
-/// A folder of programs, if it is there.
-fn programs(name: &str, needed: &str) -> Option<PathBuf> {
-    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/programs");
-    let folder = std::env::var_os("SINEW_PROGRAMS").map_or_else(built, PathBuf::from).join(name);
-    let found = folder.canonicalize().ok().filter(|folder| folder.join(needed).is_file());
-    if found.is_none() {
-        println!("LEFT OUT: there is no {needed} in {}: `cargo xtask test` puts it there", folder.display());
-    }
-    found
-}
+use tests::{Daemon, Home, programs};
 
 /// A daemon whose policy takes programs from these folders.
 fn daemon_with(folders: &[&Path]) -> Daemon {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use strace::Strace;
-use tests::{Client, Daemon, Home, sinew, until};
+use tests::{Client, Daemon, Home, found, sinew, until};
 
 use super::verify;
 
@@ -136,7 +136,7 @@ impl Scene {
     /// What another crate logged inside a call names that call.
     fn check_log(&self) {
         // The log has a thread of its own, which may be behind.
-        let halted = until("the log says so", || {
+        let halted = found("the log says so", || {
             let lines = self.daemon.home().run(&["logs", "--level", "error", "--json"]).must_exit(0).stdout();
             lines.lines().find(|line| line.contains("the ledger takes no more records")).map(str::to_owned)
         });
@@ -297,11 +297,7 @@ fn a_full_disk_refuses_what_is_risky_and_recovers_by_itself() {
 
     drop(file);
     std::fs::remove_file(filler).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while agent.execute("write_file", &write)["success"] != true {
-        assert!(Instant::now() < deadline, "no recovery although there is room again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("it recovers now that there is room", || agent.execute("write_file", &write)["success"] == true);
     let home = daemon.stop();
     let report = verify(&home);
     assert_eq!(report["intact"], true, "{report}");

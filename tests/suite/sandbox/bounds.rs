@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::Daemon;
+use tests::{Daemon, until};
 
 use super::{home, output, run};
 
@@ -95,11 +95,7 @@ fn a_daemon_that_is_killed_takes_its_commands_along() {
                 .is_ok()
         }
     });
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while survivors(&word).len() < 2 {
-        assert!(Instant::now() < deadline, "the command does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the command is under way", || survivors(&word).len() >= 2);
     let _home = daemon.crash();
     must_vanish(&word);
     let _ = caller.join();
@@ -122,11 +118,7 @@ fn others_are_served_while_a_bomb_goes_off() {
     let mut agent = daemon.agent();
     let bomb = json!({"command": ["sh", "-c", script, word]});
     let bomb = std::thread::spawn(move || agent.execute("run_command", &bomb));
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while !daemon.home().workspace().join("armed").exists() {
-        assert!(Instant::now() < deadline, "the bomb does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the bomb is armed", || daemon.home().workspace().join("armed").exists());
     for number in 0..20 {
         let listed = daemon.agent().execute("list_directory", &json!({"path": "."}));
         assert_eq!(listed["success"], true, "{listed}");

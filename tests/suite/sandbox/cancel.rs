@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon};
+use tests::{Client, Daemon, found};
 
 use super::bounds::must_vanish;
 use super::home;
@@ -93,14 +93,9 @@ fn a_client_takes_back_its_own_call_and_hears_no_more_of_it() {
     must_vanish(&word);
     let next = agent.request("ping", &json!({}));
     assert_eq!(next["result"], json!({}), "the next line is the next answer: {next}");
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let end = loop {
-        let records = daemon.home().records_so_far();
-        match records.into_iter().rfind(|record| record["kind"] == "outcome") {
-            Some(end) => break end,
-            None => assert!(Instant::now() < deadline, "its end is not on record"),
-        }
-    };
+    let end = found("its end is on record", || {
+        daemon.home().records_so_far().into_iter().rfind(|record| record["kind"] == "outcome")
+    });
     assert_eq!((&end["call_id"], &end["failure"]), (&id, &json!("cancelled")));
     assert!(end["message"].as_str().unwrap().ends_with("by its caller"), "{end}");
 }

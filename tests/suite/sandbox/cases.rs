@@ -1,10 +1,9 @@
 //! Single cases of what a program may try, each with what must come of it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::Daemon;
+use tests::{Daemon, until};
 
 use super::{home, output, run};
 
@@ -204,14 +203,6 @@ fn runs(word: &str) -> bool {
     others.any(|entry| has_word(&entry.path()))
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn a_call_that_is_taken_back_ends_with_everything_it_started() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 60\n"));
@@ -228,8 +219,8 @@ fn a_call_that_is_taken_back_ends_with_everything_it_started() {
     ] {
         client.send(format!("{message}\n").as_bytes());
     }
-    wait_until("it starts", || runs(&word));
+    until("it starts", || runs(&word));
     let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": taken_back});
     client.send(format!("{message}\n").as_bytes());
-    wait_until("it ends", || !runs(&word));
+    until("it ends", || !runs(&word));
 }

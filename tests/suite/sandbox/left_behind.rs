@@ -1,10 +1,9 @@
 //! What a run leaves behind that something else would run: set aside however the run ended, and wherever it was put.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tests::Daemon;
+use tests::{Daemon, until};
 
 use super::{aside_of, home, run};
 
@@ -85,11 +84,7 @@ fn what_a_killed_daemon_could_not_set_aside_the_next_one_does() {
         let call = std::panic::AssertUnwindSafe(|| agent.execute("run_command", &words));
         std::panic::catch_unwind(call).is_ok()
     });
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while !work.join("made").exists() {
-        assert!(Instant::now() < deadline, "the command does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the command is under way", || work.join("made").exists());
     let daemon = Daemon::start_in(daemon.crash());
     let _ = caller.join();
     assert!(!work.join("q/.git/config").exists(), "before the first call");
@@ -116,10 +111,6 @@ fn a_caller_without_patience_leaves_nothing_behind() {
     let ended = daemon.agent().request("sinew/execute", &params);
     assert_eq!(ended["result"]["success"], false, "{ended}");
     let config = daemon.home().workspace().join("q/.git/config");
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while config.exists() {
-        assert!(Instant::now() < deadline, "it was left where git acts on it");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("it is taken from where git acts on it", || !config.exists());
     assert!(aside_of(config.parent().unwrap(), "config").is_some(), "it was made, and set aside");
 }

@@ -1,23 +1,12 @@
 //! Programs that people work with, run inside as they run outside. Those that are not for every user of a machine are
 //! taken from where `cargo xtask test` puts them, and left out loudly where they are not.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, programs};
 
 use super::{home, run};
-
-/// A folder of programs, if it is there.
-fn programs(name: &str, needed: &str) -> Option<PathBuf> {
-    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/programs");
-    let folder = std::env::var_os("SINEW_PROGRAMS").map_or_else(built, PathBuf::from).join(name);
-    let found = folder.canonicalize().ok().filter(|folder| folder.join(needed).is_file());
-    if found.is_none() {
-        println!("LEFT OUT: there is no {needed} in {}: `cargo xtask test` puts it there", folder.display());
-    }
-    found
-}
 
 /// A daemon that grants the workspace, and these programs to read.
 fn daemon_with(programs: &Path) -> Daemon {

@@ -3,10 +3,9 @@
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, until};
 
 use super::{open, worker};
 
@@ -14,15 +13,6 @@ fn sockets(home: &Home) -> Vec<PathBuf> {
     let run = home.socket("agent.sock").parent().unwrap().to_owned();
     let entries = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("w-")).collect()
-}
-
-/// Waits until it is so; only a failure waits for long.
-fn until(what: &str, so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn terms() -> Value {

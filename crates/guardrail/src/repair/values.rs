@@ -2,7 +2,7 @@
 //! true, `"Overwrite"` for a word the schema has in lower case, null for an argument that may be left out.
 
 use serde_json::Value;
-use tool::{Arguments, ToolDefinition, strict_json};
+use tool::{Arguments, ToolDefinition, json_kind, strict_json};
 
 use super::Changes;
 use crate::problem;
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         if let Value::String(text) = value
             && let Some(read) = read(text, schema)
         {
-            let kind = problem::kind_of_value(&read);
+            let kind = json_kind(&read);
             self.changes.add(match read {
                 Value::String(_) => format!("{place} is written as the schema has it"),
                 _ => format!("{place} is {kind}, not text"),
@@ -112,7 +112,7 @@ fn read(text: &str, schema: &Value) -> Option<Value> {
         Value::Number(number) if !number.is_f64() => {
             ["integer", "number"].into_iter().find(|kind| admits(schema, kind))?
         }
-        other => problem::kind_of_value(other),
+        other => json_kind(other),
     };
     (kind != "null" && admits(schema, kind)).then_some(read)
 }

@@ -278,26 +278,6 @@ fn hostile_text_costs_linear_time() {
     }
 }
 
-/// Prints what redaction costs; run with `--run-ignored all --release` to see it.
-#[test]
-#[ignore = "a measurement"]
-fn cost_of_clean_text() {
-    let redactor = Redactor::built_in();
-    let prose =
-        "The call read_file on /home/ada/projects/notes/today.md took 12 ms and returned 4096 bytes. "
-            .repeat(12);
-    let clean = &prose[..1024];
-    let short = "tool=read_file path=/tmp/a latency_ms=12";
-    for (name, text) in [("1 KiB", clean), ("40 bytes", short)] {
-        let started = std::time::Instant::now();
-        let rounds = 100_000;
-        for _ in 0..rounds {
-            assert!(matches!(redactor.redact_text(std::hint::black_box(text)), Cow::Borrowed(_)));
-        }
-        println!("{name}: {:?} a text", started.elapsed() / rounds);
-    }
-}
-
 #[test]
 fn what_a_text_holds_is_named_once_and_by_its_shape_alone() {
     let pattern = |name: &str, pattern: &str, action| SecretPattern {

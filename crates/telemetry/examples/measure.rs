@@ -1,0 +1,57 @@
+//! Measures what telemetry costs a call: `cargo run --release -p telemetry --example measure`.
+//!
+//! Prints the cost of a look for secrets in text without one, of the spans of a call that nobody exports, and of an event
+//! into the log. What a collector costs is measured by `cargo xtask bench`, on the whole daemon.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use telemetry::redact::Redactor;
+use telemetry::{CallSpan, Event, LogTarget, Outcome, Stage, Subject, TelemetrySettings, emit};
+use tool::{CallId, Mode, TraceContext};
+
+const ROUNDS: u32 = 20_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let redactor = Redactor::built_in();
+    let line = "The call read_file on /home/ada/projects/notes/today.md took 12 ms and returned 4096 bytes. ";
+    let clean: String = line.chars().cycle().take(1024).collect();
+    if redactor.redact_text(&clean) != clean {
+        return Err("the text is not what is measured: something in it looks like a secret".into());
+    }
+    measure("a look at 1 KiB without a secret", || drop(black_box(redactor.redact_text(&clean))));
+    measure("a look at one line without a secret", || drop(black_box(redactor.redact_text(line))));
+    let trace = TraceContext::root();
+    let (call_id, mode, session) = (CallId::fresh(), Mode::Normal, None);
+    let call = Subject { tool: "read_file", call_id, trace: &trace, mode, session };
+    measure("the spans of a call, not exported", || spans(&call));
+    let folder = tempfile::tempdir()?;
+    let log = LogTarget::Directory(folder.path().to_owned());
+    let guard = telemetry::init(&TelemetrySettings::default(), &log)?;
+    let arguments = json!({"path": "notes/today.md"});
+    measure("an event, to the log", || {
+        emit(Event::ToolCallStarted {
+            call,
+            arguments_digest: "0123456789abcdef",
+            arguments: Some(&arguments),
+        });
+    });
+    let _ = guard.shutdown(Duration::from_secs(2));
+    Ok(())
+}
+
+fn spans(call: &Subject<'_>) {
+    let span = CallSpan::start(call);
+    for stage in [Stage::Check, Stage::Open, Stage::Judge, Stage::Run, Stage::Record] {
+        drop(span.stage(stage));
+    }
+    span.end(Outcome::Done);
+}
+
+fn measure(what: &str, work: impl Fn()) {
+    let started = Instant::now();
+    (0..ROUNDS).for_each(|_| work());
+    println!("{what:<44} {:>9.2} µs", (started.elapsed() / ROUNDS).as_secs_f64() * 1e6);
+}
