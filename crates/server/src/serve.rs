@@ -83,12 +83,13 @@ pub async fn serve(
     let limits = within_descriptors(settings.limits);
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
+    // Before any door opens: whoever is let in finds nothing of an earlier life.
+    worker::sweep(home.run());
     // The agents' door last: whoever sees it open finds the other one open too.
     let mut inherited = Inherited::from_manager();
     let mut control_socket = BoundSocket::open(control_path, &mut inherited, lock).await?;
     let mut agent_socket = BoundSocket::open(agent_path, &mut inherited, lock).await?;
     let hall = Hall::new(limits);
-    worker::sweep(home.run());
     let workers = Workers::new(Arc::clone(&layer), hall.clone(), home.run(), descriptors());
     let agent =
         agent::service(Agent { layer: Arc::clone(&layer), limits, workers: Arc::downgrade(&workers) });
