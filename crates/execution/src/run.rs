@@ -110,7 +110,8 @@ impl Attempt<'_> {
 
     async fn make(&self, limit: Duration) -> Result<Answered, Failure> {
         let began = Instant::now();
-        let running = self.tool.executor().run_telling(Arc::clone(self.order), self.call.progress.clone());
+        let running =
+            self.tool.executor().run_telling(Arc::clone(self.order), content::screened(&self.call.progress));
         let place = Arc::clone(&self.slot);
         let work = AssertUnwindSafe(async move {
             let (_place, _counted) = (place, Level::ToolsRunning.hold());
@@ -125,7 +126,7 @@ impl Attempt<'_> {
         match end {
             End::Came(Ok(Ok(end))) => {
                 self.note_walls(began, &end);
-                end.and_then(|output| within_bounds(self.order, output))
+                within_bounds(self.order, end)
             }
             End::Came(Ok(Err(_panic))) => Err(crashed("panicked")),
             End::Came(Err(_cancelled)) => Err(crashed("was cancelled")),
@@ -200,12 +201,14 @@ enum End {
 }
 
 /// An answer larger than policy allows is not cut blindly: only the tool knows where that makes sense.
-fn within_bounds(order: &Order, output: Output) -> Result<Answered, Failure> {
+fn within_bounds(order: &Order, end: Result<Output, Failure>) -> Result<Answered, Failure> {
+    let most = order.value().max_output_bytes();
+    let output = end.map_err(|failure| content::fit_to_tell(failure, most))?;
     if let Some(failure) = content::withheld(&output.value) {
         return Err(failure);
     }
     let canonical = canonical::bytes(&output.value);
-    let (bytes, most) = (canonical.len() as u64, order.value().max_output_bytes());
+    let bytes = canonical.len() as u64;
     if bytes > most {
         let message = format!("the answer has {bytes} bytes; policy allows {most}");
         return Err(

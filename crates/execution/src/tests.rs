@@ -9,6 +9,7 @@ mod modes;
 mod reload;
 mod repeats;
 mod retry;
+mod secrets;
 mod sessions;
 
 use std::path::Path;
@@ -271,35 +272,6 @@ async fn a_mode_change_reaches_the_call_that_waits_for_a_place() {
     }
     let refused = layer.execute(request("change", json!({}), None)).await;
     assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::ModeDenied);
-}
-
-#[tokio::test]
-async fn a_blocked_secret_passes_in_neither_direction() {
-    let secret = "-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc";
-    let bench = Bench::new().tool("echo", Category::READ_ONLY, |_| done(json!({"text": "fine"}))).tool(
-        "leak",
-        Category::READ_ONLY,
-        move |_| done(json!({"deep": [{"text": secret}]})),
-    );
-    let (layer, folder) = bench.layer();
-    let rsa = "-----BEGIN RSA PRIVATE KEY-----";
-    for arguments in
-        [json!({"a": [{"b": secret}]}), json!({"a": rsa}), json!({rsa: 1}), json!({"a": [{rsa: null}]})]
-    {
-        let refused = layer.execute(request("echo", arguments, None)).await;
-        let refusal = refused.metadata.refusal.unwrap();
-        let told = (refusal.code, refusal.detail.as_deref());
-        assert_eq!(told, (RefusalCode::ValidatorRejected, Some("secret")));
-        let rule = refusal.rule.unwrap();
-        assert!(
-            rule.file.ends_with("safety.yaml") && rule.line > 0 && rule.id.contains("private_key"),
-            "{rule:?}"
-        );
-    }
-    let withheld = layer.execute(request("leak", json!({}), None)).await;
-    assert_eq!(kind(&withheld), Some(FailureKind::Unreadable), "{withheld:?}");
-    assert_eq!(withheld.output, json!({}));
-    assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("PRIVATE KEY")));
 }
 
 #[tokio::test]

@@ -1,0 +1,99 @@
+//! What the policy blocks passes in no direction and by no way out of a tool.
+
+use std::sync::Mutex;
+use tool::{Failure, Progress, ProgressNote};
+
+use super::*;
+use crate::content;
+
+#[tokio::test]
+async fn a_blocked_secret_passes_in_neither_direction() {
+    let secret = "-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc";
+    let bench = Bench::new().tool("echo", Category::READ_ONLY, |_| done(json!({"text": "fine"}))).tool(
+        "leak",
+        Category::READ_ONLY,
+        move |_| done(json!({"deep": [{"text": secret}]})),
+    );
+    let (layer, folder) = bench.layer();
+    let rsa = "-----BEGIN RSA PRIVATE KEY-----";
+    for arguments in
+        [json!({"a": [{"b": secret}]}), json!({"a": rsa}), json!({rsa: 1}), json!({"a": [{rsa: null}]})]
+    {
+        let refused = layer.execute(request("echo", arguments, None)).await;
+        let refusal = refused.metadata.refusal.unwrap();
+        let told = (refusal.code, refusal.detail.as_deref());
+        assert_eq!(told, (RefusalCode::ValidatorRejected, Some("secret")));
+        let rule = refusal.rule.unwrap();
+        assert!(
+            rule.file.ends_with("safety.yaml") && rule.line > 0 && rule.id.contains("private_key"),
+            "{rule:?}"
+        );
+    }
+    let withheld = layer.execute(request("leak", json!({}), None)).await;
+    assert_eq!(kind(&withheld), Some(FailureKind::Unreadable), "{withheld:?}");
+    assert_eq!(withheld.output, json!({}));
+    assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("PRIVATE KEY")));
+}
+
+#[tokio::test]
+async fn a_failure_tells_no_blocked_secret_and_no_more_than_an_answer_may_have() {
+    let secret = "-----BEGIN RSA PRIVATE KEY-----";
+    let failing = |failure: Failure| {
+        move |_| -> Running {
+            let failure = failure.clone();
+            Box::pin(async { Err(failure) })
+        }
+    };
+    let failed = || Failure::new(FailureKind::TimedOut, "it took too long").hint("try later");
+    let with = |output: Value| Failure { output: Some(output), ..failed() };
+    let (layer, folder) = Bench::new()
+        .tool("output", Category::READ_ONLY, failing(with(json!({"stdout": ["x", {secret: 1}]}))))
+        .tool("words", Category::READ_ONLY, failing(Failure { message: format!("a {secret}"), ..failed() }))
+        .tool("way_out", Category::READ_ONLY, failing(failed().hint(format!("use {secret}"))))
+        .tool("flood", Category::READ_ONLY, failing(with(json!({"stdout": "x".repeat(2 << 20)}))))
+        .tool("talker", Category::READ_ONLY, failing(Failure { message: "y".repeat(1 << 20), ..failed() }))
+        .tool("modest", Category::READ_ONLY, failing(with(json!({"stdout": "so far"}))))
+        .layer();
+    for tool in ["output", "words", "way_out"] {
+        let result = layer.execute(request(tool, json!({}), None)).await;
+        assert_eq!(kind(&result), Some(FailureKind::TimedOut), "{tool}: what happened is still said");
+        let told = serde_json::to_string(&result).unwrap();
+        assert!(!told.contains("PRIVATE KEY") && told.contains("withheld"), "{tool}: {told}");
+    }
+    let flood = layer.execute(request("flood", json!({}), None)).await;
+    assert_eq!(flood.output, json!({}));
+    assert!(
+        serde_json::to_string(&flood).unwrap().contains("try later; its output is left out"),
+        "{flood:?}"
+    );
+    let talker = layer.execute(request("talker", json!({}), None)).await;
+    assert!(serde_json::to_string(&talker).unwrap().len() < 10_000, "others may have written the words");
+    let modest = layer.execute(request("modest", json!({}), None)).await;
+    assert_eq!(
+        (modest.output, modest.error.unwrap().as_str()),
+        (json!({"stdout": "so far"}), "it took too long")
+    );
+    assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("PRIVATE KEY")));
+}
+
+#[test]
+fn what_a_tool_says_on_its_way_is_withheld_from_the_secret_on() {
+    let (_layer, _folder) = Bench::new().layer();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ears = Arc::clone(&heard);
+    let progress = content::screened(&Progress::heard_by(move |note| ears.lock().unwrap().push(note)));
+    let piece = |text: &str| ProgressNote {
+        message: "some bytes".into(),
+        share: Some((1, 2)),
+        data: Some(json!({"source": "stdout", "content": text})),
+    };
+    for text in ["so far\n-----BEGIN RSA PRIV", "ATE KEY-----\nMIIE", "the rest of it"] {
+        progress.tell(piece(text));
+    }
+    let heard = heard.lock().unwrap();
+    let contents: Vec<_> =
+        heard.iter().map(|note| note.data.as_ref().map(|data| data["content"].clone())).collect();
+    assert_eq!(contents, [Some(json!("so far\n-----BEGIN RSA PRIV")), None, None]);
+    assert!(heard[1].message.contains("withheld") && heard[1].share.is_some(), "{:?}", heard[1]);
+    assert!(!content::screened(&Progress::default()).is_heard(), "what nobody hears is not put into words");
+}
