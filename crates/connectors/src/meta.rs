@@ -120,6 +120,10 @@ impl ToolExecutor for Meta {
         Ok(Preview { facts: vec![("may call".to_owned(), calls)], ..Preview::default() })
     }
 
+    fn makes_calls(&self) -> bool {
+        true
+    }
+
     fn run(&self, order: Arc<Order>) -> Running {
         Box::pin(self.clone().conduct(order))
     }

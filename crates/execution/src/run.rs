@@ -161,22 +161,31 @@ impl Attempt<'_> {
             // The mode changed before this call was on the list of those it looks through.
             self.layer.cancel_forbidden();
         }
+        let makes_calls = self.tool.executor().makes_calls();
         tokio::select! {
             biased;
             end = &mut task => End::Came(end),
-            by = self.call.track.stop().given() => {
+            by = self.ended_early(makes_calls) => {
                 task.abort();
                 // Whoever hears of the end must find it over; a process in walls takes a moment to be.
                 let _ = tokio::time::timeout(TIME_TO_DIE, &mut task).await;
                 End::Stopped(by)
             }
             () = tokio::time::sleep(self.patience(limit)) => {
-                // A process in walls ends with whoever waits for it; a thread would only lose its place.
-                if self.order.value().call().definition().requires_sandbox() {
+                // A process in walls and a call end with whoever waits for them; a thread would only lose its place.
+                if makes_calls || self.order.value().call().definition().requires_sandbox() {
                     task.abort();
                 }
                 End::TimedOut
             }
+        }
+    }
+
+    /// Somebody ends it; or its caller has left, and it must make no more calls in that name.
+    async fn ended_early(&self, makes_calls: bool) -> StoppedBy {
+        tokio::select! {
+            by = self.call.track.stop().given() => by,
+            () = self.call.gone.cancelled(), if makes_calls => StoppedBy::Caller,
         }
     }
 

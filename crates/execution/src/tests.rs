@@ -96,16 +96,26 @@ impl Bench {
     }
 
     fn such_tool(
-        mut self,
+        self,
         name: &str,
         category: Category,
         change: impl FnOnce(&mut ToolSpec),
         body: impl Fn(Arc<Order>) -> Running + Send + Sync + 'static,
     ) -> Self {
+        self.run_by(name, category, change, Does(body))
+    }
+
+    fn run_by(
+        mut self,
+        name: &str,
+        category: Category,
+        change: impl FnOnce(&mut ToolSpec),
+        executor: impl ToolExecutor + 'static,
+    ) -> Self {
         let mut spec = ToolSpec::new(name, "A test tool", category, RiskLevel::Low);
         spec.input_schema = Some(json!({"type": "object"}));
         change(&mut spec);
-        self.registry.register(spec.check().unwrap(), Arc::new(Does(body))).unwrap();
+        self.registry.register(spec.check().unwrap(), Arc::new(executor)).unwrap();
         self
     }
 

@@ -69,6 +69,12 @@ pub trait ToolExecutor: Send + Sync + 'static {
     /// keep its handles while it does.
     fn run(&self, order: Arc<Order>) -> Running;
 
+    /// Whether its work is to make calls in the name of its caller. Such a tool is ended when its time is up, and makes
+    /// none for a caller who has left.
+    fn makes_calls(&self) -> bool {
+        false
+    }
+
     /// The same for a tool that has something to say meanwhile. Most have not.
     fn run_telling(&self, order: Arc<Order>, _progress: Progress) -> Running {
         self.run(order)

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use registry::{Order, Running, ToolExecutor};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tool::{Category, FailureKind, Mode, RefusalCode, ToolResult};
@@ -98,4 +100,42 @@ async fn a_caller_that_takes_its_call_back_ends_it() {
     let started = records(folder.path()).iter().filter(|record| record["kind"] == "outcome").count();
     assert_eq!(started, 2, "both have their end on record");
     gate.open();
+}
+
+/// A tool that makes calls for its caller, and waits for one of them for ever.
+struct Conducts(CancellationToken);
+
+impl ToolExecutor for Conducts {
+    fn makes_calls(&self) -> bool {
+        true
+    }
+
+    fn run(&self, _order: Arc<Order>) -> Running {
+        let ended = self.0.clone().drop_guard();
+        Box::pin(async move {
+            let _ended = ended;
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_makes_calls_makes_none_for_a_caller_who_left_or_whose_time_is_up() {
+    for leaves in [true, false] {
+        let ended = CancellationToken::new();
+        let conducts = Conducts(ended.clone());
+        let (layer, _folder) =
+            Bench::new().run_by("conductor", Category::READ_ONLY, |_| {}, conducts).layer();
+        let mut asked = request("conductor", json!({}), None);
+        asked.deadline = (!leaves).then_some(Duration::from_millis(20));
+        let running = tokio::spawn({
+            let layer = Arc::clone(&layer);
+            async move { layer.execute(asked).await }
+        });
+        if leaves {
+            until(&layer, &Standing::Running, 1).await;
+            running.abort();
+        }
+        ended.cancelled().await;
+    }
 }
