@@ -228,7 +228,7 @@ pub(crate) fn settle(setting: &Setting, settings: &Settings) -> Result<(), Probl
         tracing::warn!(path = %path.display(), "a change was interrupted before it had taken place");
     }
     for path in &settled.waiting {
-        tracing::warn!(path = %path.display(), "an interrupted change waits for its folder to be there");
+        tracing::warn!(path = %path.display(), "an interrupted change cannot be looked at now; it is at the next start");
     }
     Ok(())
 }

@@ -91,7 +91,14 @@ impl Folder {
     pub(crate) fn read(&self, name: &str) -> io::Result<Record> {
         let mut text = Vec::new();
         tree::open_file(&self.handle, OsStr::new(name))?.take(LONGEST_RECORD).read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
+        serde_json::from_slice(&text).map_err(|error| match error.classify() {
+            // Whole, but not in words of ours: whoever wrote it can still make sense of it.
+            serde_json::error::Category::Data => io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("`{name}` was written by another version of Sinew: {error}"),
+            ),
+            _ => error.into(),
+        })
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {

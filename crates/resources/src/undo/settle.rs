@@ -23,7 +23,8 @@ pub struct Settled {
     pub done: Vec<PathBuf>,
     /// Changes that had not.
     pub undone: Vec<PathBuf>,
-    /// Changes in folders that cannot be looked at now. They are looked at again at the next start.
+    /// Changes in folders that cannot be looked at now, and records of another version. They are looked at again at the
+    /// next start.
     pub waiting: Vec<PathBuf>,
 }
 
@@ -51,6 +52,9 @@ impl UndoStore {
                 // A record that was cut off belongs to a change that had not begun. One that cannot be read just now may
                 // stand for the only copy of something.
                 Err(error) if is_cut_off(&error) => folder.forget(key),
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    settled.waiting.push(self.path.join(name));
+                }
                 Err(error) => return Err(error),
             }
         }

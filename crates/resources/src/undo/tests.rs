@@ -336,6 +336,19 @@ fn a_start_sweeps_what_belongs_to_no_change() {
 }
 
 #[test]
+fn what_another_version_keeps_is_left_to_it() {
+    let world = World::new();
+    world.file("ws/f", "the only copy");
+    let call = remove(&world, "f");
+    let at = |ending: &str| world.path("undo").join(format!("{call}-0.{ending}"));
+    let of_ours = fs::read_to_string(at("json")).unwrap();
+    fs::write(at("pending"), of_ours.replace("\"moved\"", "\"carried_off\"")).unwrap();
+    fs::remove_file(at("json")).unwrap();
+    assert_eq!(world.undo().settle().unwrap().waiting, [at("pending")]);
+    assert_eq!(fs::read_to_string(at("before")).unwrap(), "the only copy");
+}
+
+#[test]
 fn a_folder_that_cannot_be_looked_at_waits_for_the_next_start() {
     let world = World::new();
     world.file("ws/sub/f", "old");
