@@ -93,7 +93,7 @@ fn an_unknown_tool_is_not_found_and_the_nearest_is_named() {
 }
 
 #[test]
-fn what_lies_outside_is_refused_whether_it_exists_or_not() {
+fn t046_t047_t048_what_lies_outside_is_refused_whether_it_exists_or_not() {
     let daemon = Daemon::start();
     let outside = daemon.home().workspace().with_file_name("secret.txt");
     std::fs::write(&outside, "secret").unwrap();
@@ -123,7 +123,7 @@ fn what_lies_outside_is_refused_whether_it_exists_or_not() {
 }
 
 #[test]
-fn sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
+fn t029_sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
     let home = Home::initialised();
     let root = home.root().display().to_string();
     let refused = home.run(&["workspace", "add", &root]).must_exit(2);
@@ -147,7 +147,7 @@ fn sinews_own_things_are_out_of_reach_whatever_the_workspaces_say() {
 }
 
 #[test]
-fn protected_names_cannot_be_written_even_where_they_do_not_exist() {
+fn t029_protected_names_cannot_be_written_even_where_they_do_not_exist() {
     let daemon = Daemon::start();
     let git = daemon.home().workspace().join(".git/hooks");
     std::fs::create_dir_all(git).unwrap();

@@ -20,7 +20,7 @@ fn refusal(result: &Value) -> &Value {
 }
 
 #[test]
-fn one_tool_is_one_bucket_however_it_is_spelt_and_whoever_asks() {
+fn t175_one_tool_is_one_bucket_however_it_is_spelt_and_whoever_asks() {
     let daemon = Daemon::start_in(limited(4));
     let read = json!({"path": "a.txt"});
     for name in ["read_file", "READ_FILE", "Read_File", "read_file@1"] {

@@ -76,6 +76,37 @@ fn what_is_wrong_changes_nothing_and_says_where() {
     assert_eq!(reloads(&daemon.stop()), ["rejected"], "once, however often it was looked at");
 }
 
+/// A file that is cut off, empty, a bomb or misspelt never takes the place of the rules that hold.
+#[test]
+fn t024_t025_t026_t027_no_broken_file_becomes_no_rules() {
+    let daemon = Daemon::start_in(home(SHUT));
+    let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
+    for level in 1..9 {
+        let before = format!("*a{},", level - 1).repeat(9);
+        bomb.push_str(&format!("a{level}: &a{level} [{}]\n", before.trim_end_matches(',')));
+    }
+    bomb.push_str("tools: {}\n");
+    for broken in [
+        "",
+        "# nothing\n",
+        "null\n",
+        "tools:\n  read_file:\n    allowed_in",
+        "tools: {read_file: {}, read_file: {}}\n",
+        "tools: {read_file: {}}\n\"tools\": {}\n",
+        "tools: {read_file: {forbiden_paths: [/x]}}\n",
+        "tools: {read_file: {forbidden_paths: /x}}\n",
+        bomb.as_str(),
+    ] {
+        daemon.home().configure("governance/tools.yaml", broken);
+        let refused = daemon.home().run(&["reload"]).must_exit(7);
+        assert!(refused.stderr().contains("tools.yaml"), "{broken}: {refused}");
+        assert!(!reads(&daemon), "the last good rules hold: {broken}");
+    }
+    let home = daemon.stop();
+    let refused = home.run(&["serve"]).must_exit(7);
+    assert!(refused.stderr().contains("tools.yaml"), "nor does it start with one: {refused}");
+}
+
 #[test]
 fn workspaces_come_when_accepted_and_go_at_once() {
     let daemon = Daemon::start_in(home(OPEN));

@@ -117,7 +117,7 @@ fn shown(home: &tests::Home) -> String {
 }
 
 #[test]
-fn a_thousand_planted_secrets_are_found_nowhere() {
+fn b102_a_thousand_planted_secrets_are_found_nowhere() {
     let collector = Collector::start();
     let home = tests::Home::initialised().without_alarms();
     // Whatever may be written is: each secret meets every way out.

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_placed_and_explained() {
+    fn t027_mistakes_are_placed_and_explained() {
         check(
             "tools:\n  a:\n    forbiden_paths: [/x]\n",
             (3, 5),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stands_once() {
+    fn t025_a_key_stands_once() {
         let twice = "stands twice in this mapping, first on line";
         check("tools: {}\ntools: {}\n", (2, 1), &format!("`tools` {twice} 1"), Some("remove one"));
         check("tools:\n  a: {}\n  b: {}\n  \"a\": {}\n", (4, 3), &format!("`a` {twice} 2"), Some("merge"));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_not_a_policy() {
+    fn t026_nothing_is_not_a_policy() {
         for text in ["", "\n", "# only a comment\n", "---\n", "null\n", "~\n", "--- # nothing\n...\n"] {
             let error = parse(text).expect_err(text);
             assert!(error.message.contains("the file is empty"), "{text:?}: {error}");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_cost_nothing() {
+    fn t024_bombs_cost_nothing() {
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
         for level in 1..10 {
             let before = format!("*a{},", level - 1).repeat(9);

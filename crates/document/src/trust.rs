@@ -223,7 +223,7 @@ mod tests {
     use crate::Document;
 
     #[test]
-    fn each_wrong_bit_is_named_with_its_remedy() {
+    fn t028_each_wrong_bit_is_named_with_its_remedy() {
         check(|_, _, file| mode(file, 0o664), "mode 0664: it can be changed by its group; chmod go-w '");
         check(|_, _, file| mode(file, 0o602), "mode 0602: it can be changed by everyone");
         check(|_, inner, _| mode(inner, 0o775), "inner` has mode 0775: it can be changed by its group");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_refused() {
+    fn t028_links_are_refused() {
         let relink = |path: &Path| {
             let real = path.with_file_name("real");
             fs::rename(path, &real).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn another_owner_is_refused() {
+    fn t028_another_owner_is_refused() {
         if !rustix::process::geteuid().is_root() {
             return; // only root can give a file away
         }

@@ -98,7 +98,7 @@ fn permitted(world: &World, text: &str, access: PathAccess) -> Option<OpenedPath
 }
 
 #[test]
-fn what_is_read_belongs_to_the_name_that_was_judged() {
+fn t050_what_is_read_belongs_to_the_name_that_was_judged() {
     let world = World::new();
     world.file("ws/target", "inside");
     let (inside, outside) = <(AtomicU64, AtomicU64)>::default();
@@ -116,7 +116,7 @@ fn what_is_read_belongs_to_the_name_that_was_judged() {
 }
 
 #[test]
-fn a_folder_exchanged_for_a_link_leaks_nothing() {
+fn t050_a_folder_exchanged_for_a_link_leaks_nothing() {
     let world = World::new();
     world.file("ws/folder/secret", "inside the folder");
     let (read, listed) = <(AtomicU64, AtomicU64)>::default();
@@ -138,7 +138,7 @@ fn a_folder_exchanged_for_a_link_leaks_nothing() {
 }
 
 #[test]
-fn a_write_never_lands_outside() {
+fn t050_a_write_never_lands_outside() {
     let world = World::new();
     world.file("ws/target", "inside");
     let written = AtomicU64::new(0);
@@ -152,7 +152,7 @@ fn a_write_never_lands_outside() {
 }
 
 #[test]
-fn a_write_into_a_folder_exchanged_for_a_link_never_lands_outside() {
+fn t050_a_write_into_a_folder_exchanged_for_a_link_never_lands_outside() {
     let world = World::new();
     world.file("ws/folder/secret", "inside");
     let (replaced, created) = <(AtomicU64, AtomicU64)>::default();

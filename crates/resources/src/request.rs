@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_taken_literally() {
+    fn t059_texts_are_taken_literally() {
         for (text, typed) in [
             ("a.txt", "/ws/a.txt"),
             ("/etc/hosts", "/etc/hosts"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_texts_are_refused_with_the_rule_they_break() {
+    fn t056_t057_bad_texts_are_refused_with_the_rule_they_break() {
         let name = |length: usize| "n".repeat(length);
         let path = |bytes: usize| format!("/{}", "a/".repeat(bytes))[..bytes].to_owned();
         for (text, detail) in [

@@ -97,7 +97,7 @@ fn a_no_is_told_with_its_message_and_nothing_runs() {
 }
 
 #[test]
-fn silence_is_a_no_with_its_own_reason() {
+fn b54_silence_is_a_no_with_its_own_reason() {
     let daemon = Daemon::start_in(asking_home(1));
     let refused = suspend(&daemon, json!({"path": "a.txt", "content": "x"})).join().unwrap();
     assert_eq!(code(&refused), "approval_timed_out");
@@ -273,7 +273,7 @@ fn an_mcp_client_hears_that_it_waits_or_is_told_at_once() {
 }
 
 #[test]
-fn without_a_daemon_and_without_a_terminal_nobody_is_asked() {
+fn b54_without_a_daemon_and_without_a_terminal_nobody_is_asked() {
     let home = asking_home(300);
     let refused = home.run(&["call", "write_file", "path=a.txt", "content=x"]).must_exit(4);
     assert!(refused.stderr().contains("nobody is there to give it"), "{refused}");

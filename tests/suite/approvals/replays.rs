@@ -6,7 +6,7 @@ use tests::Daemon;
 use super::*;
 
 #[test]
-fn an_answer_is_used_once_however_often_it_is_brought() {
+fn b52_an_answer_is_used_once_however_often_it_is_brought() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x", "mode": "append"});
@@ -106,7 +106,7 @@ fn a_rule_that_did_not_ask_then_asks_anew() {
 }
 
 #[test]
-fn an_answer_is_for_its_caller_alone() {
+fn b52_an_answer_is_for_its_caller_alone() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -123,6 +123,11 @@ fn an_answer_is_for_its_caller_alone() {
     );
     let refusal = &stolen["result"]["_meta"]["sinew/refusal"];
     assert_eq!(refusal["detail"], "approval_unknown", "{stolen}");
+    // One that nobody ever gave is refused in the same words: an id cannot be tried out.
+    let made_up = with_approval(&mut agent, &arguments, "0000000000");
+    assert_eq!((code(&made_up), detail(&made_up)), ("conflict", "approval_unknown"), "{made_up}");
+    assert_eq!(made_up["metadata"]["refusal"]["reason"], refusal["reason"]);
+    assert!(!daemon.home().workspace().join("a.txt").exists(), "neither ran");
     assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
 }
 

@@ -15,7 +15,7 @@ const METHODS: [&str; 7] = [
 ];
 
 #[test]
-fn an_agents_connection_cannot_answer() {
+fn b52_an_agents_connection_cannot_answer() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));

@@ -103,6 +103,36 @@ fn a_program_gets_each_argument_as_one_word() {
     assert!(code(&refused).starts_with("path_"), "its paths are under the rules: {refused}");
 }
 
+/// Whatever an argument is called: what is declared a path is under the rules, each of a list too.
+#[test]
+fn b71_a_path_by_any_other_name_is_governed() {
+    let sources = "{name: sources, type: array, items: {type: string, format: path}}";
+    let other = FINDER.replace("\"{path}\"", "\"{file_path}\", \"{destination}\", \"{sources}\"").replace(
+        "{name: path, type: string, format: path}",
+        &format!(
+            "{{name: file_path, type: string, format: path}}\n        \
+             - {{name: destination, type: string, format: path}}\n        - {sources}"
+        ),
+    );
+    let daemon = daemon(&[("finder.yaml", &other)]);
+    let inside = daemon.home().file("a.txt", "root\n").display().to_string();
+    let mut agent = daemon.agent();
+    let mut find = |key: &str, path: &str| {
+        let mut call =
+            json!({"pattern": "root", "file_path": inside, "destination": inside, "sources": [inside]});
+        call[key] = if key == "sources" { json!([inside, path]) } else { json!(path) };
+        agent.execute("find_text", &call)
+    };
+    for key in ["file_path", "destination", "sources"] {
+        let found = find(key, &inside);
+        assert_eq!(found["output"]["exit_code"], 0, "{key}: {found}");
+        for outside in ["/etc/passwd", "../secret.txt", "/proc/self/environ", "/etc/not-there"] {
+            let refused = find(key, outside);
+            assert!(code(&refused).starts_with("path_"), "{key} {outside}: {refused}");
+        }
+    }
+}
+
 /// No policy file names the tool, and no mode asks: its definition does, and that is enough.
 #[test]
 fn b48_a_definition_alone_has_a_human_asked() {

@@ -127,7 +127,7 @@ fn threads_are_processes_to_the_limit() {
 
 /// A rule that names a folder reaches what is in it by that name. Were the folder renamed, the next call could read it.
 #[test]
-fn no_folder_is_renamed_out_from_under_a_rule() {
+fn t068_no_folder_is_renamed_out_from_under_a_rule() {
     let home = tests::Home::initialised();
     let key = home.workspace().join("vault/inner/key");
     home.configure(

@@ -116,7 +116,7 @@ fn no_safeguard_is_left_out_by_leaving_out_its_section() {
 }
 
 #[test]
-fn strict_yaml_is_strict_here_too() {
+fn t025_t026_t027_strict_yaml_is_strict_here_too() {
     check("tools.yaml", "", (1, 1), "the file is empty", "");
     check("safety.yaml", "# nothing\n", (1, 1), "the file is empty", "");
     check("modes.yaml", "modes:\n", (1, 6), "`modes` has no value", "");
@@ -344,7 +344,7 @@ fn all_problems_are_reported_at_once() {
 }
 
 #[test]
-fn the_folder_must_be_whole_and_ours() {
+fn t028_the_folder_must_be_whole_and_ours() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Policy::load(&folder.path().join("none"), &around()).unwrap_err();
     assert!(missing.to_string().contains("is not a folder of policy files"), "{missing}");

@@ -120,7 +120,7 @@ fn obstacles_say_what_stands_in_the_way() {
 }
 
 #[test]
-fn as_many_links_are_followed_as_the_kernel_follows_and_no_more() {
+fn t048_as_many_links_are_followed_as_the_kernel_follows_and_no_more() {
     let world = World::new();
     world.file("ws/l0", "end");
     let most = crate::platform::MOST_LINKS;
@@ -391,7 +391,7 @@ fn exhaustion_that_has_passed_is_still_no_verdict() {
 }
 
 #[test]
-fn a_base_that_was_replaced_by_a_link_shows_where_it_leads() {
+fn t064_a_base_that_was_replaced_by_a_link_shows_where_it_leads() {
     let world = World::new();
     fs::rename(world.path("ws"), world.path("old")).unwrap();
     world.link("ws", "outside");

@@ -2,26 +2,27 @@
 //!
 //! | case | what is tried | test |
 //! |---|---|---|
-//! | T024–T027 | alias bombs, a key twice, an empty file, a misspelt key | `document`; `policy::tests` |
-//! | T028 | policy files that others can write | `policy::tests` |
-//! | T029 | tools that write or create what governs them | `path::the_floor_beats_every_file` |
+//! | T024–T027 | alias bombs, a key twice, an empty file, a misspelt key | `document`; `policy::tests`; the suite's `reload::t024_…` |
+//! | T028 | policy files that others can write | `document`'s `trust`; `policy::tests` |
+//! | T029 | tools that write or create what governs them | `path::t029_…`; the suite's `calls::t029_…` |
 //! | T030, T045, T073 | forbidden and allowed in any order; explanations | `differential` |
-//! | T031 | what nothing matches | `path::absent_paths_mean_the_workspaces_and_empty_ones_mean_none`, `call::*` |
+//! | T031 | what nothing matches | `path::t031_…`, `call::*` |
 //! | T041 | `/**` in what is allowed | `policy::tests`; the suite's `policy::t041_…` |
-//! | T046, T060 | sibling prefixes, stars across `/` | `path::sibling_prefixes_and_stars_stay_in_their_place` |
-//! | T047, T061 | `..`, `//`, `/.`: every spelling of one object | `path::forbidden_beats_allowed_in_every_spelling` |
-//! | T048, T049, T053 | links out, dangling links, rules that name a link | `path::links_are_judged_by_both_names` |
+//! | T046, T060 | sibling prefixes, stars across `/` | `path::t046_…` |
+//! | T047, T061 | `..`, `//`, `/.`: every spelling of one object | `path::t047_…` |
+//! | T048, T049, T053 | links out, dangling links, rules that name a link | `path::t048_…`, `resources::resolve` |
 //! | T050 | names exchanged while they are used | `resources::races` |
-//! | T051 | `/proc/self/root` and its kin | `path::the_floor_beats_every_file`, here |
+//! | T051 | `/proc/self/root` and its kin | `path::t029_…`, here |
 //! | T052 | hard links | `path::t052_…`, `resources::links` |
-//! | T054, T055 | case and normal form | `path::case_is_no_way_around…`, here, `name` |
+//! | T054, T055 | case and normal form | `path::t054_…`, here, `name` |
 //! | T056, T057, T059 | NUL, long names, texts that look like something else | `resources::request` |
-//! | T063, T064, T067 | files and roots that appear later, nested rules | here |
+//! | T063, T064, T067 | files and roots that appear later, nested rules | here, `resources::resolve` |
 //! | T065 | a mount in a workspace | the suite's `calls::t065_…` |
-//! | T069 | a caller's folder | `path::a_callers_folder_selects_and_never_widens` |
+//! | T068 | a program that renames what is forbidden, or the way to it | the suite's `sandbox::cases::t068_…` |
+//! | T069 | a caller's folder | `path::t069_…` |
 //! | T071 | what a denial and its time tell | `path::existing_and_missing_…`; the suite's `calls::t071_…` |
 //! | T138, T139, T143 | hosts and private addresses in every spelling | `host_rules`, `address` |
-//! | T175 | a tool by another name | here |
+//! | T175 | a tool by another name | here; the suite's `limits::t175_…` |
 //! | T176, T179, T181, T183 | crowds, clocks, edges and lost counts | `execution::limits`; the suite's `limits` |
 
 use std::fs;

@@ -11,7 +11,7 @@ use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
 use crate::{Counts, FileNames, Situation, Workspace, WorkspaceAccess, Workspaces, clear};
 
 #[test]
-fn absent_paths_mean_the_workspaces_and_empty_ones_mean_none() {
+fn t031_absent_paths_mean_the_workspaces_and_empty_ones_mean_none() {
     let machine = machine(NOTHING_LISTED);
     for inside in [
         "a.txt",
@@ -41,7 +41,7 @@ fn absent_paths_mean_the_workspaces_and_empty_ones_mean_none() {
 }
 
 #[test]
-fn sibling_prefixes_and_stars_stay_in_their_place() {
+fn t046_t060_sibling_prefixes_and_stars_stay_in_their_place() {
     for pattern in ["$ROOT/ws", "$ROOT/ws/", "$ROOT/ws/**"] {
         let machine = machine(&format!("tools: {{read_file: {{allowed_paths: [\"{pattern}\"]}}}}\n"));
         machine.read("$ROOT/ws-evil/x", "path_not_allowed not_listed");
@@ -139,7 +139,7 @@ fn without_a_workspace_nothing_relative_starts() {
 }
 
 #[test]
-fn a_callers_folder_selects_and_never_widens() {
+fn t069_a_callers_folder_selects_and_never_widens() {
     let machine = machine(NOTHING_LISTED);
     let base = |cwd: Option<PathBuf>| machine.workspaces.based_at(cwd.as_deref()).base().unwrap().to_owned();
     assert_eq!(base(None), machine.path("ws"));
@@ -155,7 +155,7 @@ fn a_callers_folder_selects_and_never_widens() {
 }
 
 #[test]
-fn forbidden_beats_allowed_in_every_spelling() {
+fn t047_t061_forbidden_beats_allowed_in_every_spelling() {
     let tools = "tools:
   read_file:
     allowed_paths: [\"/**\"]
@@ -230,7 +230,7 @@ fn existing_and_missing_are_refused_alike() {
 }
 
 #[test]
-fn links_are_judged_by_both_names() {
+fn t048_t049_t053_links_are_judged_by_both_names() {
     let tools = "tools:\n  read_file:\n    forbidden_paths: [\"$ROOT/ws/link\", \"$ROOT/ws/target2\"]\n";
     let machine = machine(tools);
     fs::write(machine.path("ws/target"), "x").unwrap();
@@ -270,7 +270,7 @@ fn a_link_of_the_agents_own_does_not_widen_what_is_allowed() {
 }
 
 #[test]
-fn the_floor_beats_every_file() {
+fn t029_the_floor_beats_every_file() {
     let all = "{allowed_paths: [\"/**\"], allow_every_path: true}";
     let tools = format!("tools: {{read_file: {all}, write_file: {all}}}\n");
     let tools = tools.as_str();
@@ -311,7 +311,7 @@ fn the_floor_beats_every_file() {
 }
 
 #[test]
-fn case_is_no_way_around_where_the_system_ignores_it() {
+fn t054_case_is_no_way_around_where_the_system_ignores_it() {
     let tools = "tools: {read_file: {forbidden_paths: [\"**/.env\"]}}\n";
     let strict = machine(tools);
     strict.read(".ENV", "permit");
@@ -373,7 +373,7 @@ fn sizes_are_limits_from_both_sides() {
 }
 
 #[test]
-fn every_path_of_a_call_is_judged() {
+fn b71_every_path_of_a_call_is_judged() {
     let machine = machine(NOTHING_LISTED);
     let many = |paths: Value, expect: &str| machine.expect("read_many", &json!({"paths": paths}), expect);
     many(json!(["a.txt", "sub/b.txt"]), "permit");
