@@ -21,9 +21,13 @@ fn b52_an_answer_is_used_once_however_often_it_is_brought() {
     let ends: Vec<Value> = tries.into_iter().map(|one| one.join().unwrap()).collect();
     let done = ends.iter().filter(|end| end["success"] == true).count();
     assert_eq!(done, 1, "{:?}", ends.iter().map(|end| end["error"].clone()).collect::<Vec<_>>());
+    let file = daemon.home().workspace().join("a.txt");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");
+    // With all as it was when it was asked, what is left to refuse it is that it was used.
+    std::fs::remove_file(&file).unwrap();
     let again = with_approval(&mut agent, &arguments, &id);
     assert_eq!(code(&again), "conflict", "{again}");
-    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "x");
+    assert!(!file.exists());
     assert_eq!(executions(daemon.home(), "write_file"), 1);
 }
 

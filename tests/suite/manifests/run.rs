@@ -106,7 +106,7 @@ fn a_program_gets_each_argument_as_one_word() {
 /// Whatever an argument is called: what is declared a path is under the rules, each of a list too.
 #[test]
 fn b71_a_path_by_any_other_name_is_governed() {
-    let sources = "{name: sources, type: array, items: {type: string, format: path}}";
+    let sources = "{name: sources, type: array, schema: {items: {type: string, format: path}}}";
     let other = FINDER.replace("\"{path}\"", "\"{file_path}\", \"{destination}\", \"{sources}\"").replace(
         "{name: path, type: string, format: path}",
         &format!(
