@@ -281,6 +281,35 @@ fn forbidden_entries_are_not_listed() {
     assert_eq!(listed["output"]["total"], 1, "a count would tell that something is hidden");
 }
 
+/// A pattern with a wildcard matches folders too, and who forbids a folder means what is in it: for tools, and for the
+/// programs they start.
+#[test]
+fn what_lies_in_a_folder_with_a_forbidden_name_is_forbidden() {
+    let daemon = Daemon::start();
+    let folders = [".env.d", "keys/id_rsa", "keys/id_rsa/deep"];
+    for folder in folders {
+        std::fs::create_dir_all(daemon.home().workspace().join(folder)).unwrap();
+        daemon.home().file(&format!("{folder}/token"), "CANARY\n");
+    }
+    daemon.home().file("keys/seen.txt", "CANARY\n");
+    let mut agent = daemon.agent();
+    for folder in folders {
+        let token = format!("{folder}/token");
+        let read = agent.execute("read_file", &json!({"path": token}));
+        assert_eq!(code(&read), "path_forbidden", "{token}: {read}");
+        assert_eq!(read["metadata"]["refusal"]["detail"], "forbidden_path", "{read}");
+        let listed = agent.execute("list_directory", &json!({"path": folder}));
+        assert_eq!(code(&listed), "path_forbidden", "{listed}");
+        let shown = agent.execute("run_command", &json!({"command": ["cat", token]}));
+        assert!(!shown["output"]["stdout"].to_string().contains("CANARY"), "{shown}");
+    }
+    let write = agent.execute("write_file", &json!({"path": "keys/id_rsa/new", "content": "x"}));
+    assert_eq!(code(&write), "path_forbidden", "{write}");
+    let found = agent.execute("search_files", &json!({"query": "CANARY"}));
+    let found = found["output"].to_string();
+    assert!(found.contains("seen.txt") && !found.contains("token"), "{found}");
+}
+
 #[test]
 fn going_through_a_folder_does_not_tell_whether_it_is_there() {
     let daemon = Daemon::start();

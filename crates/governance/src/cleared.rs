@@ -8,7 +8,7 @@ use resources::{LinkSearch, NamesPaths, PathRequest};
 
 use crate::errands::Errands;
 use crate::floor::Floor;
-use crate::glob::{self, PathGlobs};
+use crate::glob::PathGlobs;
 use crate::judge::Named;
 use crate::situation::Workspaces;
 
@@ -61,7 +61,7 @@ impl NamesPaths for Cleared {
 
     fn link_search(&self) -> Option<LinkSearch> {
         let written = self.guard.forbidden.iter().flat_map(|globs| globs.written());
-        let forbidden = written.map(|written| glob::plain_part(&written.pattern));
+        let forbidden = written.map(|written| written.plain_part.clone());
         Some(LinkSearch {
             likely: self.guard.workspaces.iter().map(|workspace| workspace.root().to_owned()).collect(),
             guarded: self.guard.floor.folders().iter().cloned().chain(forbidden).collect(),

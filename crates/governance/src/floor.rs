@@ -11,7 +11,7 @@ use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::{PathAccess, RefusalCode, RuleRef};
 
 use crate::name::{Name, fold};
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, everything_below};
 use crate::surroundings::Protected;
 
 mod names;
@@ -63,6 +63,16 @@ pub(crate) struct FloorRule {
     pub(crate) code: RefusalCode,
     pub(crate) rule: RuleRef,
     pub(crate) why: &'static str,
+}
+
+/// How far a name reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// To itself.
+    Alone,
+    /// To everything below it too. Walls close a folder of that name as a whole: what they keep from a program is kept from
+    /// tools.
+    Below,
 }
 
 #[derive(Debug)]
@@ -127,20 +137,20 @@ impl Floor {
 impl Fixed {
     fn compile() -> Result<Self, globset::Error> {
         Ok(Fixed {
-            touched: Guarded::compile(NEVER_TOUCHED)?,
-            written: Guarded::compile(NEVER_WRITTEN)?,
-            gits_own: Guarded::compile(GITS_OWN)?,
-            only_folders: Guarded::compile(ONLY_FOLDERS)?,
+            touched: Guarded::compile(NEVER_TOUCHED, Reach::Below)?,
+            written: Guarded::compile(NEVER_WRITTEN, Reach::Below)?,
+            gits_own: Guarded::compile(GITS_OWN, Reach::Below)?,
+            only_folders: Guarded::compile(ONLY_FOLDERS, Reach::Alone)?,
         })
     }
 }
 
 impl Guarded {
-    fn compile(list: &[Group]) -> Result<Self, globset::Error> {
+    fn compile(list: &[Group], reach: Reach) -> Result<Self, globset::Error> {
         let mut set = GlobSetBuilder::new();
         let mut groups = Vec::new();
         for group in list {
-            for text in group.names.iter().flat_map(|pattern| spellings(pattern)) {
+            for text in group.names.iter().flat_map(|pattern| spellings(pattern, reach)) {
                 set.add(glob(&text)?);
                 groups.push((group.id, group.why));
             }
@@ -161,15 +171,14 @@ impl Guarded {
     }
 }
 
-/// A pattern, the folder it is about, and both below `/private`, where a Mac keeps what `/etc` and `/var` link to.
-fn spellings(pattern: &str) -> Vec<String> {
-    let folder = pattern.strip_suffix("/**");
-    let plain = std::iter::once(pattern).chain(folder);
+/// A pattern, the folder it is about or what is below it, and all of it below `/private`, where a Mac keeps what `/etc` and
+/// `/var` link to.
+fn spellings(pattern: &str, reach: Reach) -> Vec<String> {
+    let folder = pattern.strip_suffix("/**").map(str::to_owned);
+    let below = everything_below(pattern).filter(|_| reach == Reach::Below);
+    let plain = [Some(pattern.to_owned()), folder, below].into_iter().flatten();
     let linked = pattern.starts_with("/etc/") || pattern.starts_with("/var/");
-    plain
-        .flat_map(|text| [Some(text.to_owned()), linked.then(|| format!("/private{text}"))])
-        .flatten()
-        .collect()
+    plain.flat_map(|text| [linked.then(|| format!("/private{text}")), Some(text)]).flatten().collect()
 }
 
 fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
@@ -285,6 +294,7 @@ mod tests {
             "agent_settings",
             &[
                 "/r/.mcp.json",
+                "/r/.mcp.json/x",
                 "/r/.vscode/settings.json",
                 "/r/.vscode",
                 "/r/.idea/workspace.xml",
@@ -341,6 +351,7 @@ mod tests {
             ("/w/.git/hooks", true),
             ("/w/.git/config", true),
             ("/w/.GIT/Config", true),
+            ("/w/.mcp.json/x", true),
             ("/w/.git/index", false),
             ("/w/.git/objects/ab", false),
             ("/w/.git", false),
@@ -395,6 +406,7 @@ mod tests {
             "/dev/mem",
             "/dev/fd/7",
             "/dev/stdin",
+            "/dev/stdin/x",
         ] {
             check(path, Some("processes"), Some("processes"));
         }

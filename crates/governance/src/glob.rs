@@ -35,6 +35,8 @@ pub(crate) struct Written {
     pub(crate) text: String,
     pub(crate) pattern: Pattern,
     pub(crate) rule: RuleRef,
+    /// The folder or file below which everything lies that it matches, with the links in it followed as its list does.
+    pub(crate) plain_part: PathBuf,
 }
 
 /// Whether names are compared with their case taken out.
@@ -83,14 +85,19 @@ impl PathGlobsBuilder {
             Purpose::Forbid => follow(&literal, |_| true),
         };
         let source = self.written.len();
-        self.written.push(Written { text: text.to_owned(), pattern: pattern.clone(), rule: rule.clone() });
         self.add_spelling(pattern, source)?;
         if resolved != literal {
             self.add_spelling(&pattern.moved_to(&resolved, rest), source)?;
         }
         if matches!(rest, "" | "**") {
-            self.outright.push(resolved);
+            self.outright.push(resolved.clone());
         }
+        self.written.push(Written {
+            text: text.to_owned(),
+            pattern: pattern.clone(),
+            rule: rule.clone(),
+            plain_part: resolved,
+        });
         Ok(())
     }
 
@@ -145,13 +152,10 @@ impl PathGlobs {
         }
     }
 
-    /// The folders that are listed with everything in them, with root's links in their names followed.
+    /// The folders that are listed with everything in them.
     pub(crate) fn whole_folders(&self) -> Vec<PathBuf> {
-        let whole = self.written.iter().filter_map(|written| match written.pattern.literal_part() {
-            (folder, "**") => Some(follow(&folder, belongs_to_root)),
-            _ => None,
-        });
-        whole.collect()
+        let whole = self.written.iter().filter(|written| written.pattern.literal_part().1 == "**");
+        whole.map(|written| written.plain_part.clone()).collect()
     }
 
     /// What is listed by its plain name, with everything below it, and with the links in it followed.
@@ -202,11 +206,6 @@ pub(crate) fn ignored_link(pattern: &Pattern) -> Option<PathBuf> {
     let (literal, _) = pattern.literal_part();
     let whole = follow(&literal, |_| true);
     (whole != follow(&literal, belongs_to_root)).then_some(whole)
-}
-
-/// The folder or file below which everything lies that a forbidding pattern matches, with links followed.
-pub(crate) fn plain_part(pattern: &Pattern) -> PathBuf {
-    follow(&pattern.literal_part().0, |_| true)
 }
 
 /// The name of a path with root's links in it followed, and no others.
@@ -282,15 +281,17 @@ mod tests {
         check("/w", &["/w"], &["/w/a", "/w/a/b"], &["/w-evil", "/w-evil/a", "/", "/x/w"]);
         check("/w/", &["/w"], &["/w/a"], &["/w-evil"]);
         check("/w/**", &["/w", "/w/a", "/w/a/.b/c"], &[], &["/w-evil", "/", "/v/w"]);
-        check("/w/*.md", &["/w/a.md", "/w/.md"], &[], &["/w/a/b.md", "/w/a/b/secret.md", "/w/a.md/x", "/w"]);
-        check("/w/*", &["/w/a"], &[], &["/w/a/b", "/w"]);
+        check("/w/*.md", &["/w/a.md", "/w/.md"], &["/w/a.md/x"], &["/w/a/b.md", "/w/a/b/secret.md", "/w"]);
+        check("/w/*", &["/w/a"], &["/w/a/b"], &["/w"]);
         check("/w/*/c", &["/w/b/c"], &["/w/b/c/d"], &["/w/c", "/w/a/b/c"]);
         check("**/.env", &["/.env", "/a/b/.env"], &["/a/.env/x"], &["/a/.envy", "/a/x.env"]);
-        check("**/.env.*", &["/a/.env.local"], &[], &["/a/.env", "/a/.env.d/x"]);
+        check("**/.env.*", &["/a/.env.local"], &["/a/.env.d/x", "/.env.d/x/y"], &["/a/.env", "/a/.env/x"]);
+        check("**/{id_rsa,id_dsa}", &["/a/id_rsa"], &["/a/id_dsa/x/y"], &["/a/id_rsa.pub", "/a/xid_rsa/x"]);
         check("/w/**/x", &["/w/x", "/w/a/b/x"], &["/w/x/y"], &["/w", "/x"]);
-        check("/w/{a,b}", &["/w/a", "/w/b"], &[], &["/w/c", "/w/ab"]);
-        check("/w/[ab]?", &["/w/a1"], &[], &["/w/a", "/w/a12", "/w/a/"]);
+        check("/w/{a,b}", &["/w/a", "/w/b"], &["/w/a/x"], &["/w/c", "/w/ab", "/w/ab/x"]);
+        check("/w/[ab]?", &["/w/a1"], &["/w/b2/x"], &["/w/a", "/w/a12", "/w/a/", "/w/a/x"]);
         check("/**", &["/", "/a", "/a/b"], &[], &[]);
+        check("/", &["/"], &["/a", "/a/b"], &[]);
     }
 
     #[test]
@@ -326,13 +327,10 @@ mod tests {
         fs::create_dir_all(root.join("a/b")).unwrap();
         symlink("../c/./d", root.join("a/up")).unwrap();
         symlink("./b", root.join("a/here")).unwrap();
-        assert_eq!(plain_part(&pattern(&root, "a/up/x")), root.join("c/d/x"));
-        let here = plain_part(&pattern(&root, "a/here/x"));
-        assert_eq!(here.as_os_str(), root.join("a/b/x").as_os_str());
-    }
-
-    fn pattern(root: &Path, name: &str) -> Pattern {
-        Pattern::parse(&root.join(name).display().to_string(), &Variables::default()).unwrap()
+        let names = ["a/up/x", "a/here/x"].map(|name| root.join(name).display().to_string());
+        let globs = globs(Purpose::Forbid, &names.each_ref().map(String::as_str));
+        let plain: Vec<_> = globs.written().iter().map(|written| written.plain_part.as_os_str()).collect();
+        assert_eq!(plain, [root.join("c/d/x"), root.join("a/b/x")].each_ref().map(|path| path.as_os_str()));
     }
 
     #[test]

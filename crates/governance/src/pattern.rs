@@ -62,13 +62,10 @@ impl Pattern {
         texts
     }
 
-    /// The same, and everything below a pattern that ends in a plain name: who forbids a folder means what is in it.
+    /// The same, and everything below whatever it matches: who forbids a folder means what is in it.
     pub(crate) fn with_everything_below(&self) -> Vec<String> {
         let mut texts = self.with_folder_itself();
-        let last = self.text.rsplit('/').next().unwrap_or_default();
-        if !last.is_empty() && !is_wild(last) {
-            texts.push(format!("{}/**", self.text));
-        }
+        texts.extend(everything_below(&self.text));
         texts
     }
 
@@ -95,7 +92,7 @@ impl Pattern {
         self.covers_everything()
             || wide == narrow
             || wide.strip_suffix("/**").is_some_and(|folder| !is_wild(folder) && below(folder))
-            || (purpose == Purpose::Forbid && !is_wild(wide) && below(wide))
+            || (purpose == Purpose::Forbid && below(wide))
             || name.is_some_and(anywhere)
     }
 
@@ -128,13 +125,20 @@ impl std::fmt::Display for Pattern {
     }
 }
 
-/// Whether a part has a meaning beyond its letters.
+/// What lies below the names a pattern matches, unless it says so itself. Wildcards or not: `.env.*` may be the name of a
+/// folder as well as `.env`.
+pub(crate) fn everything_below(text: &str) -> Option<String> {
+    let is_tree = text.ends_with("/**");
+    (!is_tree).then(|| format!("{}/**", text.trim_end_matches('/')))
+}
+
 /// A name as a pattern that matches it alone. `globset` takes a backslash for the beginning of an escape, also in somebody's
 /// name of a folder.
 fn escaped(name: &str) -> String {
     globset::escape(name).replace('\\', "[\\]")
 }
 
+/// Whether a part has a meaning beyond its letters.
 fn is_wild(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }

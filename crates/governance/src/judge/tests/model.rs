@@ -124,8 +124,7 @@ impl Place {
         let forbidden = |seen: fn(&str) -> String| {
             let hit = |pattern: &&&str| {
                 let pattern = seen(pattern);
-                let whole = pattern.rsplit('/').next().is_some_and(|last| !last.contains('*'));
-                matches(&pattern, &seen(name)) || (whole && matches(&format!("{pattern}/**"), &seen(name)))
+                matches(&pattern, &seen(name)) || matches(&format!("{pattern}/**"), &seen(name))
             };
             patterns.iter().filter(hit).copied().collect()
         };
@@ -354,7 +353,7 @@ fn floor(name: &str, writes: bool) -> Option<&'static str> {
         return Some("control_plane");
     }
     let touched = folded == "/proc/self/environ" || folded.starts_with("/proc/self/fd");
-    let written = parts.contains(&".git") || parts.contains(&".ssh") || parts.last() == Some(&".bashrc");
+    let written = parts.contains(&".git") || parts.contains(&".ssh") || parts.contains(&".bashrc");
     (touched || (writes && written)).then_some("path_forbidden")
 }
 

@@ -56,7 +56,7 @@ pub(super) const PATTERNS: [&str; 14] = [
     "/m/WS/**",
     "/m/ws/caf\u{e9}",
 ];
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 27] = [
     "/m/ws",
     "/m/ws/a.txt",
     "/m/ws/sub",
@@ -81,6 +81,9 @@ const NAMES: [&str; 24] = [
     "/",
     "/m/ws/cafe\u{301}",
     "/m/ws/CAF\u{c9}",
+    "/m/ws/a.txt/x",
+    "/m/ws/abc/d/e",
+    "/m/ws/.bashrc/x",
 ];
 const TYPED: [&str; 10] = [
     "a.txt",
