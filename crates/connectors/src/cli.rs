@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use governance::Permit;
 use manifest::{ArgvPart, CliSection, Command as ToolCommand, OutputForm};
 use registry::{Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Grant, Sandbox};
+use sandbox::{Command, Grant, Sandbox, Workplace};
 use serde_json::Value;
 use tool::{Arguments, Category, Failure, FailureKind, Output};
 
@@ -95,7 +95,7 @@ fn alone(executable: &str, words: &[String], deadline: Instant) -> Command {
         program: executable.into(),
         arguments: words.iter().map(Into::into).collect(),
         input: None,
-        folder: None,
+        workplace: Workplace::Apart,
         deadline: deadline.min(Instant::now() + TIME_TO_CHECK),
         output_bytes: 0,
         grant: Grant::ReadOnly,
@@ -122,7 +122,7 @@ impl Line {
             program: self.executable.clone().into(),
             arguments: argv::words(&self.argv, permit, arguments)?,
             input: None,
-            folder: folder.map(|path| path.canonical().to_owned()),
+            workplace: Workplace::asked_for(folder.map(|path| path.canonical().to_owned())),
             deadline,
             output_bytes: 0,
             grant: self.grant,

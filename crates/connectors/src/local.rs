@@ -12,7 +12,7 @@ use document::Document;
 use governance::Permit;
 use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
 use registry::{Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Grant, Sandbox};
+use sandbox::{Command, Grant, Sandbox, Workplace};
 use serde_json::json;
 use tool::{Arguments, Failure, FailureKind, canonical};
 
@@ -49,11 +49,12 @@ impl Script {
         if source.len() > LONGEST_SCRIPT {
             return Err(format!("`{}` is longer than {LONGEST_SCRIPT} bytes", path.display()));
         }
-        let (interpreter, flag) = match section.runtime {
-            LocalRuntime::Node => ("node", "-e"),
-            LocalRuntime::Python | LocalRuntime::Binary => ("python3", "-c"),
+        let (interpreter, flags): (_, &[&str]) = match section.runtime {
+            LocalRuntime::Node => ("node", &["-e"]),
+            // By itself: no code from where it runs, nor from its user's own packages.
+            LocalRuntime::Python | LocalRuntime::Binary => ("python3", &["-I", "-c"]),
         };
-        let words = vec![flag.to_owned(), source.clone()];
+        let words = flags.iter().map(ToString::to_string).chain([source.clone()]).collect();
         Ok(Script { interpreter: interpreter.to_owned(), words, pinned: source })
     }
 
@@ -138,7 +139,7 @@ impl Feed {
             program: self.script.interpreter.clone().into(),
             arguments: self.script.words.iter().map(Into::into).collect(),
             input: Some(input),
-            folder: None,
+            workplace: Workplace::Apart,
             deadline,
             output_bytes: 0,
             grant: self.grant,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use governance::{Permit, WorkspaceAccess};
 use manifest::{Command as ToolCommand, OutputForm};
 use registry::{AtWork, Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Grant};
+use sandbox::{Command, Grant, Workplace};
 use serde_json::Value;
 use tool::{Failure, FailureKind, Output};
 
@@ -119,7 +119,7 @@ impl ServerCommand {
             program: self.program().into(),
             arguments: self.arguments().iter().map(Into::into).collect(),
             input: None,
-            folder: None,
+            workplace: Workplace::Apart,
             deadline: if is_kept { Instant::now() + LIFETIME } else { deadline },
             output_bytes: 0,
             grant,

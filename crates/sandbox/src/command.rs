@@ -13,6 +13,24 @@ pub enum Grant {
     ReadOnly,
 }
 
+/// Where a program runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workplace {
+    /// In this folder, which it was granted.
+    In(PathBuf),
+    /// In the first folder it was granted; in `/` if it was granted none.
+    FirstGranted,
+    /// In `/`. Interpreters look for code where they run, and there nobody who calls a tool can put any.
+    Apart,
+}
+
+impl Workplace {
+    /// Where its caller says, who may say nothing.
+    pub fn asked_for(folder: Option<PathBuf>) -> Self {
+        folder.map_or(Workplace::FirstGranted, Workplace::In)
+    }
+}
+
 /// One program with its arguments.
 #[derive(Clone, Debug)]
 pub struct Command {
@@ -22,8 +40,8 @@ pub struct Command {
     pub arguments: Vec<OsString>,
     /// What it reads on its standard input; absent means `/dev/null`.
     pub input: Option<Vec<u8>>,
-    /// Where it runs; absent means the first folder it was granted.
-    pub folder: Option<PathBuf>,
+    /// Where it runs.
+    pub workplace: Workplace,
     /// When it is ended.
     pub deadline: Instant,
     /// How much of each of its two outputs is kept.

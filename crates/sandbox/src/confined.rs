@@ -11,7 +11,7 @@ use tool::SandboxTier;
 
 use crate::aftermath::Before;
 use crate::check;
-use crate::command::{Command, Grant};
+use crate::command::{Command, Grant, Workplace};
 use crate::environment;
 use crate::error::SandboxError;
 use crate::grants::Grants;
@@ -228,14 +228,14 @@ impl Confined {
     }
 }
 
-/// Where the program runs: in a folder it was granted, or in `/` if it was granted none.
+/// Where the program runs: in a folder it was granted, or in `/`.
 pub(crate) fn working_folder(command: &Command, permit: &Permit) -> Result<PathBuf, SandboxError> {
-    let first = || permit.folders().first().map_or(Path::new("/"), |folder| folder.root());
-    let folder = command.folder.as_deref().unwrap_or_else(first);
-    let granted = permit.folders().iter().any(|granted| folder.starts_with(granted.root()));
-    match granted || (command.folder.is_none() && permit.folders().is_empty()) {
-        true => Ok(folder.to_owned()),
-        false => Err(SandboxError::Folder(folder.to_owned())),
+    let mut granted = permit.folders().iter().map(|folder| folder.root());
+    match &command.workplace {
+        Workplace::In(folder) if granted.any(|root| folder.starts_with(root)) => Ok(folder.clone()),
+        Workplace::In(folder) => Err(SandboxError::Folder(folder.clone())),
+        Workplace::FirstGranted => Ok(granted.next().unwrap_or(Path::new("/")).to_owned()),
+        Workplace::Apart => Ok("/".into()),
     }
 }
 

@@ -48,7 +48,7 @@ mod world;
 
 pub use capture::Captured;
 pub use check::Finding;
-pub use command::{Command, Grant};
+pub use command::{Command, Grant, Workplace};
 pub use confined::Confined;
 pub use error::SandboxError;
 pub use foresight::Foresight;

@@ -1,5 +1,5 @@
-//! Looks a folder through for what the rules know by its name, once and without following links. What is hidden or
-//! protected is not entered.
+//! Looks a folder through for what the rules know by its name, once and without following links. What is hidden is not
+//! entered; what is protected is entered for what is hidden in it, before a run.
 
 use std::ffi::{CStr, OsStr};
 use std::io;
@@ -37,7 +37,8 @@ pub(crate) enum Closed {
 /// Looks a folder through, up to so many entries.
 pub(crate) fn take(folder: &Path, most: usize, closed: Closed, shows: impl Fn(&Path) -> bool) -> Inventory {
     let found = Inventory::default();
-    let mut look = Look { root: folder, left: most, most, closed, open: vec![folder.to_owned()], found };
+    let open = vec![Next { folder: folder.to_owned(), is_held: false }];
+    let mut look = Look { root: folder, left: most, most, closed, open, found };
     while let Some(next) = look.open.pop() {
         match look.through(&next, &shows) {
             Ok(()) => {}
@@ -58,8 +59,15 @@ struct Look<'a> {
     left: usize,
     most: usize,
     closed: Closed,
-    open: Vec<PathBuf>,
+    open: Vec<Next>,
     found: Inventory,
+}
+
+/// A folder that is still to be looked through.
+struct Next {
+    folder: PathBuf,
+    /// Whether it is protected whole: then only what is hidden in it is of interest.
+    is_held: bool,
 }
 
 /// A folder being listed, and which one it is.
@@ -69,7 +77,8 @@ struct Listed {
 }
 
 impl Look<'_> {
-    fn through(&mut self, folder: &Path, shows: impl Fn(&Path) -> bool) -> Result<(), SandboxError> {
+    fn through(&mut self, next: &Next, shows: impl Fn(&Path) -> bool) -> Result<(), SandboxError> {
+        let Next { folder, is_held } = next;
         let Some(mut listed) = self.enter(folder).or_else(|error| self.unless_gone(error))? else {
             return Ok(());
         };
@@ -83,10 +92,10 @@ impl Look<'_> {
             let too_large = || SandboxError::TooLarge { folder: self.root.to_owned(), limit: self.most };
             self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
             signs.see(name);
-            let sorted = self.sort_in(&listed, &entry, folder.join(name), &shows);
+            let sorted = self.sort_in((&listed, *is_held), &entry, folder.join(name), &shows);
             sorted.or_else(|error| self.unless_gone(error).map(|_: Option<()>| ()))?;
         }
-        if signs.are_all_there() && !is_git_by_name(folder) {
+        if signs.are_all_there() && !is_git_by_name(folder) && !is_held {
             self.repository(&listed, folder).map_err(|error| self.problem(error))?;
         }
         Ok(())
@@ -137,7 +146,7 @@ impl Look<'_> {
 
     fn sort_in(
         &mut self,
-        folder: &Listed,
+        (folder, is_held): (&Listed, bool),
         entry: &DirEntry,
         path: PathBuf,
         shows: impl Fn(&Path) -> bool,
@@ -150,12 +159,22 @@ impl Look<'_> {
         let stands = if kind == FileType::Directory { Stands::Folder } else { Stands::Other };
         if kind != FileType::Symlink && !shows(&path) {
             self.found.hidden.push(Held { path, file: facts()?.file });
-        } else if runs_by_itself(&path, stands) {
-            self.found.kept.insert(path, kept(&facts()?, folder.number, false));
-        } else if stands == Stands::Folder {
-            self.open.push(path);
+            return Ok(());
+        }
+        let runs_by_itself = !is_held && runs_by_itself(&path, stands);
+        if runs_by_itself {
+            self.found.kept.insert(path.clone(), kept(&facts()?, folder.number, false));
+        }
+        let is_held = is_held || runs_by_itself;
+        if stands == Stands::Folder && (!is_held || self.looks_into_held()) {
+            self.open.push(Next { folder: path, is_held });
         }
         Ok(())
+    }
+
+    /// Nothing changes below what a run finds held, so there is nothing to look for after it.
+    fn looks_into_held(&self) -> bool {
+        self.closed == Closed::Told
     }
 
     /// Notes what git acts on in a repository that has another name than git gives them.
@@ -170,9 +189,11 @@ impl Look<'_> {
                 Err(error) => return Err(error),
             }
         }
-        // What is held is not entered.
-        let found = &self.found;
-        self.open.retain(|path| !found.kept.contains_key(path));
+        let (found, looks_into_held) = (&self.found, self.looks_into_held());
+        self.open.retain_mut(|next| {
+            next.is_held |= found.kept.contains_key(&next.folder);
+            !next.is_held || looks_into_held
+        });
         self.found.repositories.insert(folder.to_owned());
         Ok(())
     }
@@ -250,19 +271,30 @@ mod tests {
     }
 
     #[test]
-    fn hidden_and_protected_names_are_found_and_not_entered() {
+    fn hidden_and_protected_names_are_found_wherever_they_are() {
         let world = World::with(
-            &[".git/hooks/deep", "src", "secret/.vscode"],
-            &[".git/config", ".git/HEAD", "src/.env", "src/main.rs", "secret/key"],
+            &[".git/hooks/deep/.vscode", "src", "secret/.vscode", "bare/objects", "bare/refs", "bare/hooks"],
+            &[
+                ".git/config",
+                ".git/HEAD",
+                ".git/hooks/deep/.env",
+                "bare/HEAD",
+                "bare/hooks/.env",
+                "src/.env",
+                "src/main.rs",
+                "secret/key",
+            ],
         );
         let root = &world.root;
         std::os::unix::fs::symlink("/etc/profile", root.join(".profile")).unwrap();
         let found = world.taken().whole().unwrap();
         let mut hidden: Vec<_> = found.hidden.iter().map(|held| held.path.clone()).collect();
         hidden.sort();
-        assert_eq!(hidden, [root.join("secret"), root.join("src/.env")]);
+        let expect = [".git/hooks/deep/.env", "bare/hooks/.env", "secret", "src/.env"];
+        assert_eq!(hidden, expect.map(|name| root.join(name)));
         let kept: Vec<_> = found.mountable().map(|held| held.path).collect();
-        assert_eq!(kept, [root.join(".git/config"), root.join(".git/hooks")]);
+        let expect = [".git/config", ".git/hooks", "bare/hooks"];
+        assert_eq!(kept, expect.map(|name| root.join(name)), "what is held whole is held once");
         assert!(
             found.kept.contains_key(&root.join(".profile")),
             "a link is known, though no mount can hold it"

@@ -104,18 +104,7 @@ fn shown(key: &str, value: Value) -> Value {
             headers.into_iter().map(|(name, _)| (name, Value::from(HIDDEN))).collect::<Map<_, _>>(),
         ),
         ("otlp.headers", _) => Value::from(HIDDEN),
-        (_, value) => redacted(value),
-    }
-}
-
-fn redacted(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(redact::shared().redact_text(&text).into_owned()),
-        Value::Array(items) => Value::Array(items.into_iter().map(redacted).collect()),
-        Value::Object(fields) => Value::Object(
-            fields.into_iter().map(|(key, value)| (key, redacted(value))).collect::<Map<_, _>>(),
-        ),
-        other => other,
+        (_, value) => redact::shared().redact_owned(value),
     }
 }
 

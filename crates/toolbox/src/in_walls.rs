@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Confined, End, Grant, Report, Sandbox};
+use sandbox::{Command, Confined, End, Grant, Report, Sandbox, Workplace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tool::{Failure, FailureKind, Output, Progress, ProgressNote, SandboxTier, Usage};
@@ -131,7 +131,7 @@ impl Walls {
             program: errand.program,
             arguments: errand.arguments,
             input: None,
-            folder: Some(errand.folder),
+            workplace: Workplace::In(errand.folder),
             deadline: self.deadline,
             output_bytes: errand.output_bytes,
             grant: errand.grant,

@@ -297,3 +297,31 @@ fn shipped_scripts_do_what_their_examples_say() {
         eprintln!("node is not on this machine: its script was not run");
     }
 }
+
+/// What an agent writes into a workspace under the name of a library must not run in the name of an accepted script.
+#[test]
+fn a_script_takes_no_code_from_a_workspace() {
+    const PYTHON: &str = "import json, sys, colorsys\nprint(json.dumps({'from': colorsys.__file__}))\n";
+    const NODE: &str = "let found = 'nothing'; try { found = require('planted') } catch {}\n\
+                        console.log(JSON.stringify({from: found}))\n";
+    let manifest = |id: &str, runtime: &str, file: &str| {
+        format!(
+            "tool:\n  schema_version: 2.0\n  id: {id}\n  type: local\n  name: {id}\n  version: 1.0.0\n  description: Says where its code is from\n  \
+             local_specific: {{entry_point: {file}, runtime: {runtime}}}\n  commands:\n    - name: {id}_from\n      \
+             description: Where from\n      category: read_only\n      risk_level: low\n"
+        )
+    };
+    let (snake, hexagon) = (manifest("snake", "python", "s.py"), manifest("hexagon", "node", "h.js"));
+    let daemon =
+        daemon(&[("snake.yaml", &snake), ("s.py", PYTHON), ("hexagon.yaml", &hexagon), ("h.js", NODE)]);
+    let work = daemon.home().workspace();
+    std::fs::create_dir_all(work.join("node_modules/planted")).unwrap();
+    daemon.home().file("colorsys.py", "__file__ = 'the workspace'\n");
+    daemon.home().file("node_modules/planted/index.js", "module.exports = 'the workspace'\n");
+    let said = daemon.agent().execute("snake_from", &json!({}));
+    assert!(said["output"]["from"].as_str().is_some_and(|from| from.ends_with("colorsys.py")), "{said}");
+    if std::path::Path::new("/usr/bin/node").exists() {
+        let said = daemon.agent().execute("hexagon_from", &json!({}));
+        assert_eq!(said["output"]["from"], "nothing", "{said}");
+    }
+}

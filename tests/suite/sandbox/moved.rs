@@ -38,6 +38,27 @@ fn the_way_to_a_protected_name_and_to_a_grant_keeps_its_name() {
 }
 
 #[test]
+fn what_is_forbidden_is_hidden_below_what_is_protected_too() {
+    let home = home("");
+    for folder in [".vscode/deep", ".git/hooks", ".ssh", "bare/objects", "bare/refs", "bare/hooks"] {
+        std::fs::create_dir_all(home.workspace().join(folder)).unwrap();
+    }
+    home.file("bare/HEAD", "ref: refs/heads/main");
+    home.file(".vscode/settings.json", "plain");
+    let secrets = [".vscode/.env", ".vscode/deep/.env", ".git/hooks/.env", "bare/hooks/.env", ".ssh/.env"];
+    for name in secrets {
+        home.file(name, "CANARY");
+    }
+    let daemon = Daemon::start_in(home);
+    for name in secrets {
+        let read = run(&daemon, &["cat", name]);
+        assert!(read["output"]["exit_code"] != 0 && !read.to_string().contains("CANARY"), "{name}: {read}");
+    }
+    let read = run(&daemon, &["cat", ".vscode/settings.json"]);
+    assert_eq!(output(&read), "plain", "what is only protected may be read: {read}");
+}
+
+#[test]
 fn a_name_that_one_run_frees_another_does_not_give_unseen() {
     let daemon = Daemon::start_in(home(""));
     let work = daemon.home().workspace();

@@ -5,7 +5,7 @@ use std::path::Path;
 use sandbox::Quarantined;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::is_unseen;
+use tool::visible_line;
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Aside {
@@ -20,15 +20,9 @@ pub(super) fn list(quarantined: &[Quarantined]) -> Vec<Aside> {
     list.map(|one| Aside { path: shown(&one.path), moved_to: one.moved_to.as_deref().map(shown) }).collect()
 }
 
-/// The program chose the name, and a person may read it: what no screen shows as it is stands there by its number.
+/// The program chose the name, and a person may read it.
 fn shown(path: &Path) -> String {
-    path.to_string_lossy().chars().fold(String::new(), |mut text, c| {
-        match is_unseen(c) {
-            true => text.extend(c.escape_unicode()),
-            false => text.push(c),
-        }
-        text
-    })
+    visible_line(&path.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -6,18 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use governance::Permit;
+use governance::{Permit, SYSTEM_FOLDERS};
 use registry::Preview;
-use sandbox::{Command, Executable, Foresight, Grant, find_program};
+use sandbox::{Command, Executable, Foresight, Grant, Workplace, find_program};
 use serde_json::json;
 use tool::{Failure, FailureKind};
 
 use super::run_command::not_run;
 use super::toolchain::Tooling;
 use super::{folder_of, project};
-
-/// Where the programs of the system are, besides the granted folders all that a program in walls sees.
-const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/opt", "/nix/store"];
 
 /// A project, as a program in walls would find it.
 pub(super) struct Foreseen {
@@ -58,7 +55,7 @@ impl Foreseen {
     fn file(&self, path: &Path) -> Option<PathBuf> {
         let file = path.canonicalize().ok().filter(|file| file.is_file())?;
         let is_seen = self.roots.iter().chain(&self.shelves).any(|root| file.starts_with(root))
-            || SYSTEM.iter().any(|folder| file.starts_with(folder));
+            || SYSTEM_FOLDERS.iter().any(|folder| file.starts_with(folder));
         is_seen.then_some(file)
     }
 
@@ -90,7 +87,7 @@ impl Foreseen {
             program: if own.is_some() { "sh".into() } else { name.into() },
             arguments: named.chain(words).collect(),
             input: None,
-            folder: Some(self.folder.clone()),
+            workplace: Workplace::In(self.folder.clone()),
             deadline: Instant::now() + permit.timeout(),
             output_bytes: 0,
             grant: Grant::ReadOnly,
@@ -112,19 +109,39 @@ impl Foreseen {
         Ok(Preview { facts, ..Preview::default() })
     }
 
-    /// Whether what was found inside the walls is what was foreseen outside of them.
-    pub(super) fn agrees(&self, found: &Tooling) -> Result<(), Failure> {
-        let own = self.in_environment(&found.name);
-        match (found.from_project, own) {
-            (false, None) => Ok(()),
-            (true, Some(own)) if own == Path::new(&found.path) => Ok(()),
-            _ => Err(changed()),
-        }
+    /// What runs here, by whoever chooses among what the project has: that, and the name of its program. The disk may let
+    /// one wait, so a thread looks.
+    pub(super) async fn choose<R: Send + 'static>(
+        self,
+        choice: impl FnOnce(&Foreseen) -> (R, &'static str) + Send + 'static,
+    ) -> Result<Chosen<R>, Failure> {
+        let look = move || {
+            let (runner, program) = choice(&self);
+            Chosen { runner, own: self.in_environment(program) }
+        };
+        let looked = tokio::task::spawn_blocking(look).await;
+        looked.map_err(|_| Failure::new(FailureKind::Crashed, "looking at the project failed"))
     }
 }
 
-/// What runs is what was foreseen, or nothing does.
-pub(super) fn changed() -> Failure {
-    let message = "the project is not what it was foreseen to be: another program would run";
-    Failure::new(FailureKind::Conflict, message).hint("nothing of the project was run; try again")
+/// What runs in a project, as it was foreseen.
+pub(super) struct Chosen<R> {
+    pub(super) runner: R,
+    /// The project's own program of it.
+    own: Option<PathBuf>,
+}
+
+impl<R> Chosen<R> {
+    /// What was found inside the walls is what was foreseen outside of them, or nothing runs.
+    pub(super) fn agrees(&self, found: &Tooling) -> Result<(), Failure> {
+        match (found.from_project, &self.own) {
+            (false, None) => Ok(()),
+            (true, Some(own)) if own == Path::new(&found.path) => Ok(()),
+            _ => {
+                let message = "the project is not what it was foreseen to be: another program would run";
+                let failure = Failure::new(FailureKind::Conflict, message);
+                Err(failure.hint("nothing of the project was run; try again"))
+            }
+        }
+    }
 }

@@ -1,30 +1,12 @@
-//! A project as its tools find it: what is there, and the variables they all run with.
+//! What the tools of a project have in common: the variables they all run with, and how their programs complain.
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use governance::Permit;
-use sandbox::{End, Grant};
-use tool::Failure;
-
-use crate::in_walls::{Errand, Walls};
 
 /// What cargo and rustup call their own folders, by the name each has in a home. A policy that names one as a folder of
 /// programs means it as that.
 const HOMES: [(&str, &str); 2] = [(".cargo", "CARGO_HOME"), (".rustup", "RUSTUP_HOME")];
-
-/// Whether the project has a file of this name. Asked inside the walls, where only what was granted can be seen.
-pub(super) async fn has(walls: &mut Walls, folder: &Path, name: &str) -> Result<bool, Failure> {
-    let errand = Errand {
-        program: "test".into(),
-        arguments: vec!["-f".into(), name.into()],
-        folder: folder.to_owned(),
-        grant: Grant::ReadOnly,
-        variables: Vec::new(),
-        output_bytes: 1024,
-    };
-    Ok(walls.run(errand).await?.end == End::Exited(0))
-}
 
 /// Why a program says that it did not do its work: what it calls an error, and its last words.
 pub(super) fn reason(said: &str) -> String {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Confined, Executable, Foresight, Grant, Hear, Piece, Sandbox, SandboxError};
+use sandbox::{
+    Command, Confined, Executable, Foresight, Grant, Hear, Piece, Sandbox, SandboxError, Workplace,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -144,7 +146,7 @@ fn command(permit: &Permit, begun: Instant) -> Result<Command, Failure> {
         program: program.into(),
         arguments: words.map(Into::into).collect(),
         input: arguments.stdin.map(String::into_bytes),
-        folder: permit.path("cwd").map(|folder| folder.canonical().to_owned()),
+        workplace: Workplace::asked_for(permit.path("cwd").map(|folder| folder.canonical().to_owned())),
         deadline: begun + asked.map_or(permit.timeout(), |asked| asked.min(permit.timeout())),
         output_bytes: usize::try_from(budget.min(MOST_OUTPUT)).unwrap_or(0),
         grant: Grant::AsPermitted,

@@ -15,7 +15,7 @@ use tool::{
 };
 
 use super::complaints::{self, Complaint};
-use super::foreseen::{Foreseen, changed};
+use super::foreseen::Foreseen;
 use super::git::RepoPath;
 use super::toolchain::{self, Tooling};
 use super::{folder_of, outcome, project};
@@ -95,7 +95,7 @@ fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
 }
 
 impl Linter {
-    /// The one that `auto` stands for, as far as it can be told from outside the walls.
+    /// The one that `auto` stands for.
     fn in_project(self, project: &Foreseen) -> Linter {
         match self {
             Linter::Auto if project.has("Cargo.toml") => Linter::Clippy,
@@ -116,19 +116,17 @@ impl Linter {
 fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> {
     Box::pin(async move {
         let folder = folder_of(walls.permit())?;
-        let linter = match arguments.linter {
-            Linter::Auto if project::has(walls, &folder, "Cargo.toml").await? => Linter::Clippy,
-            Linter::Auto => Linter::Ruff,
-            named => named,
+        let asked = arguments.linter;
+        let in_project = move |project: &Foreseen| {
+            let linter = asked.in_project(project);
+            (linter, linter.program())
         };
-        let foreseen = Foreseen::of(walls.permit())?;
-        if linter != arguments.linter.in_project(&foreseen) {
-            return Err(changed());
-        }
+        let chosen = Foreseen::of(walls.permit())?.choose(in_project).await?;
+        let linter = chosen.runner;
         let variables = project::variables(walls.permit());
         let asked: &[&str] = if linter == Linter::Clippy { &["clippy", "--version"] } else { &["--version"] };
         let program = toolchain::find(walls, &folder, linter.program(), asked, &variables).await?;
-        foreseen.agrees(&program)?;
+        chosen.agrees(&program)?;
         walls.tell(format!("{} {}", program.name, program.version));
         let errand = Errand {
             program: "env".into(),

@@ -2,7 +2,6 @@
 //! nothing else: no network, no secrets, and nothing of them is left running.
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use governance::Permit;
 use registry::Preview;
@@ -15,7 +14,7 @@ use tool::{
 };
 
 use super::aside::{self, Aside};
-use super::foreseen::{Foreseen, changed};
+use super::foreseen::Foreseen;
 use super::git::RepoPath;
 use super::junit;
 use super::results::{self, Case, Counts, Failed, Outcome};
@@ -109,7 +108,7 @@ fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
 }
 
 impl Runner {
-    /// The one that `auto` stands for, as far as it can be told from outside the walls.
+    /// The one that `auto` stands for.
     fn in_project(self, project: &Foreseen) -> Runner {
         match self {
             Runner::Auto if project.has("Cargo.toml") && project.has(".config/nextest.toml") => {
@@ -143,16 +142,18 @@ impl Runner {
 fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> {
     Box::pin(async move {
         let folder = folder_of(walls.permit())?;
-        let runner = chosen(walls, &folder, arguments.runner).await?;
-        let foreseen = Foreseen::of(walls.permit())?;
-        if runner != arguments.runner.in_project(&foreseen) {
-            return Err(changed());
-        }
+        let asked = arguments.runner;
+        let in_project = move |project: &Foreseen| {
+            let runner = asked.in_project(project);
+            (runner, runner.program())
+        };
+        let chosen = Foreseen::of(walls.permit())?.choose(in_project).await?;
+        let runner = chosen.runner;
         let variables = project::variables(walls.permit());
         let asked: &[&str] =
             if runner == Runner::Nextest { &["nextest", "--version"] } else { &["--version"] };
         let program = toolchain::find(walls, &folder, runner.program(), asked, &variables).await?;
-        foreseen.agrees(&program)?;
+        chosen.agrees(&program)?;
         walls.tell(format!("{} {}: running the tests", program.name, program.version));
         let fixed = ["-c", SCRIPT, "sh"].map(OsString::from);
         let errand = Errand {
@@ -177,18 +178,6 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
             how_to_continue: "run some of `tests`, or set max_failures".to_owned(),
         });
         Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
-    })
-}
-
-async fn chosen(walls: &mut Walls, folder: &Path, asked: Runner) -> Result<Runner, Failure> {
-    Ok(match asked {
-        Runner::Auto if project::has(walls, folder, "Cargo.toml").await? => {
-            let is_set_up = project::has(walls, folder, ".config/nextest.toml").await?;
-            if is_set_up { Runner::Nextest } else { Runner::Cargo }
-        }
-        Runner::Auto if project::has(walls, folder, "package.json").await? => Runner::Npm,
-        Runner::Auto => Runner::Pytest,
-        named => named,
     })
 }
 
