@@ -167,5 +167,10 @@ fn reached(path: &OpenedPath, request: &PathRequest) -> Value {
         let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
         facts.insert("other_names".to_owned(), json!(names));
     }
+    let missing = path.missing_folders();
+    if let (false, Value::Object(facts)) = (missing.is_empty(), &mut facts) {
+        let names: Vec<_> = missing.iter().map(|name| name.to_string_lossy()).collect();
+        facts.insert("missing_folders".to_owned(), json!(names));
+    }
     with_base(facts, &request.text, Some(&request.base))
 }

@@ -76,22 +76,33 @@ pub(crate) fn admit_reached(
 ) -> Result<(), Grounds> {
     let typed = Name::lexical(&request.base, &request.text);
     refuse_forbidden(standing, &typed, request, notes)?;
-    let Some(name) = &reached.name else {
-        return Err(not_allowed(
-            request,
-            "no_canonical_name",
-            &workspace_rule(),
-            "name it without `..`".to_owned(),
-        ));
-    };
+    let Some(name) = &reached.name else { return Err(no_name(request)) };
     if *name != typed {
         refuse_forbidden(standing, name, request, notes)?;
     }
     let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
     refuse_root(situation.workspaces, name, request)?;
     notes.passes(rule, || states.to_string(), || name.to_string());
+    admit_folders(standing, situation, reached, request, notes)?;
     refuse_second_name(standing, reached, request, notes)?;
     refuse_large_file(standing, reached, request, notes)
+}
+
+/// A folder that would be made on the way is written like what the call names.
+fn admit_folders(
+    standing: &Standing<'_>,
+    situation: &Situation<'_>,
+    reached: &Reached,
+    request: &PathRequest,
+    notes: &mut Notes<'_>,
+) -> Result<(), Grounds> {
+    for folder in &reached.missing_folders {
+        let Some(name) = folder else { return Err(no_name(request)) };
+        refuse_forbidden(standing, name, request, notes)?;
+        let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
+        notes.holds(&rule, || states.to_string(), || name.to_string());
+    }
+    Ok(())
 }
 
 fn refuse_forbidden(
@@ -207,6 +218,10 @@ fn refuse_root(workspaces: &Workspaces, name: &Name, request: &PathRequest) -> R
         return Err(not_allowed(request, "workspace_root", &workspace_rule(), hint));
     }
     Ok(())
+}
+
+fn no_name(request: &PathRequest) -> Grounds {
+    not_allowed(request, "no_canonical_name", &workspace_rule(), "name it without `..`".to_owned())
 }
 
 fn no_base(text: &str) -> Grounds {

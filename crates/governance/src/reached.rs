@@ -15,6 +15,8 @@ pub(crate) struct Reached {
     /// The canonical name; `None` where there is no such name, by which then nothing can be allowed.
     pub(crate) name: Option<Name>,
     pub(crate) found: Found,
+    /// The folders on the way that are not there: a write may bring them into being. One without a name cannot be judged.
+    pub(crate) missing_folders: Vec<Option<Name>>,
 }
 
 /// What is there.
@@ -39,16 +41,18 @@ impl Reached {
             }
             _ => Found::Other,
         };
-        Reached { name: Name::canonical(path.canonical()), found }
+        let missing_folders = path.missing_folders().iter().map(|name| Name::canonical(name)).collect();
+        Reached { name: Name::canonical(path.canonical()), found, missing_folders }
     }
 
     /// What a name would reach if no link stood in its way and nothing were there.
     pub(crate) fn by_name(request: &PathRequest) -> Self {
-        Reached { name: Some(Name::lexical(&request.base, &request.text)), found: Found::Other }
+        let name = Some(Name::lexical(&request.base, &request.text));
+        Reached { name, found: Found::Other, missing_folders: Vec::new() }
     }
 
     /// What a record says of it.
-    pub(crate) fn recorded(canonical: &Path, found: Found) -> Self {
-        Reached { name: Name::canonical(canonical), found }
+    pub(crate) fn recorded(canonical: &Path, found: Found, missing_folders: Vec<Option<Name>>) -> Self {
+        Reached { name: Name::canonical(canonical), found, missing_folders }
     }
 }

@@ -124,7 +124,12 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
         }
         _ => Found::Other,
     };
-    Some((request, Reached::recorded(Path::new(text("canonical")?), found)))
+    let folders = recorded.get("missing_folders").and_then(Value::as_array).into_iter().flatten();
+    let name = |name: &Value| {
+        Some(Name::canonical(Path::new(name.as_str().filter(|text| !text.contains(REDACTED))?)))
+    };
+    let missing_folders = folders.map(name).collect::<Option<Vec<_>>>()?;
+    Some((request, Reached::recorded(Path::new(text("canonical")?), found, missing_folders)))
 }
 
 fn commands(facts: &Value) -> Option<Vec<Command>> {

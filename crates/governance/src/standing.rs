@@ -13,6 +13,7 @@ use crate::glob::Written;
 use crate::grounds::{Grounds, place};
 use crate::host_rules::Outbound;
 use crate::mode_rules::Subject;
+use crate::name::Name;
 use crate::policy::Policy;
 use crate::rates::Rates;
 use crate::reached::Reached;
@@ -305,7 +306,12 @@ impl<'a> Standing<'a> {
         let Some(rules) = self.rules.filter(|rules| !rules.unattended.written().is_empty()) else {
             return Attendance::Asked;
         };
-        let listed = |path: &Reached| rules.unattended.find(path.name.as_ref()?);
+        let listed = |path: &Reached| {
+            let mut folders = path.missing_folders.iter();
+            let is_listed =
+                |name: &Option<Name>| name.as_ref().is_some_and(|name| rules.unattended.find(name).is_some());
+            folders.all(is_listed).then(|| rules.unattended.find(path.name.as_ref()?)).flatten()
+        };
         let found: Option<Vec<&Written>> = reached.iter().map(listed).collect();
         match found.filter(|found| !found.is_empty()) {
             Some(found) => {

@@ -139,6 +139,11 @@ swept! {
     undoing_a_creation: UndoCreate;
     undoing_a_removal: UndoRemoval;
     undoing_a_links_removal: UndoLinkRemoval;
+    creating_in_folders_that_are_made: CreateBelow;
+    making_folders: MakeFolders;
+    undoing_a_creation_with_its_folders: UndoCreateBelow;
+    undoing_folders: UndoMakeFolders;
+    undoing_what_is_alone_in_its_folders: UndoPartOfThem;
 }
 
 #[test]
@@ -151,8 +156,13 @@ fn whatever_else_a_volume_answers_leaves_old_or_new() {
         // A volume that can neither exchange names nor promise not to overwrite.
         sweep(change, Fault::Error("EINVAL"), &["renameat2"]);
     }
+    for change in [Change::CreateBelow, Change::MakeFolders] {
+        sweep(change, Fault::Error("EROFS"), &["mkdirat", "renameat2"]);
+        sweep(change, Fault::Error("EDQUOT"), &["mkdirat"]);
+        sweep(change, Fault::Error("EINVAL"), &["renameat2"]);
+    }
     // What is kept goes to another volume, and comes back from one.
-    for change in [Change::RemoveFile, Change::RemoveFolder, Change::UndoRemoval] {
+    for change in [Change::RemoveFile, Change::RemoveFolder, Change::UndoRemoval, Change::UndoCreateBelow] {
         sweep(change, Fault::Error("EXDEV"), &["renameat2"]);
     }
 }

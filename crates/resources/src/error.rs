@@ -224,7 +224,7 @@ impl From<AccessError> for Failure {
                 Obstacle::Absent => Failure::new(FailureKind::NotFound, message)
                     .hint("list_directory shows what is there, search_files finds a file by its name"),
                 Obstacle::NoFolder => Failure::new(FailureKind::NotFound, message).hint(
-                    "name a folder that exists; run_command makes one with mkdir where policy allows that",
+                    "list_directory shows what is there; to write there, set create_dirs of write_file or call create_directory, which make up to 32 folders at once",
                 ),
                 Obstacle::NotADirectory => Failure::new(FailureKind::WrongKind, message)
                     .hint("list_directory shows what is a directory"),

@@ -1,7 +1,7 @@
 //! What opening a call's paths gives: the call itself, and for each path the object that was reached.
 //!
 //! Only [`open`](crate::open) makes these, so a verdict on them is a verdict on what was really opened. The
-//! operations through the handles are in `read`, `list`, `tree`, `replace` and `remove`.
+//! operations through the handles are in `read`, `list`, `tree`, `replace`, `make` and `remove`.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::error::AccessError;
 use crate::links::{self, OtherNames};
 use crate::obstacle::Obstacle;
 use crate::platform;
-use crate::request::{PathRequest, Spelling};
+use crate::request::{Ending, PathRequest, Spelling};
 
 /// A call together with everything it named, opened.
 #[derive(Debug)]
@@ -82,8 +82,18 @@ pub(crate) enum Object {
     },
     NotThere {
         obstacle: Obstacle,
-        place: Option<Place>,
+        vacancy: Option<Vacancy>,
     },
+}
+
+/// Where something that is not there can come into being.
+#[derive(Debug)]
+pub(crate) struct Vacancy {
+    /// The first name that is not there, in a folder that is.
+    pub(crate) place: Place,
+    /// The names below that one: where there are any, its folder is not there either.
+    pub(crate) beyond: Vec<OsString>,
+    pub(crate) ending: Ending,
 }
 
 /// Where a write lands: one plain name in an opened folder.
@@ -95,6 +105,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The canonical name it stands for.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder_name.join(&self.leaf)
+    }
+
     /// The folder as it can be synced. One that may not be listed cannot be; its names are then as safe as the file
     /// system makes them.
     pub(crate) fn folder_to_sync(&self) -> Result<Option<OwnedFd>, Errno> {
@@ -165,6 +180,13 @@ impl OpenedPath {
         OpenedPath { key, typed: spelling.typed, canonical, access, object, other_names }
     }
 
+    /// The same path, which has reached this by now.
+    pub(crate) fn with_object(&self, object: Object) -> Self {
+        let (key, access, other_names) = (self.key.clone(), self.access, OtherNames::Known(Vec::new()));
+        let (typed, canonical) = (self.typed.clone(), self.canonical.clone());
+        OpenedPath { key, typed, canonical, access, object, other_names }
+    }
+
     /// The argument it came from.
     pub fn key(&self) -> &str {
         &self.key
@@ -221,6 +243,17 @@ impl OpenedPath {
                 None
             }
         }
+    }
+
+    /// The folders on the way that are not there and could be made, the outermost first.
+    pub fn missing_folders(&self) -> Vec<PathBuf> {
+        let Object::NotThere { vacancy: Some(vacancy), .. } = &self.object else { return Vec::new() };
+        let mut name = vacancy.place.path();
+        let below = vacancy.beyond.iter().map(|step| {
+            let inner = name.join(step);
+            std::mem::replace(&mut name, inner)
+        });
+        below.collect()
     }
 
     /// The error of an operation that needs something else than what was reached.

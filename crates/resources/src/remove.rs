@@ -15,8 +15,8 @@ use crate::opened::{Identity, Object, OpenedPath, Place};
 use crate::platform;
 use crate::replace::{Expected, Turn, new_temporary_name, sha256_of};
 use crate::resolve::is_named;
-use crate::tree::{self, Next};
-use crate::undo::{Before, Held};
+use crate::tree::{self, Found, Next};
+use crate::undo::{Before, Held, Made};
 use crate::undo::{Pending, Saving, Weight};
 
 /// Whether a folder may go with all that is in it.
@@ -29,16 +29,34 @@ pub enum Descent {
 }
 
 /// Says of a name below a folder whether it must stay.
-pub struct Protects<'a>(&'a dyn Fn(&Path) -> bool);
+pub struct Protects<'a>(Rule<'a>);
+
+enum Rule<'a> {
+    Says(&'a dyn Fn(&Path) -> bool),
+    AllBut(&'a Made),
+}
 
 impl<'a> Protects<'a> {
     /// Whatever this says of a canonical name.
     pub fn by(rule: &'a dyn Fn(&Path) -> bool) -> Self {
-        Protects(rule)
+        Protects(Rule::Says(rule))
     }
 
     pub(crate) fn nothing() -> Protects<'static> {
-        Protects(&|_| false)
+        Protects(Rule::Says(&|_| false))
+    }
+
+    /// Whatever a call has not made, or not left like that.
+    pub(crate) fn all_but(made: &'a Made) -> Self {
+        Protects(Rule::AllBut(made))
+    }
+
+    /// Why this must stay; nothing where it may go.
+    fn keeps(&self, name: &Path, found: &Found<'_>) -> Option<&'static str> {
+        match self.0 {
+            Rule::Says(rule) => rule(name).then_some("is protected"),
+            Rule::AllBut(made) => (!made.has(found)).then_some("is not what the call left there"),
+        }
     }
 }
 
@@ -266,8 +284,8 @@ impl OpenedPath {
             removed.entries += 1;
             removed.bytes += found.entry.size.filter(|_| found.entry.kind == EntryKind::File).unwrap_or(0);
             let name = self.canonical.join(found.relative);
-            if (protects.0)(&name) {
-                blocker = Some((name, "is protected"));
+            if let Some(why) = protects.keeps(&name, found) {
+                blocker = Some((name, why));
             } else if found.device().is_some_and(|device| device != top.device) {
                 blocker = Some((name, "is on another volume"));
             } else if found.entry.kind == EntryKind::Unreadable {

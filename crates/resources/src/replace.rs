@@ -16,6 +16,7 @@ use crate::error::AccessError;
 use crate::obstacle::Obstacle;
 use crate::opened::{Object, OpenedPath, Place};
 use crate::platform;
+use crate::request::Ending;
 use crate::resolve::is_named;
 use crate::undo::{Pending, Saving, Was};
 
@@ -164,12 +165,17 @@ impl OpenedPath {
     /// The place a write lands in, if it is still the one that was judged.
     fn place(&self) -> Result<&Place, AccessError> {
         let place = match &self.object {
-            Object::File { place: Some(place), .. } | Object::NotThere { place: Some(place), .. } => place,
+            Object::File { place: Some(place), .. } => place,
+            Object::NotThere { vacancy: Some(vacancy), .. }
+                if vacancy.beyond.is_empty() && vacancy.ending == Ending::Open =>
+            {
+                &vacancy.place
+            }
             Object::File { place: None, .. } => {
                 return Err(AccessError::NotForWriting { path: self.canonical.clone() });
             }
             // The folder is there and yet there is no place: the path was opened for reading, or ends in a slash.
-            Object::NotThere { obstacle: Obstacle::Absent, place: None } => {
+            Object::NotThere { obstacle: Obstacle::Absent, .. } => {
                 return Err(match self.access {
                     tool::PathAccess::Read => AccessError::NotForWriting { path: self.canonical.clone() },
                     tool::PathAccess::Write | tool::PathAccess::Remove => AccessError::WrongKind {
@@ -321,7 +327,7 @@ fn rename(place: &Place, temporary: &Temporary<'_>, flags: RenameFlags) -> Resul
 }
 
 /// What a volume or a kernel answers that cannot rename in the way it was asked to.
-fn is_unsupported(errno: Errno) -> bool {
+pub(crate) fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
 

@@ -126,14 +126,14 @@ pub(crate) fn reached(
     // A file that is just being replaced has another name, or none, by the time it is asked for it.
     let again = platform::status(reach()?)?;
     if again.facts.identity != facts.identity {
-        return Ok((name, Object::NotThere { obstacle: Obstacle::Changed, place: None }));
+        return Ok((name, Object::NotThere { obstacle: Obstacle::Changed, vacancy: None }));
     }
     let object = match (kind, access) {
         (FileType::RegularFile, PathAccess::Read) => Object::File { handle, facts, place: None },
         (FileType::RegularFile, PathAccess::Write | PathAccess::Remove) => {
             match place_of(&name, facts.identity)? {
                 Some(place) => Object::File { handle, facts, place: Some(place) },
-                None => Object::NotThere { obstacle: Obstacle::Changed, place: None },
+                None => Object::NotThere { obstacle: Obstacle::Changed, vacancy: None },
             }
         }
         (FileType::Directory, PathAccess::Remove) => {
@@ -187,10 +187,9 @@ fn unreached(spelling: &Spelling, errno: Errno, access: PathAccess) -> Result<(P
         Halt::Arrived if errno == Errno::NOENT => Obstacle::Changed,
         Halt::Arrived => Obstacle::from_errno(errno),
     };
-    let creatable =
-        obstacle == Obstacle::Absent && access == PathAccess::Write && spelling.ending == Ending::Open;
-    let place = if creatable { walk.into_place() } else { None };
-    Ok((name, Object::NotThere { obstacle, place }))
+    let creatable = matches!(obstacle, Obstacle::Absent | Obstacle::NoFolder) && access == PathAccess::Write;
+    let vacancy = if creatable { walk.into_vacancy(spelling.ending) } else { None };
+    Ok((name, Object::NotThere { obstacle, vacancy }))
 }
 
 /// Where a system has no handle that merely refers, special files are not opened at all.

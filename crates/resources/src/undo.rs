@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tool::CallId;
 
 mod folder;
+mod made;
 mod ready;
 mod record;
 mod restore;
@@ -23,6 +24,7 @@ mod settle;
 
 use folder::Folder;
 
+pub(crate) use made::Made;
 pub(crate) use record::{Before, Held};
 pub use restore::{Reversal, Reverted};
 pub(crate) use saving::Pending;

@@ -13,8 +13,12 @@ use std::path::{Component, Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::obstacle::is_exhaustion;
-use crate::opened::Place;
+use crate::opened::{Place, Vacancy};
 use crate::platform;
+use crate::request::Ending;
+
+/// Names at the end of a path that may all be missing: no honest file is that far from any folder.
+const MOST_MISSING: usize = 33;
 
 /// A walk that has come to its end.
 #[derive(Debug)]
@@ -125,12 +129,16 @@ impl Walk {
         self.leaf().is_some()
     }
 
-    /// Where the missing leaf can be created.
-    pub(crate) fn into_place(self) -> Option<Place> {
-        let leaf = self.leaf()?.to_owned();
+    /// Where what is missing can come into being. What goes up again after a name that is not there leads nowhere.
+    pub(crate) fn into_vacancy(mut self, ending: Ending) -> Option<Vacancy> {
+        if self.ahead.len() > MOST_MISSING || self.ahead.iter().any(|step| step == "..") {
+            return None;
+        }
+        let leaf = self.ahead.pop_front()?;
         let facts = platform::status(&self.here).ok()?.facts;
         let folder_name = platform::name_of(&self.here, &facts).ok()?;
-        Some(Place { folder: self.here, folder_name, leaf })
+        let place = Place { folder: self.here, folder_name, leaf };
+        Some(Vacancy { place, beyond: self.ahead.into(), ending })
     }
 }
 

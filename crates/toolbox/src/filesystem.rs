@@ -1,5 +1,6 @@
 //! Tools that work on files and directories, through the handles of their permit.
 
+mod create_directory;
 mod cursor;
 mod delete_file;
 mod dry_run;
@@ -28,6 +29,7 @@ use crate::tool_entry::ToolEntry;
 /// The tools of this area.
 pub(crate) fn tools(undo: &Arc<UndoStore>) -> Vec<ToolEntry> {
     vec![
+        create_directory::tool(undo),
         delete_file::tool(undo),
         edit_file::tool(undo),
         list_directory::tool(),

@@ -27,10 +27,15 @@ pub(super) enum Change {
     UndoCreate,
     UndoRemoval,
     UndoLinkRemoval,
+    CreateBelow,
+    MakeFolders,
+    UndoCreateBelow,
+    UndoMakeFolders,
+    UndoPartOfThem,
 }
 
 impl Change {
-    const ALL: [Change; 9] = [
+    const ALL: [Change; 14] = [
         Change::Overwrite,
         Change::Create,
         Change::RemoveFile,
@@ -40,6 +45,11 @@ impl Change {
         Change::UndoCreate,
         Change::UndoRemoval,
         Change::UndoLinkRemoval,
+        Change::CreateBelow,
+        Change::MakeFolders,
+        Change::UndoCreateBelow,
+        Change::UndoMakeFolders,
+        Change::UndoPartOfThem,
     ];
 
     pub(super) fn of_parent() -> Change {
@@ -58,8 +68,12 @@ impl Change {
             Change::UndoCreate => Some(Change::Create),
             Change::UndoRemoval => Some(Change::RemoveFolder),
             Change::UndoLinkRemoval => Some(Change::RemoveLink),
+            Change::UndoCreateBelow | Change::UndoPartOfThem => Some(Change::CreateBelow),
+            Change::UndoMakeFolders => Some(Change::MakeFolders),
             Change::Overwrite
             | Change::Create
+            | Change::CreateBelow
+            | Change::MakeFolders
             | Change::RemoveFile
             | Change::RemoveFolder
             | Change::RemoveLink => None,
@@ -74,6 +88,9 @@ impl Change {
         world.link("ws/link", "f");
         if let Some(undone) = self.undone() {
             undone.make(&world).unwrap();
+        }
+        if self == Change::UndoPartOfThem {
+            world.file("ws/n/others", "others");
         }
         world
     }
@@ -101,12 +118,28 @@ impl Change {
         match self {
             Change::Overwrite => write("f"),
             Change::Create => write("created"),
+            Change::CreateBelow => {
+                let made = open("n/o/p/new", PathAccess::Write)?.replace_with_folders(
+                    b"new",
+                    &Expected::Absent,
+                    &saving,
+                );
+                made.map(drop).map_err(|error| error.to_string())
+            }
+            Change::MakeFolders => {
+                let made = open("n/o/p", PathAccess::Write)?.make_folders(&saving);
+                made.map(drop).map_err(|error| error.to_string())
+            }
             Change::RemoveFile => remove("f"),
             Change::RemoveFolder => remove("d"),
             Change::RemoveLink => remove("link"),
-            Change::UndoOverwrite | Change::UndoCreate | Change::UndoRemoval | Change::UndoLinkRemoval => {
-                self.take_back(world)
-            }
+            Change::UndoOverwrite
+            | Change::UndoCreate
+            | Change::UndoRemoval
+            | Change::UndoLinkRemoval
+            | Change::UndoCreateBelow
+            | Change::UndoMakeFolders
+            | Change::UndoPartOfThem => self.take_back(world),
         }
     }
 

@@ -61,8 +61,16 @@ impl Disk {
                 self.exchanged &= *first != self.workspace;
                 false
             }
+            ("mkdirat", _) => {
+                self.before_change(first, line, log);
+                self.changed(first);
+                self.folders.insert(first.clone());
+                false
+            }
             ("renameat" | "renameat2" | "linkat", Some(to)) => {
-                assert!(!self.contents.contains(first), "a name for what may be lost: {line}\n{log}");
+                let unsafe_below = |all: &BTreeSet<PathBuf>| all.iter().any(|path| path.starts_with(first));
+                let is_safe = !unsafe_below(&self.contents) && !unsafe_below(&self.folders);
+                assert!(is_safe, "a name for what may be lost: {line}\n{log}");
                 self.before_change(first, line, log);
                 self.before_change(to, line, log);
                 self.changed(first);

@@ -10,19 +10,24 @@ use tool::PathAccess;
 
 use super::UndoStore;
 use super::folder::{Folder, before};
+use super::made;
 use super::record::{After, Held, Record};
 use crate::error::AccessError;
 use crate::links::OtherNames;
 use crate::obstacle::Obstacle;
-use crate::opened::{Object, OpenedPath, Place};
+use crate::opened::{Object, OpenedPath, Place, Vacancy};
 use crate::platform;
+use crate::request::Ending;
 use crate::resolve::is_named;
 use crate::tree;
 
 impl UndoStore {
     /// What the change left, if it is still there as it was left, and what was kept is as it was taken.
     pub(super) fn ready(&self, folder: &Folder, record: &Record) -> Result<OpenedPath, AccessError> {
-        let target = reach(record)?;
+        if let After::Folders { below, .. } = &record.after {
+            return made::removable(record, below);
+        }
+        let target = reach(Path::new(&record.folder), &record.leaf)?;
         let conflict = |found: String| Err(AccessError::Conflict { path: record.path(), found });
         match (&record.after, &target.object) {
             (After::Absent, Object::NotThere { .. }) => {
@@ -41,7 +46,9 @@ impl UndoStore {
             (After::File { .. }, Object::NotThere { .. }) => {
                 conflict("it does not exist any more".to_owned())
             }
-            (After::File { .. }, _) => conflict("it is not a file any more".to_owned()),
+            (After::File { .. } | After::Folders { .. }, _) => {
+                conflict("it is not a file any more".to_owned())
+            }
         }
     }
 
@@ -63,14 +70,16 @@ impl UndoStore {
     }
 }
 
-/// The place of a change, by the name it was judged by. It must lead there without any link, as it did then.
-fn reach(record: &Record) -> Result<OpenedPath, AccessError> {
-    let (folder_name, path) = (Path::new(&record.folder), record.path());
-    let folder = platform::reach_without_links(folder_name).ok().filter(|found| is_named(found, folder_name));
-    let Some(folder) = folder else {
-        return Err(AccessError::NotThere { path, obstacle: Obstacle::NoFolder });
-    };
-    let leaf = record.leaf.clone();
+/// The folder of a change, by the name it was judged by. It must lead there without any link, as it did then.
+pub(super) fn reach_folder(name: &Path, leaf: &OsStr) -> Result<OwnedFd, AccessError> {
+    let folder = platform::reach_without_links(name).ok().filter(|found| is_named(found, name));
+    folder.ok_or_else(|| AccessError::NotThere { path: name.join(leaf), obstacle: Obstacle::NoFolder })
+}
+
+/// The place of a change, likewise.
+pub(super) fn reach(folder_name: &Path, leaf: &OsStr) -> Result<OpenedPath, AccessError> {
+    let (folder, path) = (reach_folder(folder_name, leaf)?, folder_name.join(leaf));
+    let leaf = leaf.to_owned();
     let status = match platform::status_at(&folder, &leaf) {
         Ok(status) => Some(status),
         Err(Errno::NOENT) => None,
@@ -83,13 +92,16 @@ fn reach(record: &Record) -> Result<OpenedPath, AccessError> {
         }
         _ => None,
     };
-    let place = Some(Place { folder, folder_name: folder_name.to_owned(), leaf });
+    let place = Place { folder, folder_name: folder_name.to_owned(), leaf };
     let object = match (status, handle) {
-        (None, _) => Object::NotThere { obstacle: Obstacle::Absent, place },
-        (Some(seen), Some(handle)) if seen.kind == FileType::RegularFile => {
-            Object::File { handle, facts: seen.facts, place }
+        (None, _) => {
+            let vacancy = Vacancy { place, beyond: Vec::new(), ending: Ending::Open };
+            Object::NotThere { obstacle: Obstacle::Absent, vacancy: Some(vacancy) }
         }
-        (Some(seen), Some(handle)) => Object::Directory { handle, facts: seen.facts, place },
+        (Some(seen), Some(handle)) if seen.kind == FileType::RegularFile => {
+            Object::File { handle, facts: seen.facts, place: Some(place) }
+        }
+        (Some(seen), Some(handle)) => Object::Directory { handle, facts: seen.facts, place: Some(place) },
         (Some(seen), None) => {
             Object::Special { name: crate::opened::special_name(seen.kind), facts: seen.facts }
         }

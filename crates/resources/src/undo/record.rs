@@ -55,7 +55,15 @@ pub(crate) enum Held {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum After {
     Absent,
-    File { sha256: String },
+    File {
+        sha256: String,
+    },
+    /// Folders of these names within each other, below the one that the record is of; at their end a file where there is a
+    /// digest.
+    Folders {
+        below: Vec<OsString>,
+        sha256: Option<String>,
+    },
 }
 
 impl Record {

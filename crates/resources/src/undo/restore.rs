@@ -15,10 +15,10 @@ use tool::CallId;
 
 use super::folder::{Folder, before};
 use super::record::{After, Before, Held, Record};
-use super::{Saving, UndoStore};
+use super::{Made, Saving, UndoStore};
 use crate::difference::{Difference, difference};
 use crate::error::AccessError;
-use crate::opened::{Object, OpenedPath, Place};
+use crate::opened::{Object, OpenedPath, Place, Vacancy};
 use crate::remove::{Descent, Protects};
 use crate::replace::{Expected, Likeness};
 use crate::tree;
@@ -34,6 +34,8 @@ pub struct Reverted {
     pub path: PathBuf,
     /// How.
     pub how: Reversal,
+    /// A folder that the call made and that stays, because it holds more than that by now.
+    pub stays: Option<PathBuf>,
     /// What that does to a text; only where it was not done yet.
     pub difference: Option<Difference>,
 }
@@ -56,7 +58,7 @@ impl UndoStore {
         let shown = |record: &Record| {
             let target = self.ready(&folder, record)?;
             let difference = compare(&folder, record, &target);
-            Ok(Reverted { path: record.path(), how: reversal(record), difference })
+            Ok(Reverted { difference, ..reverted(record, &target) })
         };
         records.iter().map(shown).collect()
     }
@@ -67,7 +69,7 @@ impl UndoStore {
         for record in &records {
             self.ready(&folder, record)?;
         }
-        let mut reverted = Vec::new();
+        let mut all = Vec::new();
         for record in &records {
             let target = self.ready(&folder, record)?;
             match (&record.before, &record.after) {
@@ -78,16 +80,24 @@ impl UndoStore {
                 (Before::File { mode, .. }, After::File { sha256 }) => {
                     restore(&folder, record, *mode, &target, sha256, by)?;
                 }
+                (Before::Absent, After::Folders { sha256, .. }) => {
+                    let expected = match sha256 {
+                        Some(sha256) => Expected::Content { sha256: sha256.clone() },
+                        None => Expected::Anything,
+                    };
+                    let made = Made::below(record, &target);
+                    target.remove(&expected, Descent::Whole, &Protects::all_but(&made), by)?;
+                }
                 (_, After::Absent) => self.put_back(&folder, record, &target)?,
-                (Before::Link { .. } | Before::Folder { .. }, After::File { .. }) => {
-                    let found = "no change of Sinew's makes a file of it".to_owned();
+                (_, After::File { .. } | After::Folders { .. }) => {
+                    let found = "no change of Sinew's makes that of it".to_owned();
                     return Err(AccessError::Conflict { path: record.path(), found });
                 }
             }
             self.dismiss(&folder, record);
-            reverted.push(Reverted { path: record.path(), how: reversal(record), difference: None });
+            all.push(reverted(record, &target));
         }
-        Ok(reverted)
+        Ok(all)
     }
 
     /// The changes of a call, the last one first.
@@ -112,7 +122,7 @@ impl UndoStore {
     /// Gives what was removed its name back.
     fn put_back(&self, folder: &Folder, record: &Record, target: &OpenedPath) -> Result<(), AccessError> {
         let path = record.path();
-        let Object::NotThere { place: Some(place), .. } = &target.object else {
+        let Object::NotThere { vacancy: Some(Vacancy { place, .. }), .. } = &target.object else {
             return Err(AccessError::Exists { path });
         };
         let put = |errno: Errno| match errno {
@@ -148,12 +158,16 @@ impl UndoStore {
     }
 }
 
-fn reversal(record: &Record) -> Reversal {
-    match (&record.before, &record.after) {
+/// What becomes of this by taking a change back.
+fn reverted(record: &Record, target: &OpenedPath) -> Reverted {
+    let how = match (&record.before, &record.after) {
         (_, After::Absent) => Reversal::PutBack,
-        (Before::Absent, After::File { .. }) => Reversal::Removed,
-        (_, After::File { .. }) => Reversal::Restored,
-    }
+        (Before::Absent, After::File { .. } | After::Folders { .. }) => Reversal::Removed,
+        (_, After::File { .. } | After::Folders { .. }) => Reversal::Restored,
+    };
+    let path = target.canonical().to_owned();
+    let stays = (path != record.path()).then(|| record.path());
+    Reverted { path, how, stays, difference: None }
 }
 
 /// Gives a file the content, permissions and attributes that were kept.
@@ -221,6 +235,7 @@ fn compare(folder: &Folder, record: &Record, target: &OpenedPath) -> Option<Diff
     };
     let now = match &target.object {
         Object::File { .. } => Some(read(Box::new(target.reader().ok()?))?),
+        Object::Directory { .. } => return None,
         _ => None,
     };
     let was = match &record.before {

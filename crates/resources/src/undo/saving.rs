@@ -1,10 +1,11 @@
 //! Saving the state before a change, as part of the change: what is kept is on the disk before anything else happens.
 
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -105,6 +106,18 @@ impl Saving {
                 Err(error) => Err(error),
             },
         })
+    }
+
+    /// Puts on record that folders are about to be made, with a file of this digest in the last of them or with none.
+    pub(crate) fn before_making(
+        &self,
+        place: &Place,
+        below: &[OsString],
+        sha256: Option<&str>,
+        temporary: &str,
+    ) -> Result<Pending<'_>, AccessError> {
+        let after = After::Folders { below: below.to_vec(), sha256: sha256.map(str::to_owned) };
+        self.begin(place, temporary, after, |_, _| Ok((Before::Absent, 0)))
     }
 
     /// Puts on record that something of this size is about to be removed. How it is kept turns out when it is taken.
@@ -316,12 +329,5 @@ impl Drop for Pending<'_> {
             self.saving.kept.fetch_add(1, Ordering::Relaxed);
             self.saving.store.admit(&self.folder, &self.record);
         }
-    }
-}
-
-impl Place {
-    /// The canonical name it stands for.
-    fn path(&self) -> PathBuf {
-        Path::new(&self.folder_name).join(&self.leaf)
     }
 }

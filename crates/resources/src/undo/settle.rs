@@ -102,6 +102,12 @@ fn found(folder: &Folder, record: &Record, there: &OwnedFd) -> Found {
             // Somebody changed it since. What is kept may still be wanted.
             _ => Found::Done,
         },
+        // They take their name whole: what still has the temporary one has not taken it.
+        (After::Folders { .. }, _) => {
+            let has = |name: &OsStr| platform::status_at(there, name).is_ok();
+            let is_named = has(&record.leaf) && !has(OsStr::new(&record.temporary));
+            if is_named { Found::Done } else { Found::Undone }
+        }
         (After::Absent, _) => {
             let is_gone = platform::status_at(there, &record.leaf).is_err();
             let is_moved = matches!(record.held(), Held::Moved { .. });

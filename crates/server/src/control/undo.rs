@@ -58,7 +58,8 @@ fn shown(changes: &[Reverted]) -> Vec<Value> {
             Reversal::PutBack => "put_back",
         };
         let diff = change.difference.as_ref().map(|difference| &difference.text);
-        json!({"path": change.path.to_string_lossy(), "action": action, "diff": diff})
+        json!({"path": change.path.to_string_lossy(), "action": action, "diff": diff,
+            "stays": change.stays.as_ref().map(|folder| folder.to_string_lossy())})
     };
     changes.iter().map(shown).collect()
 }

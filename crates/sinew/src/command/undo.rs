@@ -62,6 +62,9 @@ fn show(reply: &Value, dry_run: bool) -> Result<(), Problem> {
             Some("put_back") => format!("put back {path}"),
             _ => format!("restored {path}"),
         })?;
+        if let Some(folder) = change["stays"].as_str() {
+            say(format!("kept     {}, which holds more than the call made", visible_line(folder)))?;
+        }
         if let Some(diff) = change["diff"].as_str() {
             say(visible(diff))?;
         }

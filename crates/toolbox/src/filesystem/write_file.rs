@@ -14,14 +14,14 @@ use tool::{
 };
 
 use super::dry_run::{DryRun, current, foreseen};
-use super::{shown, target};
+use super::{create_directory, shown, target};
 use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file to write, absolute or relative to the workspace. Its folder must exist.
+    /// The file to write, absolute or relative to the workspace. Its directory must exist, unless create_dirs is set.
     #[schemars(extend("format" = "path", "x-sinew-access" = "write", "minLength" = 1))]
     #[serde(rename = "path")]
     _path: String,
@@ -34,6 +34,9 @@ struct Arguments {
     #[serde(default)]
     #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
     expected_sha256: Option<String>,
+    /// Make the directories on the way to the file that are not there. They come with the file or not at all.
+    #[serde(default)]
+    create_dirs: bool,
     /// Write nothing, and show what would change.
     #[serde(default)]
     dry_run: bool,
@@ -58,6 +61,9 @@ struct Written {
     size: u64,
     /// The digest of its content now, or as it would be.
     sha256: String,
+    /// The directories that were made for it, or would be, the outermost first. Absent where none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    created_dirs: Vec<String>,
     /// What a dry run would change. Absent where it was changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     preview: Option<DryRun>,
@@ -76,20 +82,30 @@ fn write(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Written>
     let file = target(change.permit)?;
     let (content, expected) = planned(change.permit, file, arguments)?;
     if arguments.dry_run {
-        return rehearsed(change.permit, file, &content, &expected);
+        return rehearsed(change.permit, file, arguments, &content, &expected);
     }
-    let replaced = file.replace(&content, &expected, &change.saving)?;
+    let (replaced, made) = match arguments.create_dirs {
+        true => file.replace_with_folders(&content, &expected, &change.saving)?,
+        false => (file.replace(&content, &expected, &change.saving)?, Vec::new()),
+    };
+    let created_dirs = create_directory::names(&made);
     let usage = Usage { written_bytes: replaced.bytes, ..Usage::default() };
-    let facts = Output { files_touched: vec![shown(file)], usage, ..Output::default() };
+    let files_touched = created_dirs.iter().cloned().chain([shown(file)]).collect();
+    let facts = Output { files_touched, usage, ..Output::default() };
     let (created, size, sha256) = (replaced.created, replaced.bytes, replaced.sha256);
-    Ok(Answer { value: Written { path: shown(file), created, size, sha256, preview: None }, facts })
+    let value = Written { path: shown(file), created, size, sha256, created_dirs, preview: None };
+    Ok(Answer { value, facts })
 }
 
 /// The file before and after, for the person who is asked.
 fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let file = target(permit)?;
     let (content, _) = planned(permit, file, arguments)?;
-    foreseen(file, current(permit, file)?, Some(content.into_owned()))
+    let mut preview = foreseen(file, current(permit, file)?, Some(content.into_owned()))?;
+    if arguments.create_dirs {
+        preview.facts.extend(create_directory::facts(&file.missing_folders()));
+    }
+    Ok(preview)
 }
 
 /// What the file would hold, and what must be there for that.
@@ -116,14 +132,19 @@ fn planned<'a>(
 fn rehearsed(
     permit: &Permit,
     file: &OpenedPath,
+    arguments: &Arguments,
     content: &[u8],
     expected: &Expected,
 ) -> Result<Answer<Written>, Failure> {
-    file.may_replace(expected)?;
+    let made = match arguments.create_dirs {
+        true => file.may_replace_with_folders(expected).map(|()| file.missing_folders())?,
+        false => file.may_replace(expected).map(|()| Vec::new())?,
+    };
+    let created_dirs = create_directory::names(&made);
     let before = current(permit, file)?;
     let preview = Some(DryRun::of(permit, file, before.as_deref(), content));
     let (size, sha256) = (content.len() as u64, canonical::sha256_hex(content));
-    let value = Written { path: shown(file), created: before.is_none(), size, sha256, preview };
+    let value = Written { path: shown(file), created: before.is_none(), size, sha256, created_dirs, preview };
     Ok(Answer { value, facts: Output::default() })
 }
 

@@ -133,7 +133,7 @@ impl Case {
             let others = path.other_name.map(|name| vec![Name::canonical(name.as_ref()).unwrap()]);
             let file = |(size, links)| Found::File { size, links, others: others.clone() };
             let file = path.file.map_or(Found::Other, file);
-            Reached::recorded(path.leads_to.as_ref(), file)
+            Reached::recorded(path.leads_to.as_ref(), file, Vec::new())
         });
         Case {
             definition: machine::definition(TOOLS[plan.tool].name),
