@@ -2,6 +2,7 @@
 
 mod changing;
 mod crashes;
+mod folders;
 mod reading;
 mod undoing;
 

@@ -43,6 +43,27 @@ fn a_file_that_is_named_like_a_secret_can_be_asked_about() {
 }
 
 #[test]
+fn a_card_names_every_folder_that_a_write_would_make() {
+    let daemon = asking_daemon();
+    let arguments = json!({"path": "a/b/f", "content": "x", "create_dirs": true});
+    let (id, facts) = asked(&daemon, "write_file", &arguments);
+    let made: Vec<String> = ["a", "a/b"]
+        .map(|name| format!("makes folder {}", daemon.home().workspace().join(name).display()))
+        .to_vec();
+    let shown: Vec<&String> = facts.iter().filter(|fact| fact.starts_with("makes folder")).collect();
+    assert_eq!(shown, made.iter().collect::<Vec<_>>(), "{facts:?}");
+    decide(&mut daemon.control(), &id, "approve");
+    // What was shown is not what would happen any more: fewer folders would be made.
+    std::fs::create_dir(daemon.home().workspace().join("a")).unwrap();
+    let other = bring(&daemon, "write_file", &arguments, &id);
+    assert_eq!(other["success"], false, "{other}");
+    std::fs::remove_dir(daemon.home().workspace().join("a")).unwrap();
+    let (id, _) = asked(&daemon, "write_file", &arguments);
+    decide(&mut daemon.control(), &id, "approve");
+    assert_eq!(bring(&daemon, "write_file", &arguments, &id)["success"], true);
+}
+
+#[test]
 fn a_folder_that_goes_is_bound_to_every_name_in_it() {
     let daemon = daemon_asking_about("tools:\n  delete_file: {requires_approval: true}\n");
     let folder = daemon.home().workspace().join("old");

@@ -86,3 +86,30 @@ fn a_kill_while_something_is_made_durable_leaves_old_or_new_and_no_litter() {
     let hits = check("fsync", 3);
     assert!(hits > 0 || !has_strace(), "no kill hit the write");
 }
+
+#[test]
+fn a_kill_while_folders_are_made_leaves_all_or_nothing_and_no_litter() {
+    let mut hits = 0;
+    for (call, most) in [("mkdirat", 3), ("renameat2", 1)] {
+        for nth in 1..=most {
+            let daemon = Daemon::start_debuggable(Home::initialised());
+            let mut agent = daemon.agent();
+            let Some(mut tracer) = killed_at(&daemon, call, nth) else { return };
+            let arguments = json!({"path": "a/b/f", "content": "new", "create_dirs": true});
+            let answer = agent.try_execute("write_file", &arguments);
+            drop(agent);
+            let home = daemon.crash();
+            tracer.wait().unwrap();
+            hits += usize::from(answer.is_none());
+            let daemon = Daemon::start_in(home);
+            let content = std::fs::read_to_string(daemon.home().workspace().join("a/b/f")).ok();
+            match names(daemon.home()).as_slice() {
+                [] => assert_eq!(content, None, "{call} {nth}"),
+                [only] => assert_eq!((only.as_str(), content.as_deref()), ("a", Some("new")), "{call} {nth}"),
+                more => panic!("{call} {nth}: litter {more:?}"),
+            }
+            drop(daemon.stop());
+        }
+    }
+    assert!(hits > 0 || !has_strace(), "no kill hit the write");
+}

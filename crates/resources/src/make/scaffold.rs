@@ -65,8 +65,8 @@ impl<'a> Scaffold<'a> {
             file.write_all(content)?;
             platform::sync_file(&file)?;
         }
-        let handles = inner.iter().rev().chain([&self.top]);
-        Ok(handles.map(rustix::fs::fsync).collect::<Result<(), Errno>>()?)
+        let mut handles = inner.iter().rev().chain([&self.top]);
+        Ok(handles.try_for_each(rustix::fs::fsync)?)
     }
 
     /// Gives the folders their name, which nothing else may have.

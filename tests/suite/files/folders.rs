@@ -1,0 +1,155 @@
+//! Folders that a write brings with it, and `create_directory`: judged, shown, recorded, taken back, and never outside.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::{Value, json};
+use tests::{Daemon, Home};
+
+use super::{Scene, call_id};
+
+fn scene_with(tools: &str) -> Scene {
+    let home = Home::initialised();
+    home.configure("governance/tools.yaml", tools);
+    let daemon = Daemon::start_in(home.without_alarms());
+    Scene { agent: daemon.agent(), daemon }
+}
+
+fn in_workspace(scene: &Scene, names: &[&str]) -> Value {
+    names.iter().map(|name| scene.daemon.home().workspace().join(name).display().to_string()).collect()
+}
+
+#[test]
+fn a_file_comes_with_its_folders_where_that_is_asked_for() {
+    let mut scene = Scene::new();
+    let plain = json!({"path": "src/new/mod.rs", "content": "x\n"});
+    let failed = scene.agent.execute("write_file", &plain);
+    assert_eq!(failed["metadata"]["failure"]["kind"], "not_found", "{failed}");
+    assert!(failed["metadata"]["failure"]["hint"].as_str().unwrap().contains("create_dirs"), "{failed}");
+    let with = |more: Value| {
+        let mut arguments = plain.clone();
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    let foreseen = scene.result("write_file", with(json!({"create_dirs": true, "dry_run": true})));
+    let folders = in_workspace(&scene, &["src", "src/new"]);
+    assert_eq!(foreseen["output"]["created_dirs"], folders);
+    assert!(scene.names().is_empty(), "a dry run makes nothing");
+    let written = scene.result("write_file", with(json!({"create_dirs": true})));
+    assert_eq!(
+        (&written["output"]["created_dirs"], &written["metadata"]["undoable"]),
+        (&folders, &json!(true))
+    );
+    assert_eq!(
+        written["metadata"]["files_touched"],
+        in_workspace(&scene, &["src", "src/new", "src/new/mod.rs"])
+    );
+    assert_eq!(scene.content("src/new/mod.rs").unwrap(), "x\n");
+    let again = scene.done("write_file", with(json!({"create_dirs": true, "content": "y\n"})));
+    assert_eq!((&again["created"], &again["created_dirs"]), (&json!(false), &json!(null)));
+    let records = scene.daemon.home().records();
+    let intent = records
+        .iter()
+        .find(|record| record["kind"] == "decision" && record["call_id"] == written["metadata"]["call_id"]);
+    assert_eq!(intent.unwrap()["facts"]["paths"][0]["missing_folders"], folders, "{intent:?}");
+}
+
+#[test]
+fn a_folder_is_made_with_those_on_the_way_and_only_once() {
+    let mut scene = Scene::new();
+    scene.file("f", "a file");
+    let foreseen = scene.done("create_directory", json!({"path": "a/b/", "dry_run": true}));
+    let made = scene.result("create_directory", json!({"path": "a/b/"}));
+    assert_eq!(made["output"]["created_dirs"], in_workspace(&scene, &["a", "a/b"]));
+    assert_eq!(foreseen["created_dirs"], made["output"]["created_dirs"]);
+    let again = scene.result("create_directory", json!({"path": "a/b"}));
+    assert_eq!(
+        (&again["output"]["created_dirs"], &again["metadata"]["undoable"]),
+        (&json!([]), &json!(null))
+    );
+    assert_eq!(scene.failed("create_directory", json!({"path": "f"})).0, "wrong_kind");
+    let deep = vec!["d"; 34].join("/");
+    assert_eq!(scene.failed("create_directory", json!({"path": deep})).0, "not_found");
+    assert_eq!(scene.names(), ["a", "f"]);
+    scene.daemon.home().run(&["undo", &call_id(&made)]).must_exit(0);
+    assert_eq!(scene.names(), ["f"]);
+}
+
+#[test]
+fn every_folder_that_would_be_made_is_judged() {
+    let mut scene = scene_with(
+        "tools:\n  write_file: {forbidden_paths: [\"**/secret-*\"]}\n  \
+         create_directory: {allowed_paths: [\"**/*.d\"]}\n",
+    );
+    let write = |path: &str| json!({"path": path, "content": "x", "create_dirs": true});
+    for path in ["secret-a/f", "a/secret-b/c/f", "a/secret-c/../f"] {
+        let (code, _) = scene.refused("write_file", write(path));
+        assert_eq!(code, "path_forbidden", "{path}");
+    }
+    for path in [".git/objects/x/f", "a/.vscode/b/f", ".claude/hooks/x/f", "x.git/hooks/y/f"] {
+        let (code, detail) = scene.refused("write_file", write(path));
+        assert_eq!((code.as_str(), detail.as_str()), ("path_forbidden", "floor"), "{path}");
+    }
+    let (code, detail) = scene.refused("create_directory", json!({"path": "plain/x.d"}));
+    assert_eq!((code.as_str(), detail.as_str()), ("path_not_allowed", "not_listed"));
+    let outside = scene.daemon.home().user().join("elsewhere/f").display().to_string();
+    assert_eq!(scene.refused("write_file", write(&outside)).0, "path_not_allowed");
+    assert!(scene.names().is_empty(), "{:?}", scene.names());
+    scene.done("create_directory", json!({"path": "y.d/x.d"}));
+}
+
+#[test]
+fn taking_it_back_keeps_a_folder_that_others_use_by_now() {
+    let mut scene = Scene::new();
+    let first = scene.result("write_file", json!({"path": "a/b/one", "content": "1", "create_dirs": true}));
+    let second = scene.result("write_file", json!({"path": "a/two", "content": "2"}));
+    let shown = scene.daemon.home().run(&["undo", &call_id(&first), "--dry-run"]).must_exit(0).stdout();
+    let kept = format!("kept     {}, which holds more", scene.daemon.home().workspace().join("a").display());
+    assert!(shown.contains(&kept), "{shown}");
+    let told = scene.daemon.home().run(&["undo", &call_id(&first)]).must_exit(0).stdout();
+    assert!(told.contains(&kept) && told.contains("a/b\n"), "{told}");
+    assert_eq!((scene.content("a/two").unwrap().as_str(), scene.content("a/b/one")), ("2", None));
+    scene.daemon.home().run(&["undo", &call_id(&second)]).must_exit(0);
+    assert_eq!(scene.names(), ["a"]);
+}
+
+/// A name on the way keeps changing between a folder and a link that leads out, while files are written below it.
+#[test]
+fn folders_are_never_made_through_a_link_that_takes_their_place() {
+    // So many refused writes would raise the mode, and then a human would be asked.
+    let daemon = Daemon::start_in(Home::initialised().without_alarms());
+    let mut scene = Scene { agent: daemon.agent(), daemon };
+    let outside = scene.daemon.home().user().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    scene.file("way/f", "inside");
+    let names = ["way", "swap"].map(|name| scene.daemon.home().workspace().join(name));
+    std::os::unix::fs::symlink(&outside, &names[1]).unwrap();
+    let over = AtomicBool::new(false);
+    let mut ends = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                let _ = renameat_with(CWD, &names[0], CWD, &names[1], RenameFlags::EXCHANGE);
+            }
+        });
+        let writes = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..60 {
+                let path = format!("way/{round}/x/f");
+                let arguments = json!({"path": path, "content": "inside", "create_dirs": true});
+                ends.push(scene.agent.execute("write_file", &arguments)["success"] == true);
+            }
+        }));
+        over.store(true, Ordering::SeqCst);
+        writes.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "something was made outside");
+    // Whatever the threads did, one of the two names is the folder, and each write that was told is in it.
+    let folder = names.iter().find(|name| !name.is_symlink()).unwrap();
+    for (round, _) in ends.iter().enumerate().filter(|(_, done)| **done) {
+        assert_eq!(std::fs::read_to_string(folder.join(format!("{round}/x/f"))).unwrap(), "inside");
+    }
+    let litter = std::fs::read_dir(folder)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".sinew-tmp-"));
+    assert_eq!(litter.count(), 0);
+}
