@@ -9,6 +9,8 @@ mod asking;
 mod card;
 mod cards;
 mod clock;
+#[cfg(test)]
+mod dice;
 mod editing;
 mod effect;
 mod hand;
@@ -17,6 +19,8 @@ mod pin;
 mod queue;
 mod refusals;
 mod rule;
+#[cfg(test)]
+mod schedules;
 mod shown;
 mod standing;
 

@@ -33,7 +33,7 @@ impl Clock {
     }
 
     /// The same by what the clock on the wall shows; one that was set back after a look brings nothing back either.
-    fn now_by(&self, wall: Timestamp) -> Timestamp {
+    pub(super) fn now_by(&self, wall: Timestamp) -> Timestamp {
         let now = later(self.base, self.since.elapsed()).max(wall);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         *latest = now.max(*latest);

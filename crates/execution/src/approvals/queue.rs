@@ -147,7 +147,7 @@ impl Queue {
     /// The questions, oldest first.
     pub(crate) fn asked(&self) -> Vec<(&String, &Asked)> {
         let mut all: Vec<_> = self.asked.iter().collect();
-        all.sort_by_key(|(id, asked)| (asked.terms.asked_at, (*id).clone()));
+        all.sort_by(|one, other| (one.1.terms.asked_at, one.0).cmp(&(other.1.terms.asked_at, other.0)));
         all
     }
 

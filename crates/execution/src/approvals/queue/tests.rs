@@ -6,30 +6,8 @@ use std::collections::BTreeMap;
 use ledger::entry::Approval;
 use tool::{CallId, Door, Mode, TraceContext};
 
+use super::super::dice::{Dice, Told};
 use super::*;
-
-/// Chance that can be repeated.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-}
-
-/// Says which schedule it was that failed: it can be run again alone.
-struct Told(u64);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("in schedule {}", self.0);
-        }
-    }
-}
 
 fn caller(n: usize) -> Caller {
     let session = (n > 0).then(|| format!("s{n}"));
@@ -224,9 +202,9 @@ impl World {
 #[test]
 fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allowed() {
     let (mut executed, mut asked) = (0_u64, 0_u64);
-    for schedule in 1..=10_000_u64 {
+    for schedule in 1..=2_000_u64 {
         let _told = Told(schedule);
-        let mut dice = Dice(schedule.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut dice = Dice::of(schedule);
         let mut world = World {
             queue: Queue::default(),
             disk: Vec::new(),
@@ -242,7 +220,7 @@ fn executed_at_most_once_and_only_if_approved_unexpired_unchanged_and_still_allo
         asked += world.truth.len() as u64;
         executed += world.truth.values().map(|truth| u64::from(truth.executed)).sum::<u64>();
     }
-    assert!(executed > 500, "the schedules reach what they are to show: {executed} of {asked}");
+    assert!(executed > 100, "the schedules reach what they are to show: {executed} of {asked}");
 }
 
 #[test]
