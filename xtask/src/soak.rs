@@ -12,6 +12,8 @@ use crate::tree::Root;
 const CRASHES: &str = "1000";
 /// How many cases the judge and its model are compared on.
 const JUDGEMENTS: &str = "100000000";
+/// How many things that a human is asked about each campaign of their schedules has.
+const SCHEDULES: &str = "100000";
 /// How many records are asked questions about.
 const RECORDS: &str = "1000000";
 /// How long the daemon lives with faults around it.
@@ -52,7 +54,7 @@ impl Wish {
 }
 
 /// Runs the tests whose names begin with `soak`, each with its full number of rounds, then the deadlines of confined programs,
-/// then the judge against its model, then the questions to a ledger of a million records, each of which must be answered within its time.
+/// then the judge against its model and approvals under every order of events, then the questions to a ledger of a million records, each of which must be answered within its time.
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     let binary = project::build_binary(root, Profile::Release)?;
     let minutes = wish.minutes.to_string();
@@ -65,6 +67,7 @@ pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     process::run(suite(root, "crashes::soak").env("SINEW_BIN", &binary).env("SINEW_SOAK_CRASHES", CRASHES))?;
     deadlines(root)?;
     judge(root)?;
+    approvals(root)?;
     process::run(&mut root.cargo(&[
         "run",
         "--release",
@@ -107,6 +110,15 @@ fn judge(root: &Root) -> Result<()> {
     let cases = std::env::var("SINEW_JUDGE_CASES").unwrap_or_else(|_| JUDGEMENTS.to_owned());
     let words = ["test", "--release", "-p", "governance", "--lib", "t030", "--", "--nocapture"];
     process::run(root.cargo(&words).env("SINEW_JUDGE_CASES", cases).env("SINEW_JUDGE_EXPLAINED", "1"))
+}
+
+/// Takes calls that a human is asked about through orders of events that chance comes up with. `SINEW_APPROVAL_SCHEDULES`
+/// changes how many, `SINEW_APPROVAL_SEED` which.
+fn approvals(root: &Root) -> Result<()> {
+    let schedules = std::env::var("SINEW_APPROVAL_SCHEDULES").unwrap_or_else(|_| SCHEDULES.to_owned());
+    let words =
+        ["test", "--release", "-p", "execution", "--lib", "executed_as_approved", "--", "--nocapture"];
+    process::run(root.cargo(&words).env("SINEW_APPROVAL_SCHEDULES", schedules))
 }
 
 #[cfg(test)]
