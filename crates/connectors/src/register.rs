@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use guardrail::{InputSchema, Validators};
-use knowledge::{Function, Kind, Workers};
+use knowledge::{Function, Workers};
 use manifest::{Command, Manifest, McpSection, OutputForm, Transport};
 use outbound::Gatekeeper;
 use registry::{ToolExecutor, ToolRegistry};
@@ -22,7 +22,7 @@ use crate::meta::Meta;
 use crate::payload::After;
 use crate::pinned::{Pin, origin};
 use crate::road::Road;
-use crate::teaching;
+use crate::teaching::{self, Shared};
 use crate::uncallable::Uncallable;
 
 /// What runs the tools of manifests.
@@ -78,13 +78,13 @@ impl Connectors {
         }
         let mut skipped = Vec::new();
         for manifest in manifests {
-            let shared = self.shared(manifest);
+            let (behind, shared) = (self.behind(manifest), Shared::of(manifest));
             for (command, definition) in manifest.tools() {
                 let is_unique = wanted.get(command.name.as_str()) == Some(&1);
                 let alias = is_unique.then(|| command.name.clone());
                 let alias =
                     alias.filter(|alias| ToolName::new(alias).is_ok() && registry.get(alias).is_none());
-                if let Err(why) = self.one(manifest, command, alias, shared.as_ref(), registry) {
+                if let Err(why) = self.one((manifest, &shared), command, alias, behind.as_ref(), registry) {
                     skipped.push(Skipped { name: definition.name().to_string(), why });
                 }
             }
@@ -93,7 +93,7 @@ impl Connectors {
     }
 
     /// What all commands of a manifest run, read once.
-    fn shared(&self, manifest: &Manifest) -> Result<Behind, String> {
+    fn behind(&self, manifest: &Manifest) -> Result<Behind, String> {
         if let Some(section) = manifest.cli() {
             return Ok(Behind::Program(Pin::of(section.executable.as_ref())));
         }
@@ -137,20 +137,20 @@ impl Connectors {
 
     fn one(
         &self,
-        manifest: &Manifest,
+        (manifest, shared): (&Manifest, &Shared),
         command: &Command,
         alias: Option<String>,
         behind: Result<&Behind, &String>,
         registry: &mut ToolRegistry,
     ) -> Result<(), String> {
-        let (executor, origin) = self.body(manifest, command, behind.map_err(Clone::clone)?)?;
+        let (executor, origin) = self.body((manifest, shared), command, behind.map_err(Clone::clone)?)?;
         let mut spec = manifest.spec(command);
         spec.aliases.extend(alias);
         let (executor, origin) = self.accepted(&spec.name, executor, origin);
         spec.origin = Some(origin);
         let definition: ToolDefinition = spec.check().map_err(|error| error.to_string())?;
-        let lore = Arc::new(teaching::lore(manifest, command));
-        let rules = teaching::rules(manifest, command);
+        let lore = Arc::new(teaching::lore(manifest, command, shared));
+        let rules = teaching::rules(manifest, command, shared);
         let workers = self.workers.clone();
         let registered = registry.register_with(definition, executor, |schema| {
             let schema = schema.taught_by(Arc::clone(&lore));
@@ -175,9 +175,14 @@ impl Connectors {
         }
     }
 
-    fn body(&self, manifest: &Manifest, command: &Command, behind: &Behind) -> Result<Body, String> {
-        let after = self.after(manifest, command)?;
-        let before = self.before(manifest, command);
+    fn body(
+        &self,
+        (manifest, shared): (&Manifest, &Shared),
+        command: &Command,
+        behind: &Behind,
+    ) -> Result<Body, String> {
+        let after = self.after(shared, command)?;
+        let before = self.before(shared, command);
         let (text, sandbox) = (manifest.text(), &self.sandbox);
         Ok(match (behind, manifest.cli()) {
             (Behind::Program(pin), Some(section)) => {
@@ -192,7 +197,7 @@ impl Connectors {
                 (Arc::new(Mcp::new(upstream, reach, command, (before, after))), origin(&[text, pinned]))
             }
             (Behind::Tools(aggregates), _) => {
-                let orchestration = self.orchestration(manifest);
+                let orchestration = orchestration(manifest, shared);
                 let (road, workers) = (Road::of_this_process().clone(), self.workers.clone());
                 let aggregates = Arc::clone(aggregates);
                 (Arc::new(Meta { road, aggregates, orchestration, workers, after }), origin(&[text]))
@@ -201,44 +206,28 @@ impl Connectors {
         })
     }
 
-    /// The helper that says what a meta tool calls. That it is there was checked.
-    fn orchestration(&self, manifest: &Manifest) -> Option<Function> {
-        let id = manifest.meta()?.orchestration.as_deref()?.strip_prefix("helpers.")?;
-        let helper = manifest.helpers().find(|helper| helper.id == id)?;
-        Some(teaching::function(Kind::Helper, &helper, &teaching::helpers(manifest)))
-    }
-
-    fn before(&self, manifest: &Manifest, command: &Command) -> Before {
-        let processor = self.processor(manifest, command.process_input.as_deref());
+    fn before(&self, shared: &Shared, command: &Command) -> Before {
+        let processor = command.process_input.as_deref().and_then(|id| shared.processor(id));
         Before { processor, workers: self.workers.clone() }
     }
 
-    fn after(&self, manifest: &Manifest, command: &Command) -> Result<After, String> {
-        let helpers = teaching::helpers(manifest);
-        let function = |id: &str| {
-            let helper = manifest.helpers().find(|helper| helper.id == id)?;
-            Some(teaching::function(Kind::Helper, &helper, &helpers))
-        };
-        let fields = manifest.api().mappings().into_iter().map(|mapping| {
-            let helper = mapping.extraction.as_deref().and_then(function);
-            (mapping, helper)
-        });
+    fn after(&self, shared: &Shared, command: &Command) -> Result<After, String> {
         let schema = command.output_schema.clone().map(Value::Object);
         let schema = schema
             .map(|schema| InputSchema::compile(&schema).map_err(|error| format!("its output: {error}")));
         Ok(After {
-            api: Arc::new(manifest.api().clone()),
-            fields: fields.collect(),
-            processor: self.processor(manifest, command.process_output.as_deref()),
+            api: Arc::clone(&shared.api),
+            fields: Arc::clone(&shared.fields),
+            processor: command.process_output.as_deref().and_then(|id| shared.processor(id)),
             schema: schema.transpose()?.map(Arc::new),
             workers: self.workers.clone(),
         })
     }
+}
 
-    fn processor(&self, manifest: &Manifest, id: Option<&str>) -> Option<Function> {
-        let found = manifest.processors().find(|processor| Some(processor.id.as_str()) == id)?;
-        Some(teaching::function(Kind::Processor, &found, &teaching::helpers(manifest)))
-    }
+/// The helper that says what a meta tool calls. That it is there was checked.
+fn orchestration(manifest: &Manifest, shared: &Shared) -> Option<Function> {
+    shared.helper(manifest.meta()?.orchestration.as_deref()?.strip_prefix("helpers.")?)
 }
 
 /// What the commands of manifests would be left out for, whatever machine they are on.

@@ -4,31 +4,83 @@ use std::sync::Arc;
 
 use guardrail::{Form, Lore, Mistake, Quirk, Requirement, Rule};
 use knowledge::{Function, Kind};
-use manifest::{Check, Command, KnowledgeStrategy, Manifest};
+use manifest::{ApiComplexity, Check, Command, FieldMapping, KnowledgeStrategy, Manifest};
 
 use crate::argv;
 
-/// The helpers of a manifest, as its other functions may call them.
-pub(crate) fn helpers(manifest: &Manifest) -> Arc<[(Arc<str>, Arc<str>)]> {
-    manifest.helpers().map(|helper| (helper.id.as_str().into(), helper.source.as_str().into())).collect()
+/// What all commands of a manifest share: it is there once, however many they are.
+pub(crate) struct Shared {
+    helpers: Arc<[(Arc<str>, Arc<str>)]>,
+    helper_functions: Vec<Function>,
+    processors: Vec<Function>,
+    siblings: Arc<[String]>,
+    mistakes: Arc<[Mistake]>,
+    quirks: Arc<[Quirk]>,
+    pub(crate) api: Arc<ApiComplexity>,
+    /// The fields of their own kind, each with the helper that takes it out.
+    pub(crate) fields: Arc<[(FieldMapping, Option<Function>)]>,
+}
+
+impl Shared {
+    pub(crate) fn of(manifest: &Manifest) -> Shared {
+        let helpers: Vec<manifest::Function> = manifest.helpers().collect();
+        let texts: Arc<[_]> =
+            helpers.iter().map(|one| (one.id.as_str().into(), one.source.as_str().into())).collect();
+        let helper_functions: Vec<Function> =
+            helpers.iter().map(|one| function(Kind::Helper, one, &texts)).collect();
+        let processors = manifest.processors().map(|one| function(Kind::Processor, &one, &texts)).collect();
+        let fields = manifest.api().mappings().into_iter().map(|mapping| {
+            let helper = mapping.extraction.as_deref().and_then(|id| named(&helper_functions, id));
+            (mapping, helper)
+        });
+        let mistakes = manifest.anti_patterns().iter().map(|one| Mistake {
+            name: one.pattern.clone(),
+            description: one.description.clone(),
+            wrong: one.wrong.clone(),
+            correct: one.correct.clone(),
+            rationale: one.rationale.clone(),
+        });
+        let quirks = manifest.api().api_quirks.iter().map(|one| Quirk {
+            name: one.quirk.clone(),
+            description: one.description.clone(),
+            mitigation: one.mitigation.clone(),
+        });
+        Shared {
+            fields: fields.collect(),
+            siblings: manifest.tools().map(|(command, _)| command.name.clone()).collect(),
+            mistakes: mistakes.collect(),
+            quirks: quirks.collect(),
+            api: Arc::new(manifest.api().clone()),
+            helpers: texts,
+            helper_functions,
+            processors,
+        }
+    }
+
+    pub(crate) fn helper(&self, id: &str) -> Option<Function> {
+        named(&self.helper_functions, id)
+    }
+
+    pub(crate) fn processor(&self, id: &str) -> Option<Function> {
+        named(&self.processors, id)
+    }
+}
+
+fn named(functions: &[Function], id: &str) -> Option<Function> {
+    functions.iter().find(|function| &*function.id == id).cloned()
 }
 
 /// A function of a manifest, ready to be run.
-pub(crate) fn function(
-    kind: Kind,
-    function: &manifest::Function,
-    helpers: &Arc<[(Arc<str>, Arc<str>)]>,
-) -> Function {
+fn function(kind: Kind, function: &manifest::Function, helpers: &Arc<[(Arc<str>, Arc<str>)]>) -> Function {
     let (id, source) = (function.id.as_str().into(), function.source.as_str().into());
     Function { kind, id, source, helpers: Arc::clone(helpers) }
 }
 
 /// What refuses a call of a command. A value that a program would take for an option is refused with the rest.
-pub(crate) fn rules(manifest: &Manifest, command: &Command) -> Vec<Rule> {
-    let helpers = helpers(manifest);
+pub(crate) fn rules(manifest: &Manifest, command: &Command, shared: &Shared) -> Vec<Rule> {
     let stated = manifest.validators(&command.name).map(|validator| Rule {
         requirements: validator.checks.iter().flat_map(requirements).collect(),
-        function: Some(function(Kind::Validator, &validator.function, &helpers)),
+        function: Some(function(Kind::Validator, &validator.function, &shared.helpers)),
     });
     let exposed = argv::before_the_end_of_options(&command.argv);
     let options = Rule { requirements: vec![Requirement::NoOption(exposed)], function: None };
@@ -45,7 +97,7 @@ fn requirements(check: &Check) -> Vec<Requirement> {
 }
 
 /// What is told where a call is wrong. Nothing, where the manifest keeps its knowledge to itself.
-pub(crate) fn lore(manifest: &Manifest, command: &Command) -> Lore {
+pub(crate) fn lore(manifest: &Manifest, command: &Command, shared: &Shared) -> Lore {
     if manifest.strategy() == KnowledgeStrategy::External {
         let reference = format!("see the documentation of {} {}", manifest.name(), manifest.version());
         return Lore { reference: Some(reference), ..Lore::default() };
@@ -53,23 +105,39 @@ pub(crate) fn lore(manifest: &Manifest, command: &Command) -> Lore {
     if !manifest.strategy().teaches() {
         return Lore::default();
     }
-    let mistakes = manifest.anti_patterns().iter().map(|one| Mistake {
-        name: one.pattern.clone(),
-        description: one.description.clone(),
-        wrong: one.wrong.clone(),
-        correct: one.correct.clone(),
-        rationale: one.rationale.clone(),
-    });
-    let quirks = manifest.api().api_quirks.iter().map(|one| Quirk {
-        name: one.quirk.clone(),
-        description: one.description.clone(),
-        mitigation: one.mitigation.clone(),
-    });
     Lore {
         command: command.name.clone(),
-        siblings: manifest.tools().map(|(command, _)| command.name.clone()).collect(),
-        mistakes: mistakes.collect(),
-        quirks: quirks.collect(),
+        siblings: Arc::clone(&shared.siblings),
+        mistakes: Arc::clone(&shared.mistakes),
+        quirks: Arc::clone(&shared.quirks),
         reference: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use document::Document;
+
+    use super::*;
+
+    /// A megabyte of names, mistakes and helpers must not be there once for each of the commands.
+    #[test]
+    fn what_commands_share_is_there_once() {
+        let text = "tool:\n  schema_version: 2.0\n  id: t\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n  \
+                    cli_specific: {executable: echo}\n  commands:\n    - {name: a, process_input: p}\n    - {name: b, \
+                    process_input: p}\n  executable_knowledge:\n    processors:\n      - {id: p, language: javascript, \
+                    function: x}\n";
+        let document = Document::from_text("t.yaml", text).unwrap();
+        let (manifest, found) = manifest::load(&document, &|_| Ok(()));
+        let manifest = manifest.unwrap_or_else(|| panic!("{found:?}"));
+        let shared = Shared::of(&manifest);
+        let lores: Vec<Lore> =
+            manifest.tools().map(|(command, _)| lore(&manifest, command, &shared)).collect();
+        let [a, b] = lores.as_slice() else { panic!("two commands") };
+        assert_eq!(*a.siblings, ["a".to_owned(), "b".to_owned()]);
+        assert!(Arc::ptr_eq(&a.siblings, &b.siblings) && Arc::ptr_eq(&a.mistakes, &b.mistakes));
+        assert!(Arc::ptr_eq(&a.quirks, &b.quirks));
+        let source = || shared.processor("p").unwrap().source;
+        assert!(Arc::ptr_eq(&source(), &source()));
     }
 }

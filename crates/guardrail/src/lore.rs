@@ -1,5 +1,7 @@
 //! What a tool's author knows of the mistakes people make with it, told exactly when one was made.
 
+use std::sync::Arc;
+
 use tool::{Refusal, ToolDefinition, shorten, visible_line};
 
 /// More than this is a manual.
@@ -33,17 +35,17 @@ pub struct Quirk {
     pub mitigation: String,
 }
 
-/// The mistakes and surprises of one command.
+/// The mistakes and surprises of one command. What its siblings know too is there once for all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Lore {
     /// As the author calls the command: a mistake that shows a call of another one is not this one's.
     pub command: String,
     /// Of its siblings, to tell whose mistake one is.
-    pub siblings: Vec<String>,
+    pub siblings: Arc<[String]>,
     /// Mistakes.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Arc<[Mistake]>,
     /// Surprises.
-    pub quirks: Vec<Quirk>,
+    pub quirks: Arc<[Quirk]>,
     /// Where what is known is kept, if that is elsewhere.
     pub reference: Option<String>,
 }

@@ -49,6 +49,11 @@ impl<'d> Findings<'d> {
         self.errors > 0
     }
 
+    /// How many there are, those that nobody is told of included.
+    pub(crate) fn errors(&self) -> usize {
+        self.errors
+    }
+
     /// In the order of the file.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|one| (one.place.line, one.place.column));

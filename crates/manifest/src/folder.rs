@@ -1,6 +1,6 @@
 //! Many manifests at once, on as many threads as there are processors, and what must hold between them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -63,18 +63,18 @@ pub fn load_all(
 const MOST_NESTED: usize = 2;
 
 impl Loaded {
-    /// The first file of an id keeps it.
+    /// The first file of an id keeps it. Ids are compared as the names of tools and of files are made of them.
     fn unique_ids(&mut self) {
         let mut seen: HashMap<String, PathBuf> = HashMap::new();
         let mut twice = Vec::new();
         self.manifests.retain(|manifest| {
-            let Some(first) = seen.insert(manifest.id().to_lowercase(), manifest.path().to_owned()) else {
+            let Some(first) = seen.insert(manifest.callable_id(), manifest.path().to_owned()) else {
                 return true;
             };
-            let message = format!("the id `{}` is taken by {}", manifest.id(), first.display());
+            let message = format!("the id `{}` is taken by {}", shown(manifest.id()), first.display());
             let place = manifest.error_at(manifest.places().id, &message).suggest("rename one of the two");
             twice.push(Diagnostic { code: Code::DuplicateId, field: "tool.id".to_owned(), place });
-            seen.insert(manifest.id().to_lowercase(), first);
+            seen.insert(manifest.callable_id(), first);
             false
         });
         self.diagnostics.extend(twice);
@@ -83,42 +83,37 @@ impl Loaded {
     /// No meta tool leads back to itself, and none through so many others that nobody can foresee what it calls.
     fn nesting(&mut self) {
         let metas: Vec<&Manifest> = self.manifests.iter().filter(|one| one.meta().is_some()).collect();
-        let is_of = |manifest: &Manifest, name: &str| {
-            let mut tools = manifest.tools();
-            manifest.id() == name
-                || tools.any(|(command, tool)| tool.name().as_str() == name || command.name == name)
-        };
-        let inner = |manifest: &Manifest| -> Vec<&Manifest> {
-            let names = manifest.meta().map(|meta| meta.aggregates.as_slice()).unwrap_or_default();
-            metas.iter().copied().filter(|other| names.iter().any(|name| is_of(other, name))).collect()
-        };
-        let mut refused: Vec<(String, Diagnostic)> = Vec::new();
+        let mut too_deep = names_of(&metas);
+        // One round for each level that is allowed: whoever calls one that is still there is too deep, or comes round.
+        for _ in 1..MOST_NESTED {
+            let outer = metas.iter().copied().filter(|meta| called(meta, &too_deep).is_some());
+            too_deep = names_of(&outer.collect::<Vec<_>>());
+        }
+        let mut refused: HashMap<String, Diagnostic> = HashMap::new();
         for manifest in &metas {
-            // One round for each level that is allowed: whoever is still reached then is too deep, or comes round.
-            let mut reached = vec![*manifest];
-            for _ in 0..MOST_NESTED {
-                reached = reached.into_iter().flat_map(inner).collect();
-                reached.sort_by_key(|one| one.id().to_owned());
-                reached.dedup_by_key(|one| one.id().to_owned());
-            }
-            let Some(last) = reached.first() else { continue };
+            let Some(inner) = called(manifest, &too_deep) else { continue };
             let message = format!(
-                "it calls meta tools that call meta tools, up to `{}`: {MOST_NESTED} within one another are the most, \
-                 and none may come back to itself",
-                last.id()
+                "it calls `{inner}`, which calls meta tools: {MOST_NESTED} within one another are the most, and none may \
+                 come back to itself"
             );
             let place = manifest.places().aggregates.first().copied().unwrap_or(manifest.places().id);
             let place = manifest.error_at(place, &message).suggest("name the tools themselves");
             let (code, field) = (Code::InvalidValue, "tool.meta_specific.aggregates".to_owned());
-            refused.push((manifest.id().to_owned(), Diagnostic { code, field, place }));
+            refused.insert(manifest.id().to_owned(), Diagnostic { code, field, place });
         }
-        self.manifests.retain(|manifest| !refused.iter().any(|(id, _)| id == manifest.id()));
-        self.diagnostics.extend(refused.into_iter().map(|(_, diagnostic)| diagnostic));
+        self.manifests.retain(|manifest| match refused.remove(manifest.id()) {
+            Some(diagnostic) => {
+                self.diagnostics.push(diagnostic);
+                false
+            }
+            None => true,
+        });
     }
 
     /// A meta tool calls tools that are there: others' commands, other manifests, or what `known` knows.
     fn aggregates(&mut self, known: &dyn Fn(&str) -> bool) {
-        let mut names: Vec<String> = self.manifests.iter().map(|manifest| manifest.id().to_owned()).collect();
+        let mut names: HashSet<String> =
+            self.manifests.iter().map(|manifest| manifest.id().to_owned()).collect();
         let tools = self.manifests.iter().flat_map(Manifest::tools);
         names.extend(tools.flat_map(|(command, tool)| [tool.name().to_string(), command.name.clone()]));
         let mut missing = Vec::new();
@@ -134,7 +129,8 @@ impl Loaded {
                 let fix = near.map_or("name a tool, `id` or `id.command`".to_owned(), |near| {
                     format!("did you mean `{near}`?")
                 });
-                let place = manifest.error_at(*place, &format!("`{name}` names no tool that is there"));
+                let place =
+                    manifest.error_at(*place, &format!("`{}` names no tool that is there", shown(name)));
                 let (code, field) = (Code::UnresolvedReference, "tool.meta_specific.aggregates".to_owned());
                 missing.push(Diagnostic { code, field, place: place.suggest(fix) });
             }
@@ -142,4 +138,25 @@ impl Loaded {
         });
         self.diagnostics.extend(missing);
     }
+}
+
+/// By what names the tools of these can be called, and whose each is.
+fn names_of<'m>(manifests: &[&'m Manifest]) -> HashMap<&'m str, &'m str> {
+    let of = |manifest: &&'m Manifest| {
+        let (manifest, id) = (*manifest, manifest.id());
+        let tools =
+            manifest.tools().flat_map(|(command, tool)| [tool.name().as_str(), command.name.as_str()]);
+        tools.chain([id]).map(move |name| (name, id))
+    };
+    manifests.iter().flat_map(of).collect()
+}
+
+/// The first of these that a meta tool calls.
+fn called<'m>(manifest: &Manifest, names: &HashMap<&str, &'m str>) -> Option<&'m str> {
+    let aggregates = manifest.meta().map(|meta| meta.aggregates.as_slice()).unwrap_or_default();
+    aggregates.iter().find_map(|name| names.get(name.as_str()).copied())
+}
+
+fn shown(name: &str) -> std::borrow::Cow<'_, str> {
+    tool::shorten(name, tool::LONGEST_WORD)
 }

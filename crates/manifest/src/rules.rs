@@ -2,6 +2,7 @@
 //!
 //! Each rule looks at the tree and skips what has another shape than it expects; that is reported already.
 
+mod amounts;
 mod argv;
 mod examples;
 mod functions;
@@ -38,6 +39,9 @@ pub(crate) struct Subject<'a> {
 }
 
 pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
+    if !amounts::fit(subject.tool, findings) {
+        return;
+    }
     powers(subject.tool, findings);
     sections(subject.tool, findings);
     names::check(subject.tool, findings);

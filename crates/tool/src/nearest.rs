@@ -14,7 +14,8 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
     let limit = (wanted.chars().count() / 3).clamp(1, 3);
     let mut best: Option<(usize, &str)> = None;
     let mut tied = false;
-    for word in known {
+    // A byte more than the longest that could be near, in characters of four bytes.
+    for word in known.into_iter().filter(|word| word.len() <= 4 * (LONGEST_WORD + 3)) {
         let distance = strsim::osa_distance(&wanted, &fold(word));
         if distance > limit {
             continue;

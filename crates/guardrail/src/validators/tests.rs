@@ -59,14 +59,15 @@ fn lore() -> Lore {
     };
     Lore {
         command: "create".into(),
-        siblings: vec!["create".into(), "update".into()],
-        mistakes: vec![
+        siblings: ["create".into(), "update".into()].into(),
+        mistakes: [
             mistake("wrong_format", "create({assignees: {add: [1]}})"),
             mistake("of_another_command", "update({assignees: [1]})"),
             mistake("of_another_field", "create({name: ''})"),
             mistake("of_no_command", "{assignees: {add: [1]}}"),
-        ],
-        quirks: vec![
+        ]
+        .into(),
+        quirks: [
             Quirk {
                 name: "of_another_matter".into(),
                 description: "A card without a name is untitled".into(),
@@ -77,7 +78,8 @@ fn lore() -> Lore {
                 description: "Create expects [123]".into(),
                 mitigation: "Use a list".into(),
             },
-        ],
+        ]
+        .into(),
         reference: None,
     }
 }

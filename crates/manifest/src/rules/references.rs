@@ -7,6 +7,9 @@ use crate::detect::SchemaVersion;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
+/// Names that a fix lists: nobody looks through more.
+const MOST_NAMED: usize = 16;
+
 pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
     let tool = subject.tool;
     if subject.version == SchemaVersion::V2 {
@@ -80,7 +83,7 @@ fn unresolved(
         None if known.is_empty() => "nothing of the kind is defined in this manifest".to_owned(),
         None => format!(
             "there are: {}",
-            known.iter().map(|id| format!("{prefix}{id}")).collect::<Vec<_>>().join(", ")
+            known.iter().take(MOST_NAMED).map(|id| format!("{prefix}{id}")).collect::<Vec<_>>().join(", ")
         ),
     };
     let message = format!("`{}` names nothing that is there", tool::shorten(text, tool::LONGEST_WORD));

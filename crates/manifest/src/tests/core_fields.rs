@@ -219,3 +219,46 @@ fn a_path_says_that_it_is_one() {
         &[(InvalidValue, 8, "tool.commands[0]"), (NamingConvention, 8, "tool.commands[0].parameters.path")],
     );
 }
+
+/// As many as there may be pass, and one more is told.
+#[test]
+fn there_is_no_more_of_anything_than_somebody_can_read() {
+    let list = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
+    let commands = |count| format!("  commands:\n{}", list(count, &|n| format!("    - c{n}\n")));
+    let one = |key: &str, count: usize, entry: &str| {
+        let name = |n: usize| format!("        - {}\n", entry.replace('N', &n.to_string()));
+        format!("  commands:\n    - name: c\n      {key}:\n{}", list(count, &name))
+    };
+    let parameters = |count| one("parameters", count, "{name: pN, type: string, description: d}");
+    let words = |count| one("argv", count, "wN");
+    let aggregates =
+        |count| format!("  meta_specific:\n    aggregates:\n{}", list(count, &|n| format!("      - t{n}\n")));
+    let quirks = |count| {
+        let one = |n| format!("      - {{quirk: q{n}, description: d, mitigation: m}}\n");
+        format!("  api_complexity:\n    api_quirks:\n{}", list(count, &one))
+    };
+    let helpers = |count| {
+        let one =
+            |n| format!("      - {{id: h{n}, runtime: isolated_vm, language: javascript, function: x}}\n");
+        format!("  executable_knowledge:\n    helpers:\n{}", list(count, &one))
+    };
+    let too_much = |text: &str, field: &str| {
+        let (manifest, found) = read(
+            &good(text).replace("type: mcp", if field.contains("meta") { "type: meta" } else { "type: mcp" }),
+        );
+        let told = found.iter().any(|one| one.field == field && one.place.message.contains("are the most"));
+        assert_eq!(told, manifest.is_none(), "{field}: {}", shown(&found));
+        told
+    };
+    let check = |make: &dyn Fn(usize) -> String, most: usize, field: &str| {
+        assert!(!too_much(&make(most), field), "{field}: {most}");
+        assert!(too_much(&make(most + 1), field), "{field}: {}", most + 1);
+    };
+    check(&commands, 256, "tool.commands");
+    check(&parameters, 128, "tool.commands[0].parameters");
+    check(&words, 128, "tool.commands[0].argv");
+    check(&aggregates, 256, "tool.meta_specific.aggregates");
+    check(&quirks, 256, "tool.api_complexity.api_quirks");
+    check(&helpers, 256, "tool.executable_knowledge.helpers");
+    assert!(too_much(&commands(30_000), "tool.commands"));
+}

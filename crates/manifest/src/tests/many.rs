@@ -46,6 +46,37 @@ fn an_id_belongs_to_the_first_file() {
 }
 
 #[test]
+fn an_id_is_one_as_its_tools_and_its_files_are_named() {
+    let loaded =
+        load(&[("a.yaml", named("my srv")), ("b.yaml", named("my-srv")), ("c.yaml", named("MY.SRV"))]);
+    assert_eq!(loaded.manifests.iter().map(|one| one.id()).collect::<Vec<_>>(), ["my srv"]);
+    let twice = loaded.diagnostics.iter().filter(|one| one.code == Code::DuplicateId);
+    assert_eq!(twice.count(), 2, "{}", shown(&loaded.diagnostics));
+}
+
+#[test]
+fn meta_tools_call_meta_tools_once_and_never_themselves() {
+    let meta = |id: &str, aggregates: &str| {
+        let text = named(id).replace("type: mcp", "type: meta");
+        (
+            format!("{id}.yaml"),
+            text + &format!("  commands: [{id}_it]\n  meta_specific: {{aggregates: [{aggregates}]}}\n"),
+        )
+    };
+    let check = |files: &[(String, String)], expect: &[&str]| {
+        let files: Vec<(&str, String)> =
+            files.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
+        let loaded = load(&files);
+        assert_eq!(loaded.manifests.iter().map(|one| one.id()).collect::<Vec<_>>(), expect);
+    };
+    let (inner, middle, outer) = (meta("a", "read_file"), meta("b", "a_it"), meta("c", "b"));
+    check(&[inner.clone(), middle.clone()], &["a", "b"]);
+    check(&[inner, middle, outer], &["a", "b"]);
+    check(&[meta("a", "a.a_it")], &[]);
+    check(&[meta("a", "b"), meta("b", "a")], &[]);
+}
+
+#[test]
 fn what_a_meta_tool_calls_is_there() {
     let meta = |aggregates: &str| {
         named("health").replace("type: mcp", "type: meta")
