@@ -15,11 +15,20 @@ pub(crate) fn placeholder(word: &str) -> Option<&str> {
     word.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// The arguments that come where a program looks for options: a value there that begins with `-` would be one.
+/// The arguments that come where a program looks for options: a value there that begins with `-` would be one. What may be
+/// left out ends the options for itself only.
 pub(crate) fn before_the_end_of_options(template: &[ArgvPart]) -> Vec<String> {
-    let words = template.iter().flat_map(ArgvPart::words);
-    let before = words.take_while(|word| *word != END_OF_OPTIONS);
-    before.filter_map(|word| placeholder(word)).map(str::to_owned).collect()
+    let mut exposed = Vec::new();
+    for part in template {
+        let words = part.words();
+        let before = words.iter().take_while(|word| *word != END_OF_OPTIONS);
+        exposed.extend(before.filter_map(|word| placeholder(word)).map(str::to_owned));
+        let may_be_left_out = words.iter().any(|word| placeholder(word).is_some());
+        if words.iter().any(|word| word == END_OF_OPTIONS) && !may_be_left_out {
+            break;
+        }
+    }
+    exposed
 }
 
 /// The words of a call. A path is named as it was opened, not as it was typed; of a list, every one.
@@ -40,7 +49,8 @@ fn fill(
     arguments: &Arguments,
     opened: &dyn Fn(&str) -> Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
-    let mut words = Vec::new();
+    let mut words: Vec<OsString> = Vec::new();
+    let mut has_ended = false;
     for part in template {
         let names = || part.words().iter().filter_map(|word| placeholder(word));
         let given = |name: &str| arguments.get(name).filter(|value| !value.is_null());
@@ -51,10 +61,12 @@ fn fill(
         }
         for word in part.words() {
             let Some(name) = placeholder(word) else {
+                has_ended |= word == END_OF_OPTIONS;
                 words.push(word.into());
                 continue;
             };
             let paths = opened(name);
+            let before = words.len();
             match given(name) {
                 _ if !paths.is_empty() => words.extend(paths),
                 Some(value) => push(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
@@ -64,6 +76,13 @@ fn fill(
                     return Err(Failure::new(FailureKind::Crashed, message)
                         .hint("its manifest should require it, or put it in a list"));
                 }
+            }
+            // Looked at again, as it stands now: a processor has had it since it was checked.
+            let mut added = words.iter().skip(before);
+            if !has_ended && added.any(|word| word.as_encoded_bytes().starts_with(b"-")) {
+                let message = format!("nothing was run: the argument `{name}` would be taken for an option");
+                return Err(Failure::new(FailureKind::WrongKind, message)
+                    .hint("it must not begin with `-` once its processor has made it what it is"));
             }
         }
     }
@@ -151,5 +170,30 @@ mod tests {
     #[test]
     fn options_end_where_the_template_says() {
         assert_eq!(before_the_end_of_options(&template()), ["ignore_case", "glob", "pattern"]);
+        let (word, list) = (
+            |word: &str| ArgvPart::Word(word.to_owned()),
+            |words: &[&str]| ArgvPart::Optional(words.iter().map(|word| (*word).to_owned()).collect()),
+        );
+        let may_be_left_out = [list(&["--", "{first}"]), word("{second}")];
+        assert_eq!(before_the_end_of_options(&may_be_left_out), ["second"]);
+        assert_eq!(before_the_end_of_options(&[list(&["--"]), word("{it}")]), Vec::<String>::new());
+    }
+
+    /// Whatever was checked before: what a program would take for an option is not run.
+    #[test]
+    fn an_option_that_came_up_since_is_not_handed_over() {
+        let list = |words: &[&str]| ArgvPart::Optional(words.iter().map(|word| (*word).to_owned()).collect());
+        let template = [list(&["--", "{first}"]), ArgvPart::Word("{second}".to_owned())];
+        let check = |arguments: Value, expect: Option<&[&str]>| {
+            let Value::Object(arguments) = arguments else { panic!("an object") };
+            let filled = fill(&template, &arguments, &|_| Vec::new());
+            let expect = expect.map(|words| words.iter().map(OsString::from).collect::<Vec<_>>());
+            assert_eq!(filled.ok(), expect, "{arguments:?}");
+        };
+        check(json!({"second": ["a", "--output=x"]}), None);
+        check(json!({"second": "--output=x"}), None);
+        check(json!({"second": -1}), None);
+        check(json!({"second": "a"}), Some(&["a"]));
+        check(json!({"first": "-f", "second": "--output=x"}), Some(&["--", "-f", "--output=x"]));
     }
 }

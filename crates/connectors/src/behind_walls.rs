@@ -11,6 +11,7 @@ use sandbox::{Captured, Command, Confined, End, Executable, Foresight, Report, S
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, Usage};
 
+use crate::parsed::{self, Unfit};
 use crate::pinned::Pin;
 
 /// More than this of a program's output is cut in the middle, whatever policy would grant.
@@ -128,8 +129,15 @@ impl Program {
         };
         let value = match (self.output, code) {
             (OutputForm::Text, _) => raw(report),
-            (OutputForm::Json, 0) => match serde_json::from_slice(&report.stdout.head) {
+            (OutputForm::Json, 0) => match parsed::value(&report.stdout.head) {
                 Ok(value) if report.stdout.omitted == 0 => value,
+                Err(Unfit::TooMany) => {
+                    let most = parsed::MOST_VALUES;
+                    return failed(
+                        FailureKind::TooLarge,
+                        &format!("the tool's answer has more than {most} values"),
+                    );
+                }
                 _ => {
                     return failed(
                         FailureKind::Crashed,

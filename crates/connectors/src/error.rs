@@ -13,9 +13,12 @@ pub(crate) enum McpError {
     /// One message was longer than anything it could have to say.
     #[error("the server sent a message of more than {0} bytes")]
     TooLong(usize),
+    /// One message had more values than anybody reads.
+    #[error("the server sent a message of more than {0} values")]
+    TooMany(usize),
     /// It asked or told without end instead of answering.
-    #[error("the server sent {0} messages and no answer")]
-    Endless(usize),
+    #[error("the server sent {0} and no answer")]
+    Endless(&'static str),
     /// It answered with an error of the protocol.
     #[error("the server refused: {message} ({code})")]
     Refused {
@@ -68,7 +71,9 @@ impl McpError {
             }
             McpError::Sandbox(_) => failed(FailureKind::Io, &self)
                 .hint("nothing was run; `sinew doctor` says what this machine lacks"),
-            McpError::TooLong(_) => failed(FailureKind::TooLarge, &self).hint("ask for less"),
+            McpError::TooLong(_) | McpError::TooMany(_) => {
+                failed(FailureKind::TooLarge, &self).hint("ask for less")
+            }
             McpError::Lost(_) | McpError::Status(_) | McpError::Unwell(_) => {
                 failed(FailureKind::Transient, &self).hint(hint)
             }

@@ -14,6 +14,7 @@ mod error;
 mod local;
 mod mcp;
 mod meta;
+mod parsed;
 mod payload;
 mod pinned;
 mod plan;

@@ -1,12 +1,19 @@
 //! What an orchestration helper answers: calls in their order, whose arguments may refer to what earlier ones gave.
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// A plan may not have more steps: it is made by a function, and a function can be wrong.
 pub(crate) const MOST_STEPS: usize = 16;
 /// The key of an object that stands for something an earlier step gave.
-const FROM: &str = "$from";
+pub(crate) const FROM: &str = "$from";
+/// What the arguments of a step, or the answer of the whole, may hold: a reference of a few bytes stands for a whole output,
+/// and may stand there a thousand times.
+const LARGEST: usize = 4 << 20;
+/// What a value takes beside its text.
+const SLOT: usize = 32;
+/// A longer name of a step nobody writes.
+const LONGEST_ID: usize = 128;
 /// Deeper than this nobody writes arguments.
 const DEEPEST: usize = 32;
 
@@ -32,6 +39,18 @@ pub(crate) struct Step {
     /// Whether the plan goes on where it does not succeed.
     #[serde(default)]
     pub(crate) optional: bool,
+    #[serde(skip)]
+    wording: Wording,
+}
+
+/// Whose words the arguments of a step are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wording {
+    /// A helper wrote them: its references are references. What the caller gave it has none in it.
+    #[default]
+    Helpers,
+    /// They are the caller's own, handed on as they are.
+    Callers,
 }
 
 /// What the steps so far gave, by id: `{success, output, error}` each.
@@ -40,27 +59,51 @@ pub(crate) type Given = Map<String, Value>;
 impl Plan {
     /// The plan that a helper answered.
     pub(crate) fn read(answer: Value) -> Result<Plan, String> {
-        let plan: Plan = serde_json::from_value(answer).map_err(|error| format!("it is no plan: {error}"))?;
-        if plan.steps.len() > MOST_STEPS {
-            return Err(format!("it has {} steps; {MOST_STEPS} are the most", plan.steps.len()));
+        let plan: Plan = serde_json::from_value(answer).map_err(|error| {
+            let error = error.to_string();
+            format!("it is no plan: {}", tool::visible_line(&tool::shorten(&error, LONGEST_ID)))
+        })?;
+        plan.checked()
+    }
+
+    fn checked(self) -> Result<Plan, String> {
+        if self.steps.len() > MOST_STEPS {
+            return Err(format!("it has {} steps; {MOST_STEPS} are the most", self.steps.len()));
         }
         let mut seen = std::collections::HashSet::new();
-        match plan.steps.iter().find(|step| !seen.insert(step.id.as_str())) {
-            Some(twice) => Err(format!("it has two steps `{}`", tool::shorten(&twice.id, 64))),
-            None => Ok(plan),
+        for Step { id, .. } in &self.steps {
+            let shown = || tool::visible_line(&tool::shorten(id, tool::LONGEST_WORD));
+            if id.is_empty() || id.len() > LONGEST_ID || tool::visible_line(id) != *id {
+                return Err(format!(
+                    "`{}` is no name of a step: up to {LONGEST_ID} plain characters",
+                    shown()
+                ));
+            }
+            if !seen.insert(id.as_str()) {
+                return Err(format!("it has two steps `{}`", shown()));
+            }
         }
+        Ok(self)
     }
 
     /// Each of these tools in turn, with the same arguments.
     pub(crate) fn of_each(tools: &[String], arguments: &Map<String, Value>) -> Result<Plan, String> {
-        let step = |tool: &String| json!({"id": tool, "tool": tool, "arguments": arguments});
-        Plan::read(json!({"steps": tools.iter().map(step).collect::<Vec<_>>()}))
+        let step = |tool: &String| Step {
+            id: tool.clone(),
+            tool: tool.clone(),
+            arguments: arguments.clone(),
+            optional: false,
+            wording: Wording::Callers,
+        };
+        // One more than there may be, so that it is told.
+        let steps = tools.iter().take(MOST_STEPS + 1).map(step).collect();
+        Plan { steps, output: None }.checked()
     }
 
     /// What the whole answers.
     pub(crate) fn answer(&self, given: &Given) -> Result<Value, String> {
         match &self.output {
-            Some(output) => resolved(output, given, 0),
+            Some(output) => Filling::of(given).resolved(output, 0),
             None => {
                 let output = |(id, one): (&String, &Value)| (id.clone(), one["output"].clone());
                 Ok(Value::Object(given.iter().map(output).collect()))
@@ -72,35 +115,86 @@ impl Plan {
 impl Step {
     /// Its arguments, with what they refer to put in.
     pub(crate) fn arguments(&self, given: &Given) -> Result<Map<String, Value>, String> {
-        let put_in = |(key, value): (&String, &Value)| Ok((key.clone(), resolved(value, given, 1)?));
-        self.arguments.iter().map(put_in).collect()
+        if self.wording == Wording::Callers {
+            return Ok(self.arguments.clone());
+        }
+        Filling::of(given).fields(&self.arguments, 0)
     }
 }
 
-fn resolved(value: &Value, given: &Given, depth: usize) -> Result<Value, String> {
-    if depth > DEEPEST {
-        return Err("it is nested too deeply".to_owned());
+/// Puts in what is referred to, as long as there is room for it.
+struct Filling<'g> {
+    given: &'g Given,
+    room: usize,
+}
+
+impl<'g> Filling<'g> {
+    fn of(given: &'g Given) -> Self {
+        Filling { given, room: LARGEST }
     }
-    match value {
-        Value::Object(fields) => match (fields.len(), fields.get(FROM)) {
-            (1, Some(Value::String(path))) => at(path, given),
-            _ => {
-                let inner =
-                    |(key, value): (&String, &Value)| Ok((key.clone(), resolved(value, given, depth + 1)?));
-                fields.iter().map(inner).collect::<Result<Map<_, _>, String>>().map(Value::Object)
-            }
-        },
-        Value::Array(items) => {
-            let inner = items.iter().map(|item| resolved(item, given, depth + 1));
-            inner.collect::<Result<Vec<_>, _>>().map(Value::Array)
+
+    fn resolved(&mut self, value: &Value, depth: usize) -> Result<Value, String> {
+        if depth > DEEPEST {
+            return Err("it is nested too deeply".to_owned());
         }
-        other => Ok(other.clone()),
+        match value {
+            Value::Object(fields) => match (fields.len(), fields.get(FROM)) {
+                (1, Some(Value::String(path))) => {
+                    let found = at(path, self.given)?;
+                    self.take_whole(found)?;
+                    Ok(found.clone())
+                }
+                _ => self.fields(fields, depth).map(Value::Object),
+            },
+            Value::Array(items) => {
+                self.take(SLOT)?;
+                let inner = items.iter().map(|item| self.resolved(item, depth + 1));
+                inner.collect::<Result<Vec<_>, _>>().map(Value::Array)
+            }
+            plain => {
+                self.take_whole(plain)?;
+                Ok(plain.clone())
+            }
+        }
+    }
+
+    fn fields(&mut self, fields: &Map<String, Value>, depth: usize) -> Result<Map<String, Value>, String> {
+        self.take(SLOT)?;
+        let mut filled = Map::new();
+        for (key, value) in fields {
+            self.take(key.len())?;
+            filled.insert(key.clone(), self.resolved(value, depth + 1)?);
+        }
+        Ok(filled)
+    }
+
+    /// Room for a value and all that is in it, before it is copied.
+    fn take_whole(&mut self, value: &Value) -> Result<(), String> {
+        self.take(SLOT + value.as_str().map_or(0, str::len))?;
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| self.take_whole(item)),
+            Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
+                self.take(key.len())?;
+                self.take_whole(value)
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), String> {
+        let left = self.room.checked_sub(bytes);
+        self.room =
+            left.ok_or_else(|| format!("with what it refers to it is larger than {LARGEST} bytes"))?;
+        Ok(())
     }
 }
 
 /// What is at `STEP.output.…`, `STEP.success` or `STEP.error`. The id of a step may have dots of its own.
-fn at(path: &str, given: &Given) -> Result<Value, String> {
-    let missing = || format!("`{}` refers to nothing that an earlier step gave", tool::shorten(path, 128));
+fn at<'g>(path: &str, given: &'g Given) -> Result<&'g Value, String> {
+    let missing = || {
+        let path = tool::visible_line(&tool::shorten(path, 128));
+        format!("`{path}` refers to nothing that an earlier step gave")
+    };
     let of = given.iter().filter_map(|(id, one)| {
         let rest = path.strip_prefix(id.as_str())?;
         if rest.is_empty() { Some((id, one, "")) } else { Some((id, one, rest.strip_prefix('.')?)) }
@@ -113,11 +207,13 @@ fn at(path: &str, given: &Given) -> Result<Value, String> {
         };
         found = next.ok_or_else(missing)?;
     }
-    Ok(found.clone())
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn given() -> Given {
@@ -133,7 +229,7 @@ mod tests {
     #[test]
     fn references_are_put_in_wherever_they_stand() {
         let check = |value: Value, expect: Option<Value>| {
-            assert_eq!(resolved(&value, &given(), 0).ok(), expect, "{value}");
+            assert_eq!(Filling::of(&given()).resolved(&value, 0).ok(), expect, "{value}");
         };
         check(json!({"$from": "a.output.list.1.n"}), Some(json!("x")));
         check(json!([{"k": {"$from": "a.success"}}, 2]), Some(json!([{"k": true}, 2])));
@@ -156,6 +252,10 @@ mod tests {
             json!({"steps": [step(1), step(1)]}),
             json!({"steps": [{"tool": "t"}]}),
             json!({"steps": [], "also": 1}),
+            json!({"steps": [{"id": "\u{1b}[2J", "tool": "t"}]}),
+            json!({"steps": [{"id": "a\u{202e}b", "tool": "t"}]}),
+            json!({"steps": [{"id": "", "tool": "t"}]}),
+            json!({"steps": [{"id": "i".repeat(LONGEST_ID + 1), "tool": "t"}]}),
             json!([]),
             json!(null),
         ] {
@@ -166,5 +266,36 @@ mod tests {
         let each = Plan::of_each(&["x".to_owned(), "y".to_owned()], &Map::new()).unwrap();
         assert_eq!(each.steps.iter().map(|step| step.tool.as_str()).collect::<Vec<_>>(), ["x", "y"]);
         assert_eq!(each.answer(&given()).unwrap()["a"], json!({"list": [1, {"n": "x"}]}));
+    }
+    /// Twenty thousand references to a megabyte are a few hundred kilobytes of plan.
+    #[test]
+    fn references_stand_for_no_more_than_there_is_room_for() {
+        let mut given = given();
+        let large = |bytes: usize| json!({"success": true, "output": "x".repeat(bytes), "error": null});
+        given.insert("one".to_owned(), large(900_000));
+        let plan = |count: usize| {
+            let references = vec![json!({"$from": "one.output"}); count];
+            let step = json!({"id": "two", "tool": "t", "arguments": {"tags": references}});
+            Plan::read(json!({"steps": [step], "output": references})).unwrap()
+        };
+        assert!(plan(4).steps[0].arguments(&given).is_ok() && plan(4).answer(&given).is_ok());
+        for count in [5, 20_000] {
+            let why = plan(count).steps[0].arguments(&given).unwrap_err();
+            assert!(why.contains("larger than"), "{why}");
+            assert!(plan(count).answer(&given).is_err());
+        }
+        given.insert("one".to_owned(), json!({"output": vec![0; LARGEST / SLOT]}));
+        assert!(plan(1).answer(&given).is_err(), "small values take room too");
+        let own = Filling::of(&given).resolved(&json!(vec!["x".repeat(1 << 20); 5]), 0);
+        assert!(own.is_err(), "what needs no reference is counted too");
+    }
+
+    #[test]
+    fn what_the_caller_gave_is_handed_on_as_it_is() {
+        let Value::Object(arguments) = json!({"tags": [{"$from": "a.output"}]}) else { panic!("an object") };
+        let each = Plan::of_each(&["x".to_owned()], &arguments).unwrap();
+        assert_eq!(each.steps[0].arguments(&given()), Ok(arguments));
+        let many: Vec<String> = (0..=MOST_STEPS).map(|n| format!("t{n}")).collect();
+        assert!(Plan::of_each(&many, &Map::new()).is_err());
     }
 }

@@ -6,7 +6,7 @@ use guardrail::{Form, Lore, Mistake, Quirk, Requirement, Rule};
 use knowledge::{Function, Kind};
 use manifest::{ApiComplexity, Check, Command, FieldMapping, KnowledgeStrategy, Manifest};
 
-use crate::argv;
+use crate::{argv, plan};
 
 /// What all commands of a manifest share: it is there once, however many they are.
 pub(crate) struct Shared {
@@ -76,7 +76,8 @@ fn function(kind: Kind, function: &manifest::Function, helpers: &Arc<[(Arc<str>,
     Function { kind, id, source, helpers: Arc::clone(helpers) }
 }
 
-/// What refuses a call of a command. A value that a program would take for an option is refused with the rest.
+/// What refuses a call of a command. A value that a program would take for an option is refused with the rest, and so is
+/// one that a plan would take for a reference to what an earlier step gave.
 pub(crate) fn rules(manifest: &Manifest, command: &Command, shared: &Shared) -> Vec<Rule> {
     let stated = manifest.validators(&command.name).map(|validator| Rule {
         requirements: validator.checks.iter().flat_map(requirements).collect(),
@@ -85,7 +86,10 @@ pub(crate) fn rules(manifest: &Manifest, command: &Command, shared: &Shared) -> 
     let exposed = argv::before_the_end_of_options(&command.argv);
     let options = Rule { requirements: vec![Requirement::NoOption(exposed)], function: None };
     let has_argv = !command.argv.is_empty();
-    has_argv.then_some(options).into_iter().chain(stated).collect()
+    let is_planned = manifest.meta().is_some_and(|meta| meta.orchestration.is_some());
+    let references = Rule { requirements: vec![Requirement::NoKey(plan::FROM)], function: None };
+    let own = has_argv.then_some(options).into_iter().chain(is_planned.then_some(references));
+    own.chain(stated).collect()
 }
 
 fn requirements(check: &Check) -> Vec<Requirement> {

@@ -58,7 +58,7 @@ pub(crate) enum Private {
     Denied(RuleRef),
 }
 
-/// Where a service of the settings is, by the name they give it.
+/// Where a service is, by the name that the settings or a manifest give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearness {
     /// This machine or its own network.
@@ -288,6 +288,25 @@ impl Outbound {
         let host = self.admit_unblocked(target, &mut notes)?;
         self.admit_listed(host, target, &mut notes)?;
         Ok(if is_near(host) { Nearness::Near } else { Nearness::Public })
+    }
+
+    /// Whether the call may go to a server that its manifest names, and where that is. A manifest is not policy: to what is
+    /// near it leads only where the tool's own list names that very host.
+    pub(crate) fn admit_server(&self, target: &Target) -> Result<Nearness, Grounds> {
+        let mut trail = Trail::off();
+        let mut notes = Notes::on(&mut trail);
+        let host = self.admit_unblocked(target, &mut notes)?;
+        let is_granted = is_near(host) && self.names(host);
+        if !is_granted {
+            self.admit_public(host, target)?;
+        }
+        self.admit_listed(host, target, &mut notes)?;
+        Ok(if is_granted { Nearness::Near } else { Nearness::Public })
+    }
+
+    fn names(&self, host: &Host<String>) -> bool {
+        let name = HostPattern::Exactly(host.to_string());
+        self.own.as_deref().is_some_and(|list| list.hosts.iter().any(|rule| rule.pattern == name))
     }
 
     fn admit_unblocked<'a>(

@@ -137,6 +137,13 @@ impl Permit {
         self.outward(|outbound| outbound.admit_service(&target))
     }
 
+    /// Whether the call may go to the server that its manifest names, and where that is. What is on this machine or its
+    /// network only where the tool's `allowed_domains` names it.
+    pub fn may_reach_server(&self, url: &str) -> Result<Nearness, Denial> {
+        let target = Target::of_url(url);
+        self.outward(|outbound| outbound.admit_server(&target))
+    }
+
     /// Whether the call may connect to this address, which a name of a host it may reach turned out to have.
     pub fn may_connect(&self, address: IpAddr) -> Result<(), Denial> {
         self.outward(|outbound| outbound.admit_address(address))

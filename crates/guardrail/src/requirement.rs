@@ -16,6 +16,8 @@ pub enum Requirement {
     Form(Option<String>, Form),
     /// None of these begins with `-`: a program would take it for an option.
     NoOption(Vec<String>),
+    /// Nothing in any argument has this key: what carries the call out would read it as its own.
+    NoKey(&'static str),
 }
 
 /// A form that text can have, by the words of JSON Schema.
@@ -72,6 +74,13 @@ impl Requirement {
                 };
                 options.map(refused).collect()
             }
+            Requirement::NoKey(key) => {
+                let refused = |(field, _): (&String, &Value)| {
+                    let message = format!("Field '{field}' must not have the key '{key}' anywhere in it");
+                    Problem::new(format!("/{field}"), format!("no key {key}"), "that key", message)
+                };
+                arguments.iter().filter(|(_, value)| has_key(value, key)).map(refused).collect()
+            }
             Requirement::Form(None, form) => {
                 let of_form = |name: &&String| form.names(name) || declares(definition, name, *form);
                 let named = arguments.keys().filter(of_form);
@@ -88,6 +97,14 @@ fn is_option(value: &Value) -> bool {
         Value::Number(number) => number.to_string().starts_with('-'),
         Value::Array(items) => items.iter().any(is_option),
         _ => false,
+    }
+}
+
+fn has_key(value: &Value, key: &str) -> bool {
+    match value {
+        Value::Object(fields) => fields.contains_key(key) || fields.values().any(|inner| has_key(inner, key)),
+        Value::Array(items) => items.iter().any(|inner| has_key(inner, key)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -312,6 +329,19 @@ mod tests {
         }
         assert!(Form::Date.names("due_date") && !Form::Date.names("update"));
         assert!(Form::DateTime.names("start_date_time"));
+    }
+
+    #[test]
+    fn a_key_is_found_wherever_it_is_and_a_text_is_no_key() {
+        let definition = ToolSpec::new("t", "A tool", Category::READ_ONLY, RiskLevel::Low).check().unwrap();
+        let check = |value: Value, expect: usize| {
+            let arguments: Arguments = [("a".to_owned(), value.clone())].into_iter().collect();
+            let problems = Requirement::NoKey("$from").problems(&definition, &arguments);
+            assert_eq!(problems.len(), expect, "{value}");
+        };
+        check(json!({"$from": "x"}), 1);
+        check(json!([[{"b": [{"$from": 1, "c": 2}]}]]), 1);
+        check(json!(["$from", {"from": "$from"}]), 0);
     }
 
     #[test]

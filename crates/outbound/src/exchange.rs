@@ -27,12 +27,15 @@ const MOST_CODINGS: usize = 4;
 /// What a header is kept up to.
 const LONGEST_HEADER: usize = 8 * 1024;
 
+/// Is shown each part of a body, and says whether nothing more is waited for.
+pub(crate) type Enough<'a> = dyn FnMut(&[u8]) -> bool + Send + 'a;
+
 /// Asks, and reads the answer as far as the cap.
 pub(crate) async fn exchange(
     place: &Place,
     connection: Connection,
     question: &Question,
-    most: u64,
+    (most, is_enough): (u64, &mut Enough<'_>),
 ) -> Result<Answer, OutboundError> {
     let garbled = |cause| OutboundError::Garbled { host: place.host.clone(), cause };
     let mut builder = http1::Builder::new();
@@ -42,7 +45,7 @@ pub(crate) async fn exchange(
     let mut driving = JoinSet::new();
     driving.spawn(driver);
     let response = sender.send_request(request(&place.url, question)?).await.map_err(garbled)?;
-    Ok(read(place, response, most).await)
+    Ok(read(place, response, (most, is_enough)).await)
 }
 
 fn request(url: &Url, question: &Question) -> Result<Request<Full<Bytes>>, OutboundError> {
@@ -72,7 +75,11 @@ fn value(name: &'static str, text: &str) -> Result<HeaderValue, OutboundError> {
     HeaderValue::from_str(text).map_err(|_| OutboundError::Header(name))
 }
 
-async fn read(place: &Place, response: Response<Incoming>, most: u64) -> Answer {
+async fn read(
+    place: &Place,
+    response: Response<Incoming>,
+    (most, is_enough): (u64, &mut Enough<'_>),
+) -> Answer {
     let (head, mut body) = response.into_parts();
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let (mut bytes, mut is_cut) = (Vec::new(), false);
@@ -83,7 +90,11 @@ async fn read(place: &Place, response: Response<Incoming>, most: u64) -> Answer 
                 let part = frame.into_data().unwrap_or_default();
                 let room = most - bytes.len();
                 is_cut = part.len() > room;
-                bytes.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
+                let part = part.get(..room.min(part.len())).unwrap_or_default();
+                bytes.extend_from_slice(part);
+                if is_enough(part) {
+                    break;
+                }
             }
             // It broke off, or was shorter than it said: what came is kept, and said to be a part.
             Some(Err(_)) => is_cut = true,

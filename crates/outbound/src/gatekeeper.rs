@@ -10,7 +10,7 @@ use url::Url;
 use crate::answer::Answer;
 use crate::connect::connect;
 use crate::error::OutboundError;
-use crate::exchange::exchange;
+use crate::exchange::{Enough, exchange};
 use crate::question::{Caps, Method, Question};
 use crate::redirect;
 use crate::resolver::Resolver;
@@ -56,7 +56,7 @@ impl Gatekeeper {
         loop {
             let question =
                 Question { url: next, method: Method::Get, headers: headers.to_vec(), body: Vec::new() };
-            let answer = self.ask_once(permit, &question, NamedBy::Caller, caps).await?;
+            let answer = self.ask_once(permit, &question, NamedBy::Caller, caps, &mut to_the_end).await?;
             let host = answer.url.host_str().unwrap_or_default().to_owned();
             let Some(onward) = redirect::next(&answer, &host)? else {
                 return Ok(Answer { led_by, ..answer });
@@ -76,7 +76,19 @@ impl Gatekeeper {
         question: &Question,
         caps: Caps,
     ) -> Result<Answer, OutboundError> {
-        self.ask_once(permit, question, NamedBy::Settings, caps).await
+        self.ask_once(permit, question, NamedBy::Settings, caps, &mut to_the_end).await
+    }
+
+    /// Asks a server that a manifest names. `is_enough` is shown each part of the body as it comes, and says when nothing
+    /// more is waited for: some leave their answer open.
+    pub async fn converse(
+        &self,
+        permit: &Permit,
+        question: &Question,
+        caps: Caps,
+        is_enough: &mut Enough<'_>,
+    ) -> Result<Answer, OutboundError> {
+        self.ask_once(permit, question, NamedBy::Manifest, caps, is_enough).await
     }
 
     async fn ask_once(
@@ -85,11 +97,12 @@ impl Gatekeeper {
         question: &Question,
         named_by: NamedBy,
         caps: Caps,
+        is_enough: &mut Enough<'_>,
     ) -> Result<Answer, OutboundError> {
         let asking = async {
             let place = vet(permit, &self.resolver, &question.url, named_by).await?;
             let connection = connect(&place, &self.tls).await?;
-            exchange(&place, connection, question, caps.body_bytes).await
+            exchange(&place, connection, question, (caps.body_bytes, is_enough)).await
         };
         let left = caps.deadline.saturating_duration_since(Instant::now());
         match tokio::time::timeout(left, asking).await {
@@ -101,4 +114,9 @@ impl Gatekeeper {
             }
         }
     }
+}
+
+/// Whatever came, more is waited for.
+fn to_the_end(_: &[u8]) -> bool {
+    false
 }

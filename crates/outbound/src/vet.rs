@@ -15,6 +15,8 @@ use crate::resolver::Resolver;
 pub(crate) enum NamedBy {
     /// The caller, or a server that it led to.
     Caller,
+    /// A manifest: what it puts on this machine may be there where the policy of its tool names that host.
+    Manifest,
     /// The settings: a service they put on this machine may be on this machine.
     Settings,
 }
@@ -47,6 +49,7 @@ pub(crate) async fn vet(
 ) -> Result<Place, OutboundError> {
     let nearness = match named_by {
         NamedBy::Caller => permit.may_reach(text).map(|()| Nearness::Public)?,
+        NamedBy::Manifest => permit.may_reach_server(text)?,
         NamedBy::Settings => permit.may_reach_service(text)?,
     };
     // What was judged is what is used: the same text, the same parser.

@@ -4,6 +4,7 @@ use manifest::OutputForm;
 use serde_json::{Map, Value, json};
 
 use crate::error::McpError;
+use crate::parsed::{self, Unfit};
 
 /// What a server answered.
 #[derive(Debug, PartialEq)]
@@ -31,9 +32,12 @@ pub(crate) fn read(mut result: Value, form: OutputForm) -> Result<Answer, McpErr
     }
     match (result.get_mut("structuredContent").map(Value::take), form) {
         (Some(structured), _) if !structured.is_null() => Ok(Answer::Gave(structured)),
-        (_, OutputForm::Json) => serde_json::from_str(&text_of(&content))
-            .map(Answer::Gave)
-            .map_err(|_| garbled("its manifest says `output: json`, and its text is none")),
+        (_, OutputForm::Json) => {
+            parsed::value(text_of(&content).as_bytes()).map(Answer::Gave).map_err(|unfit| match unfit {
+                Unfit::TooMany => McpError::TooMany(parsed::MOST_VALUES),
+                Unfit::NotJson => garbled("its manifest says `output: json`, and its text is none"),
+            })
+        }
         (_, OutputForm::Text) => {
             let mut fields = Map::new();
             fields.insert("text".to_owned(), text_of(&content).into());
@@ -75,18 +79,19 @@ mod tests {
         let check =
             |result: Value, form, expect| assert_eq!(read(result.clone(), form).ok(), expect, "{result}");
         let text = |text: &str| json!({"type": "text", "text": text});
-        let (plain, parsed) = (OutputForm::Text, OutputForm::Json);
+        let (plain, json) = (OutputForm::Text, OutputForm::Json);
         check(json!({"content": [text("a"), text("b")]}), plain, gave(json!({"text": "a\nb"})));
         let image = json!({"type": "image", "data": "", "mimeType": "image/png"});
         check(json!({"content": [image]}), plain, gave(json!({"text": "", "content": [image]})));
-        check(json!({"content": [text("{\"n\":1}")]}), parsed, gave(json!({"n": 1})));
-        check(json!({"content": [text("no")]}), parsed, None);
+        check(json!({"content": [text("{\"n\":1}")]}), json, gave(json!({"n": 1})));
+        check(json!({"content": [text("no")]}), json, None);
+        check(json!({"content": [text(&format!("[{}0]", "0,".repeat(parsed::MOST_VALUES)))]}), json, None);
         check(json!({"content": [], "structuredContent": {"n": 1}}), plain, gave(json!({"n": 1})));
         check(json!({"structuredContent": [1], "resultType": "complete"}), plain, gave(json!([1])));
         check(json!({"content": [], "resultType": "input_required"}), plain, None);
         check(json!({}), plain, None);
         let complained = Answer::Complained(json!({"is_error": true, "text": "no"}));
-        check(json!({"content": [text("no")], "isError": true}), parsed, Some(complained));
+        check(json!({"content": [text("no")], "isError": true}), json, Some(complained));
     }
 
     #[test]

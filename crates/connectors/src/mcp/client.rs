@@ -6,6 +6,7 @@ use tool::{Arguments, SandboxTier, TraceContext};
 
 use super::definitions::Definitions;
 use super::http::{Http, Leave};
+use super::message::Awaited;
 use super::stdio::Stdio;
 use crate::error::McpError;
 
@@ -17,6 +18,13 @@ const KNOWN: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE];
 const STATELESS: &str = "2026-07-28";
 /// A server with more pages of tools than this never stops.
 const MOST_PAGES: usize = 64;
+
+/// What an answer may have that is none of a tool: how it speaks, and a page of its tools.
+const LONGEST: usize = 4 << 20;
+/// Whatever policy grants, a result has no more.
+const LARGEST_RESULT: u64 = 16 << 20;
+/// A result may say what it gives twice, as text and as structure, and text in JSON is longer than it is.
+const WORDINESS: u64 = 4;
 
 /// How messages travel.
 pub(crate) enum Line {
@@ -37,14 +45,13 @@ enum Era {
 pub(crate) struct Client {
     line: Line,
     era: Era,
-    asked: u64,
     definitions: Definitions,
 }
 
 impl Client {
     /// Begins. A server that knows no handshake is spoken to without one.
     pub(crate) async fn begin(line: Line, leave: Leave<'_>) -> Result<Client, (McpError, String)> {
-        let mut client = Client { line, era: Era::Handshake, asked: 0, definitions: Definitions::default() };
+        let mut client = Client { line, era: Era::Handshake, definitions: Definitions::default() };
         match client.agree(leave).await {
             Ok(()) => Ok(client),
             Err(error) => Err((error, client.end().await.1)),
@@ -53,7 +60,7 @@ impl Client {
 
     async fn agree(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
         let hello = json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": me()});
-        match self.ask("initialize", hello, leave).await {
+        match self.ask("initialize", hello, (LONGEST, leave)).await {
             Ok(answer) => {
                 let revision = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
                 if !KNOWN.contains(&revision) {
@@ -72,7 +79,7 @@ impl Client {
                 if let Line::Http(http) = &mut self.line {
                     http.revision = Some(STATELESS.to_owned());
                 }
-                self.ask("server/discover", json!({}), leave).await?;
+                self.ask("server/discover", json!({}), (LONGEST, leave)).await?;
             }
             Err(error) => return Err(error),
         }
@@ -84,7 +91,7 @@ impl Client {
         let (mut found, mut cursor) = (Definitions::default(), None);
         for _ in 0..MOST_PAGES {
             let params = cursor.take().map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
-            let mut page = self.ask("tools/list", params, leave).await?;
+            let mut page = self.ask("tools/list", params, (LONGEST, leave)).await?;
             found.add(page.get_mut("tools").map(Value::take).unwrap_or_default())?;
             cursor = page.get_mut("nextCursor").map(Value::take).filter(Value::is_string);
             if cursor.is_none() {
@@ -92,7 +99,7 @@ impl Client {
                 return Ok(());
             }
         }
-        Err(McpError::Endless(MOST_PAGES))
+        Err(McpError::Endless("sixty-four pages of tools"))
     }
 
     /// What its tools are; asked again where it has said that they are others now.
@@ -120,13 +127,14 @@ impl Client {
             meta.extend(trace.trace_state.clone().map(|state| ("tracestate".to_owned(), state.into())));
             params.insert("_meta".to_owned(), meta.into());
         }
-        self.ask("tools/call", params, leave).await
+        let most = leave.permit.max_output_bytes().saturating_mul(WORDINESS).min(LARGEST_RESULT);
+        self.ask("tools/call", params, (usize::try_from(most).unwrap_or(usize::MAX), leave)).await
     }
 
     /// Whether it still answers, asked in the cheapest way there is.
     pub(crate) async fn ping(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
         match (&self.line, self.era) {
-            (Line::Stdio(_), Era::Handshake) => self.ask("ping", json!({}), leave).await.map(drop),
+            (Line::Stdio(_), Era::Handshake) => self.ask("ping", json!({}), (LONGEST, leave)).await.map(drop),
             // Over HTTP there is nothing that could have gone; the other era has no such question.
             (Line::Stdio(_), Era::Stateless) | (Line::Http(_), _) => Ok(()),
         }
@@ -155,8 +163,14 @@ impl Client {
         }
     }
 
-    async fn ask(&mut self, method: &str, mut params: Value, leave: Leave<'_>) -> Result<Value, McpError> {
-        self.asked += 1;
+    /// Asks, and reads an answer of at most so many bytes.
+    async fn ask(
+        &mut self,
+        method: &str,
+        mut params: Value,
+        (most, leave): (usize, Leave<'_>),
+    ) -> Result<Value, McpError> {
+        let awaited = Awaited { id: unforeseen(), most };
         if self.era == Era::Stateless
             && let Some(params) = params.as_object_mut()
         {
@@ -167,10 +181,10 @@ impl Client {
                 meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
             }
         }
-        let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        let request = json!({"jsonrpc": "2.0", "id": awaited.id, "method": method, "params": params});
         match &mut self.line {
-            Line::Stdio(stdio) => stdio.ask(self.asked, &request).await,
-            Line::Http(http) => http.ask(self.asked, &request, leave).await,
+            Line::Stdio(stdio) => stdio.ask(awaited, &request).await,
+            Line::Http(http) => http.ask(awaited, &request, leave).await,
         }
     }
 
@@ -180,6 +194,12 @@ impl Client {
             Line::Http(http) => http.tell(notice, leave).await,
         }
     }
+}
+
+/// A number that nobody can answer before it was asked, and that every program can count to.
+fn unforeseen() -> u64 {
+    let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
+    high >> 12
 }
 
 fn me() -> Value {

@@ -9,11 +9,14 @@ use serde_json::{Map, Value};
 use tool::canonical;
 
 use crate::error::McpError;
+use crate::parsed;
 
 /// More tools than this nobody has looked at.
 const MOST_TOOLS: usize = 1_000;
-/// What a definition may have: more is no description of a tool.
-const LARGEST: usize = 256 * 1024;
+/// What all its definitions may have together, in bytes: more is no description of tools.
+const LARGEST: usize = 1 << 20;
+/// Longer names nobody gives.
+const LONGEST_NAME: usize = 128;
 /// What is pinned of a definition: everything a caller or a client could act on.
 const PARTS: [&str; 5] = ["title", "description", "inputSchema", "outputSchema", "annotations"];
 
@@ -27,14 +30,27 @@ impl Definitions {
     pub(crate) fn add(&mut self, page: Value) -> Result<(), McpError> {
         let garbled = |why: &str| McpError::Garbled(why.to_owned());
         let Value::Array(tools) = page else { return Err(garbled("its list of tools is no list")) };
+        let (mut bytes, mut values) = (0, 0);
+        let mut has_room = |parts: &Value| {
+            let text = canonical::bytes(parts);
+            bytes += text.len();
+            values += parsed::values(&text);
+            bytes <= LARGEST && values <= parsed::MOST_VALUES
+        };
+        let mut fits = self.0.values().all(&mut has_room);
         for mut tool in tools {
             let Some(Value::String(name)) = tool.get_mut("name").map(Value::take) else {
                 return Err(garbled("a tool without a name"));
             };
+            // A manifest cannot name it, so it cannot be called.
+            if !is_name(&name) {
+                continue;
+            }
             let part = |part: &str| Some((part.to_owned(), tool.get_mut(part)?.take()));
             let parts: Map<String, Value> = PARTS.into_iter().filter_map(part).collect();
             let parts = Value::Object(parts);
-            if canonical::bytes(&parts).len() > LARGEST || self.0.len() >= MOST_TOOLS {
+            fits &= has_room(&parts) && self.0.len() < MOST_TOOLS;
+            if !fits {
                 return Err(garbled("more tools, or longer words about one, than anybody reads"));
             }
             if self.0.insert(name, parts).is_some() {
@@ -61,6 +77,12 @@ impl Definitions {
     }
 }
 
+/// A name as the protocol wants it.
+fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -82,5 +104,42 @@ mod tests {
         ] {
             assert!(found.add(bad).is_err());
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_over_all_pages() {
+        let page = |from: usize, count: usize, schema: Value| {
+            Value::Array(
+                (from..from + count)
+                    .map(|n| json!({"name": format!("t{n}"), "inputSchema": schema}))
+                    .collect(),
+            )
+        };
+        let mut half = Definitions::default();
+        half.add(page(0, 1, json!("x".repeat(LARGEST / 2)))).unwrap();
+        assert!(half.clone().add(page(1, 1, json!("x"))).is_ok());
+        assert!(half.add(page(1, 1, json!("x".repeat(LARGEST / 2)))).is_err());
+        let zeros = vec![0; parsed::MOST_VALUES / 2];
+        let mut small = Definitions::default();
+        small.add(page(0, 1, json!(zeros))).unwrap();
+        assert!(small.add(page(1, 1, json!(zeros))).is_err());
+        let mut many = Definitions::default();
+        many.add(page(0, MOST_TOOLS, json!({}))).unwrap();
+        assert!(many.add(page(MOST_TOOLS, 1, json!({}))).is_err());
+    }
+
+    #[test]
+    fn a_name_that_none_can_be_called_by_is_passed_over() {
+        let mut found = Definitions::default();
+        let names = [
+            "get.a_B-1".to_owned(),
+            "x".repeat(128),
+            "x".repeat(129),
+            String::new(),
+            "a b".to_owned(),
+            "\u{1b}".to_owned(),
+        ];
+        found.add(Value::Array(names.iter().map(|name| json!({"name": name})).collect())).unwrap();
+        assert_eq!(found.names().collect::<Vec<_>>(), ["get.a_B-1", "x".repeat(128).as_str()]);
     }
 }

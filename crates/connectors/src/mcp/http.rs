@@ -7,11 +7,11 @@ use governance::Permit;
 use outbound::{Answer, Caps, Gatekeeper, Method, Question};
 use serde_json::Value;
 
-use super::message::Message;
+use super::message::{Awaited, Message, answers};
 use crate::error::McpError;
 
-/// More than a server's answer ever has.
-const LONGEST: u64 = 16 << 20;
+/// What an answer has besides its result: what else the server tells meanwhile.
+const BESIDES: u64 = 1 << 20;
 
 /// By whose permit a message goes out, and until when its answer must have come.
 #[derive(Clone, Copy)]
@@ -37,28 +37,34 @@ impl Http {
     /// Asks, and reads the answer to that.
     pub(crate) async fn ask(
         &mut self,
-        id: u64,
+        awaited: Awaited,
         request: &Value,
         leave: Leave<'_>,
     ) -> Result<Value, McpError> {
-        let answer = self.post(request, leave).await?;
+        let answer = self.post(request, awaited, leave).await?;
         if answer.is_cut {
             return Err(McpError::TooLong(answer.body.len()));
         }
-        let found = messages(&answer)?.into_iter().find_map(|message| match message {
-            Message::Answer(answered, answer) if answered == id => Some(answer),
-            _ => None,
-        });
-        let found = found.ok_or_else(|| McpError::Garbled("no answer to what was asked".to_owned()))?;
-        found.map_err(|(code, message)| McpError::Refused { code, message })
+        for message in messages(answer)? {
+            if let Message::Answer(answer) = Message::read(message, awaited).await? {
+                return answer.map_err(|(code, message)| McpError::Refused { code, message });
+            }
+        }
+        Err(McpError::Garbled("no answer to what was asked".to_owned()))
     }
 
     /// Tells it something that has no answer.
     pub(crate) async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
-        self.post(notice, leave).await.map(drop)
+        // A notice has no number, so nothing is an answer to it.
+        self.post(notice, Awaited { id: u64::MAX, most: 0 }, leave).await.map(drop)
     }
 
-    async fn post(&mut self, message: &Value, leave: Leave<'_>) -> Result<Answer, McpError> {
+    async fn post(
+        &mut self,
+        message: &Value,
+        awaited: Awaited,
+        leave: Leave<'_>,
+    ) -> Result<Answer, McpError> {
         let mut headers = vec![
             ("content-type", "application/json".to_owned()),
             ("accept", "application/json, text/event-stream".to_owned()),
@@ -73,13 +79,16 @@ impl Http {
         headers.extend(self.session.clone().map(|session| ("mcp-session-id", session)));
         let body = message.to_string().into_bytes();
         let question = Question { url: self.url.clone(), method: Method::Post, headers, body };
-        let most = leave.permit.max_response_bytes().unwrap_or(LONGEST).min(LONGEST);
+        let most = u64::try_from(awaited.most).unwrap_or(u64::MAX).saturating_add(BESIDES);
+        let most = leave.permit.max_response_bytes().unwrap_or(most).min(most);
         let caps = Caps { body_bytes: most, deadline: leave.deadline };
-        let answer = self.gatekeeper.ask(leave.permit, &question, caps).await?;
+        let mut events = Events::default();
+        let mut is_answered = |part: &[u8]| events.take(part).iter().any(|event| answers(event, awaited.id));
+        let answer = self.gatekeeper.converse(leave.permit, &question, caps, &mut is_answered).await?;
         match answer.status {
             200..=299 => {}
             // Errors of the protocol may come with a status of their own.
-            400 if matches!(messages(&answer).as_deref(), Ok([Message::Answer(..)])) => {}
+            400 if answers(&answer.body, awaited.id) => {}
             404 if self.session.is_some() => return Err(McpError::Lost("it forgot the session".to_owned())),
             other => return Err(McpError::Status(other)),
         }
@@ -89,44 +98,77 @@ impl Http {
 }
 
 /// The messages of an answer: one as JSON, or each as an event.
-fn messages(answer: &Answer) -> Result<Vec<Message>, McpError> {
+fn messages(answer: Answer) -> Result<Vec<Vec<u8>>, McpError> {
     if !answer.codings.is_empty() {
         return Err(McpError::Garbled("it is packed, which nobody asked for".to_owned()));
     }
     let kind = answer.content_type.as_deref().unwrap_or_default().to_ascii_lowercase();
     match kind.split(';').next().unwrap_or_default().trim() {
-        "application/json" => Message::parse(&answer.body).map(|message| vec![message]),
+        "application/json" => Ok(vec![answer.body]),
         "text/event-stream" => {
-            let text = String::from_utf8_lossy(&answer.body);
-            events(&text).iter().map(|data| Message::parse(data.as_bytes())).collect()
+            let mut events = Events::default();
+            let mut all = events.take(&answer.body);
+            all.extend(events.take(b"\n\n"));
+            Ok(all)
         }
         other => Err(McpError::Garbled(format!("`{}` is no form of an answer", tool::shorten(other, 64)))),
     }
 }
 
-/// The data of each event of a stream.
-fn events(text: &str) -> Vec<String> {
-    let (mut all, mut data) = (Vec::new(), Vec::new());
-    for line in text.lines().chain([""]) {
-        if let Some(part) = line.strip_prefix("data:") {
-            data.push(part.strip_prefix(' ').unwrap_or(part));
-        } else if line.is_empty() && !data.is_empty() {
-            let event = data.join("\n");
-            data.clear();
-            // Some begin a stream with an event that says nothing.
-            all.extend(Some(event).filter(|event| !event.trim().is_empty()));
+/// The events of a stream, as its parts come.
+#[derive(Default)]
+struct Events {
+    line: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Events {
+    /// The data of each event that ends in this part.
+    fn take(&mut self, part: &[u8]) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut lines = part.split(|byte| *byte == b'\n').peekable();
+        while let Some(piece) = lines.next() {
+            self.line.extend_from_slice(piece);
+            if lines.peek().is_some() {
+                all.extend(self.end_line());
+            }
         }
+        all
     }
-    all
+
+    fn end_line(&mut self) -> Option<Vec<u8>> {
+        let line = std::mem::take(&mut self.line);
+        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        if let Some(data) = line.strip_prefix(b"data:") {
+            if !self.data.is_empty() {
+                self.data.push(b'\n');
+            }
+            self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
+            return None;
+        }
+        // Some begin a stream with an event that says nothing.
+        let is_over = line.is_empty() && !self.data.trim_ascii().is_empty();
+        is_over.then(|| std::mem::take(&mut self.data))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Whatever the parts are that it comes in.
     #[test]
     fn events_are_read_line_by_line() {
-        let check = |text: &str, expect: &[&str]| assert_eq!(events(text), expect, "{text:?}");
+        let check = |text: &str, expect: &[&str]| {
+            for size in [1, 2, 3, 1000] {
+                let mut events = Events::default();
+                let all = text.as_bytes().chunks(size).flat_map(|part| events.take(part));
+                let mut all: Vec<Vec<u8>> = all.collect();
+                all.extend(events.take(b"\n\n"));
+                let expect: Vec<&[u8]> = expect.iter().map(|text| text.as_bytes()).collect();
+                assert_eq!(all, expect, "{text:?} by {size}");
+            }
+        };
         check("event: message\ndata: {\"a\":1}\n\n", &["{\"a\":1}"]);
         check("data: one\ndata:two\r\n\r\n: note\ndata: three", &["one\ntwo", "three"]);
         check("id: 1\ndata:\n\n", &[]);

@@ -1,51 +1,134 @@
-//! The messages of JSON-RPC, as far as a client has to tell them apart. What a server sends is a stranger's text: it is
-//! parsed, bounded in depth by the parser, and nothing in it is acted on but the answer that was waited for.
+//! The messages of JSON-RPC, as far as a client has to tell them apart. What a server sends is a stranger's text: of what
+//! was not waited for nothing is read but what it is, and the answer becomes a value only where it is small enough.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::error::McpError;
+use crate::parsed::{self, Unfit};
 
 /// What a server sent.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Message {
-    /// The answer to the request of this number.
-    Answer(u64, Result<Value, (i64, String)>),
+    /// The answer that was waited for.
+    Answer(Result<Value, (i64, String)>),
     /// A request of its own, which has to be answered.
     Request(Value, String),
-    /// Something it tells.
-    Notice(String),
+    /// Its tools are others now.
+    ToolsChanged,
+    /// Something else it tells, or an answer that nobody waits for.
+    Other,
+}
+
+/// The request whose answer is waited for, and how many bytes its result may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) id: u64,
+    pub(crate) most: usize,
 }
 
 /// Longer words of an error than these are not handed on.
 const LONGEST_WORDS: usize = 600;
+/// A longer error is not even read.
+const LONGEST_ERROR: usize = 64 * 1024;
+/// A longer number of a request is none that is meant to be answered.
+const LONGEST_ID: usize = 256;
+/// What is longer is read on a thread where nobody waits for another's turn.
+const AT_ONCE: usize = 64 * 1024;
+
+/// A message, nothing in it read that need not be.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "as_it_is")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_is")]
+    error: Option<&'a RawValue>,
+}
+
+/// A result may be `null`, and is one all the same.
+fn as_it_is<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
 
 impl Message {
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Message, McpError> {
-        let garbled = |why: &str| McpError::Garbled(why.to_owned());
-        let message: Value = serde_json::from_slice(bytes).map_err(|_| garbled("not JSON"))?;
-        Message::of(message).ok_or_else(|| garbled("neither an answer nor a request"))
+    /// Reads a message, a long one elsewhere than on the thread that everybody's messages come by.
+    pub(crate) async fn read(bytes: Vec<u8>, awaited: Awaited) -> Result<Message, McpError> {
+        if bytes.len() <= AT_ONCE {
+            return Message::parse(&bytes, awaited);
+        }
+        let parsed = tokio::task::spawn_blocking(move || Message::parse(&bytes, awaited));
+        parsed.await.unwrap_or_else(|_| Err(McpError::Garbled("it could not be read".to_owned())))
     }
 
-    pub(crate) fn of(mut message: Value) -> Option<Message> {
-        let fields = message.as_object_mut()?;
-        let id = fields.remove("id").filter(|id| !id.is_null());
-        match (fields.remove("method"), id) {
-            (Some(Value::String(method)), Some(id)) => Some(Message::Request(id, method)),
-            (Some(Value::String(method)), None) => Some(Message::Notice(method)),
-            (None, Some(id)) => {
-                let answer = match (fields.remove("result"), fields.remove("error")) {
-                    (Some(result), None) => Ok(result),
-                    (None, Some(error)) => Err(words_of(&error)),
-                    _ => return None,
-                };
-                Some(Message::Answer(id.as_u64()?, answer))
+    pub(crate) fn parse(bytes: &[u8], awaited: Awaited) -> Result<Message, McpError> {
+        let envelope = envelope(bytes)?;
+        let number = envelope.id.map(|id| (id, id.get().parse::<u64>().ok()));
+        Ok(match (envelope.method, number, envelope.result, envelope.error) {
+            (Some(method), Some((id, _)), ..) => request(id, method),
+            (Some(method), None, ..) if method == "notifications/tools/list_changed" => Message::ToolsChanged,
+            (Some(_), None, ..) => Message::Other,
+            (None, Some((_, Some(number))), Some(result), None) if number == awaited.id => {
+                Message::Answer(Ok(value(result, awaited.most)?))
             }
-            _ => None,
-        }
+            (None, Some((_, Some(number))), None, Some(error)) if number == awaited.id => {
+                Message::Answer(Err(words_of(error)))
+            }
+            (None, Some((_, Some(_))), Some(_), None) | (None, Some((_, Some(_))), None, Some(_)) => {
+                Message::Other
+            }
+            _ => return Err(garbled("neither an answer nor a request")),
+        })
     }
 }
 
-fn words_of(error: &Value) -> (i64, String) {
+/// Whether a message is the answer to a request.
+pub(crate) fn answers(bytes: &[u8], id: u64) -> bool {
+    envelope(bytes).is_ok_and(|one| {
+        let is_its = one.id.is_some_and(|given| given.get().parse() == Ok(id));
+        is_its && one.method.is_none() && (one.result.is_some() || one.error.is_some())
+    })
+}
+
+fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, McpError> {
+    // A list of four would be read as the four fields.
+    match bytes.trim_ascii_start().first() {
+        Some(b'{') => serde_json::from_slice(bytes).map_err(|_| garbled("not a message")),
+        _ => Err(garbled("not a message")),
+    }
+}
+
+fn garbled(why: &str) -> McpError {
+    McpError::Garbled(why.to_owned())
+}
+
+fn request(id: &RawValue, method: Cow<'_, str>) -> Message {
+    let id = (id.get().len() <= LONGEST_ID).then(|| serde_json::from_str(id.get()).ok()).flatten();
+    match id {
+        Some(id @ (Value::String(_) | Value::Number(_))) => Message::Request(id, method.into_owned()),
+        _ => Message::Other,
+    }
+}
+
+fn value(result: &RawValue, most: usize) -> Result<Value, McpError> {
+    if result.get().len() > most {
+        return Err(McpError::TooLong(most));
+    }
+    parsed::value(result.get().as_bytes()).map_err(|unfit| match unfit {
+        Unfit::TooMany => McpError::TooMany(parsed::MOST_VALUES),
+        Unfit::NotJson => garbled("not JSON, or nested too deeply"),
+    })
+}
+
+fn words_of(error: &RawValue) -> (i64, String) {
+    let is_short = error.get().len() <= LONGEST_ERROR;
+    let error = is_short.then(|| parsed::value(error.get().as_bytes()).ok()).flatten().unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
     let message = tool::visible(message).chars().take(LONGEST_WORDS).collect();
     (error.get("code").and_then(Value::as_i64).unwrap_or_default(), message)
@@ -65,23 +148,76 @@ pub(crate) fn reply(id: &Value, method: &str) -> Value {
 mod tests {
     use super::*;
 
+    const AWAITED: Awaited = Awaited { id: 7, most: 1000 };
+
     #[test]
     fn messages_are_told_apart_and_anything_else_is_none() {
         let check = |text: &str, expect: Option<Message>| {
-            assert_eq!(Message::parse(text.as_bytes()).ok(), expect, "{text}");
+            assert_eq!(Message::parse(text.as_bytes(), AWAITED).ok(), expect, "{text}");
         };
-        check(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Some(Message::Answer(7, Ok(json!({})))));
+        check(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Some(Message::Answer(Ok(json!({})))));
+        check(r#"{"id":7,"result":null}"#, Some(Message::Answer(Ok(json!(null)))));
+        check(r#"{"id":8,"result":{}}"#, Some(Message::Other));
         check(
             r#"{"id":7,"error":{"code":-32601,"message":"no\u001b[31m"}}"#,
-            Some(Message::Answer(7, Err((-32601, "no\\u{1b}[31m".to_owned())))),
+            Some(Message::Answer(Err((-32601, "no\\u{1b}[31m".to_owned())))),
         );
         check(r#"{"id":"a","method":"ping"}"#, Some(Message::Request(json!("a"), "ping".to_owned())));
-        check(r#"{"method":"n","params":{}}"#, Some(Message::Notice("n".to_owned())));
-        for bad in
-            ["", "[]", "{}", "{\"id\":1}", r#"{"id":1,"result":1,"error":{}}"#, r#"{"id":"x","result":1}"#]
-        {
+        check(r#"{"id":{"a":1},"method":"ping"}"#, Some(Message::Other));
+        check(&format!(r#"{{"id":"{}","method":"ping"}}"#, "i".repeat(300)), Some(Message::Other));
+        check(r#"{"method":"n","params":{}}"#, Some(Message::Other));
+        check(r#"{"method":"notifications/tools/list_changed","id":null}"#, Some(Message::ToolsChanged));
+        for bad in [
+            "",
+            "[]",
+            "{}",
+            "{\"id\":1}",
+            r#"[7,null,{},null]"#,
+            r#"{"id":7,"id":8,"result":{}}"#,
+            r#"{"id":7,"result":1,"result":2}"#,
+            r#"{"id":1,"result":1,"error":{}}"#,
+            r#"{"id":"x","result":1}"#,
+        ] {
             check(bad, None);
         }
         check(&"[".repeat(100_000), None);
+    }
+
+    #[test]
+    fn only_what_was_waited_for_is_read_and_only_if_it_is_small() {
+        let is_too_much = |text: &str| {
+            let error = Message::parse(text.as_bytes(), AWAITED).err();
+            matches!(error, Some(McpError::TooLong(1000) | McpError::TooMany(_)))
+        };
+        assert!(is_too_much(&format!(r#"{{"id":7,"result":"{}"}}"#, "x".repeat(1000))));
+        let zeros = format!(r#"{{"id":7,"result":[{}0]}}"#, "0,".repeat(parsed::MOST_VALUES));
+        let error = Message::parse(zeros.as_bytes(), Awaited { id: 7, most: usize::MAX });
+        assert!(matches!(error, Err(McpError::TooMany(_))), "{error:?}");
+        // Deeper than a value may be nested: whoever made one of it would say so.
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        for passed_over in [
+            format!(r#"{{"id":8,"result":{deep}}}"#),
+            format!(r#"{{"method":"n","params":{deep}}}"#),
+            format!(r#"{{"id":8,"result":"{}"}}"#, "x".repeat(1000)),
+        ] {
+            assert_eq!(Message::parse(passed_over.as_bytes(), AWAITED).ok(), Some(Message::Other));
+        }
+        let long = format!(r#"{{"id":7,"error":{{"message":"{}"}}}}"#, "x".repeat(LONGEST_ERROR));
+        let words = Message::Answer(Err((0, "no reason given".to_owned())));
+        assert_eq!(Message::parse(long.as_bytes(), AWAITED).ok(), Some(words));
+    }
+
+    #[test]
+    fn an_answer_is_known_by_its_number() {
+        assert!(answers(br#"{"id":7,"result":null}"#, 7) && answers(br#"{"id":7,"error":{}}"#, 7));
+        for other in [
+            r#"{"id":8,"result":1}"#,
+            r#"{"id":7,"method":"m"}"#,
+            r#"{"id":7}"#,
+            "7",
+            r#"{"id":"7","result":1}"#,
+        ] {
+            assert!(!answers(other.as_bytes(), 7), "{other}");
+        }
     }
 }

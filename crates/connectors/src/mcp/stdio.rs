@@ -11,13 +11,15 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
 use tool::SandboxTier;
 
-use super::message::{Message, reply};
+use super::message::{Awaited, Message, reply};
 use crate::error::McpError;
 
-/// More than one message of a server ever has; its answer may be cut much shorter by policy.
-const LONGEST: usize = 16 << 20;
+/// What a message has besides its result.
+const ENVELOPE: usize = 64 * 1024;
 /// What a server may say before it answers: it may report progress, but not for ever.
 const MOST_MESSAGES: usize = 10_000;
+/// The bytes of all that, blank lines included, beside the answer.
+const MOST_BYTES: usize = 64 << 20;
 /// Requests of its own that are answered during one of ours.
 const MOST_REQUESTS: usize = 64;
 /// What the last of it may take to be read, once nobody writes any more.
@@ -32,6 +34,8 @@ pub(crate) struct Stdio {
     output: BufReader<pipe::Receiver>,
     /// What has come of a line.
     partial: Vec<u8>,
+    /// The bytes that have come since it was last asked.
+    heard: usize,
     said: Arc<Mutex<VecDeque<u8>>>,
     /// Whether it has said that its tools are others now.
     pub(crate) has_changed: bool,
@@ -47,7 +51,7 @@ impl Stdio {
         listening.spawn(listen(errors, Arc::clone(&said)));
         let output = BufReader::with_capacity(64 * 1024, output);
         let partial = Vec::new();
-        Stdio { served, input, output, partial, said, has_changed: false, listening }
+        Stdio { served, input, output, partial, heard: 0, said, has_changed: false, listening }
     }
 
     pub(crate) fn tier(&self) -> SandboxTier {
@@ -70,26 +74,25 @@ impl Stdio {
     }
 
     /// Asks, and waits for the answer to that. What else it says meanwhile is noted, answered or passed over.
-    pub(crate) async fn ask(&mut self, id: u64, request: &Value) -> Result<Value, McpError> {
+    pub(crate) async fn ask(&mut self, awaited: Awaited, request: &Value) -> Result<Value, McpError> {
         let mut out = line_of(request);
         let mut requests = 0;
+        self.heard = 0;
         for _ in 0..MOST_MESSAGES {
-            let line = self.next_line(&mut out).await?;
-            match Message::parse(&line)? {
-                Message::Answer(answered, answer) if answered == id => {
+            let line = self.next_line(&mut out, awaited.most.saturating_add(ENVELOPE)).await?;
+            match Message::read(line, awaited).await? {
+                Message::Answer(answer) => {
                     return answer.map_err(|(code, message)| McpError::Refused { code, message });
                 }
                 Message::Request(id, method) if requests < MOST_REQUESTS => {
                     requests += 1;
                     out.extend(line_of(&reply(&id, &method)));
                 }
-                Message::Notice(method) if method == "notifications/tools/list_changed" => {
-                    self.has_changed = true;
-                }
-                Message::Answer(..) | Message::Request(..) | Message::Notice(_) => {}
+                Message::ToolsChanged => self.has_changed = true,
+                Message::Request(..) | Message::Other => {}
             }
         }
-        Err(McpError::Endless(MOST_MESSAGES))
+        Err(McpError::Endless("ten thousand messages"))
     }
 
     /// Tells it something that has no answer.
@@ -99,7 +102,7 @@ impl Stdio {
 
     /// The next line that is not empty, while what is to go out goes out: a server that writes before it reads would
     /// otherwise wait for us as we do for it.
-    async fn next_line(&mut self, out: &mut Vec<u8>) -> Result<Vec<u8>, McpError> {
+    async fn next_line(&mut self, out: &mut Vec<u8>, longest: usize) -> Result<Vec<u8>, McpError> {
         let lost = |error: std::io::Error| McpError::Lost(error.to_string());
         loop {
             tokio::select! {
@@ -116,11 +119,18 @@ impl Stdio {
                     let taken = end.unwrap_or(part.len());
                     self.partial.extend_from_slice(part.get(..taken).unwrap_or_default());
                     self.output.consume(taken + usize::from(end.is_some()));
-                    if self.partial.len() > LONGEST {
-                        return Err(McpError::TooLong(LONGEST));
+                    self.heard = self.heard.saturating_add(taken).saturating_add(1);
+                    if self.partial.len() > longest {
+                        return Err(McpError::TooLong(longest));
                     }
-                    if end.is_some() && !self.partial.trim_ascii().is_empty() {
-                        return Ok(std::mem::take(&mut self.partial));
+                    if self.heard > MOST_BYTES.saturating_add(longest) {
+                        return Err(McpError::Endless("sixty-four megabytes"));
+                    }
+                    if end.is_some() {
+                        let line = std::mem::take(&mut self.partial);
+                        if !line.trim_ascii().is_empty() {
+                            return Ok(line);
+                        }
                     }
                 }
             }

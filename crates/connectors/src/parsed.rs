@@ -1,0 +1,65 @@
+//! JSON that a stranger wrote, into a value, as far as that is not too much. A few bytes of text become many of memory: a
+//! list of zeros takes twenty times its length, so values are counted before any is made.
+
+use serde_json::Value;
+
+/// More values than this nobody reads, and no answer that is meant well has.
+pub(crate) const MOST_VALUES: usize = 128 * 1024;
+
+/// Why a text is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// It is something else than JSON.
+    NotJson,
+    /// It has more values than [`MOST_VALUES`].
+    TooMany,
+}
+
+/// The value that a text is.
+pub(crate) fn value(text: &[u8]) -> Result<Value, Unfit> {
+    if values(text) > MOST_VALUES {
+        return Err(Unfit::TooMany);
+    }
+    serde_json::from_slice(text).map_err(|_| Unfit::NotJson)
+}
+
+/// How many values a text has, at least. Of text that is no JSON it says nothing.
+pub(crate) fn values(text: &[u8]) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match (in_text, byte) {
+            _ if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => in_text = !in_text,
+            (false, b',' | b'[' | b'{') => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        let check = |text: &str, expect: usize| assert_eq!(values(text.as_bytes()), expect, "{text}");
+        check("0", 1);
+        check("[0,0,0]", 4);
+        check(r#"{"a,b[": "c\",{", "d": [1]}"#, 4);
+        check(r#""\\",0"#, 2);
+    }
+
+    #[test]
+    fn many_small_values_are_none_and_one_long_text_is() {
+        let zeros = |count: usize| format!("[{}0]", "0,".repeat(count - 1));
+        assert!(value(zeros(MOST_VALUES - 1).as_bytes()).is_ok());
+        assert_eq!(value(zeros(MOST_VALUES + 1).as_bytes()), Err(Unfit::TooMany));
+        let long = json!("[,{".repeat(MOST_VALUES));
+        assert_eq!(value(long.to_string().as_bytes()), Ok(long));
+        assert_eq!(value(b"{"), Err(Unfit::NotJson));
+    }
+}
