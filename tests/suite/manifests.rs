@@ -2,6 +2,7 @@
 
 mod answers;
 mod check;
+mod excess;
 mod mcp;
 mod meta;
 mod real;
