@@ -165,7 +165,7 @@ fn b33_the_map_is_a_file_and_a_broken_one_stops_the_start() {
 }
 
 #[test]
-fn b47_an_empty_file_may_be_written() {
+fn an_empty_file_may_be_written() {
     let daemon = Daemon::start();
     let result = daemon.agent().execute("write_file", &json!({"path": "empty.txt", "content": ""}));
     assert_eq!(result["success"], true, "{result}");

@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use ledger::entry::Approval;
+use ledger::entry::{Approval, ApprovalEvent};
 use ledger::{Entry, Ledger, LedgerError, Recovery};
 use serde::{Deserialize, Serialize};
 use telemetry::metrics::{self, Held, Level};
@@ -179,7 +179,7 @@ impl Approvals {
         ledger.append_durably(&Entry::Approval(approval.clone())).await?;
         self.queue().apply(&approval);
         self.announce(&approval);
-        if approval.event != "requested" && approval.event != "granted" {
+        if !matches!(approval.event, ApprovalEvent::Requested | ApprovalEvent::Granted) {
             self.cards.forget(&approval.id);
         }
         self.changes.send_modify(|changes| *changes += 1);
@@ -235,13 +235,15 @@ impl Approvals {
 
     /// Tells of an answer, or of a question that ended without one.
     fn announce(&self, approval: &Approval) {
-        let decision = match approval.event.as_str() {
-            "requested" => return self.hold(&approval.id),
-            "granted" => ApprovalDecision::Approved,
-            "denied" => ApprovalDecision::Denied,
-            "expired" => ApprovalDecision::TimedOut,
-            "void" => ApprovalDecision::Withdrawn,
-            _ => return,
+        let decision = match approval.event {
+            ApprovalEvent::Requested => return self.hold(&approval.id),
+            ApprovalEvent::Granted => ApprovalDecision::Approved,
+            ApprovalEvent::Denied => ApprovalDecision::Denied,
+            ApprovalEvent::Expired => ApprovalDecision::TimedOut,
+            ApprovalEvent::Void => ApprovalDecision::Withdrawn,
+            ApprovalEvent::Standing | ApprovalEvent::Used | ApprovalEvent::Revoked | ApprovalEvent::Other => {
+                return;
+            }
         };
         let held = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&approval.id);
         let Some(asked) = self.queue().get(&approval.id).cloned() else { return };

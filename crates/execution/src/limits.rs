@@ -34,17 +34,12 @@ struct Windows {
     outbound: VecDeque<Instant>,
 }
 
-/// What a call is counted as.
+/// A call that was counted: as what, and when.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     tool: ToolName,
     goes_out: bool,
-}
-
-impl Counted {
-    pub(crate) fn of(permit: &Permit) -> Self {
-        Counted { tool: permit.call().definition().name().clone(), goes_out: permit.goes_out() }
-    }
+    at: Instant,
 }
 
 impl Limits {
@@ -60,7 +55,7 @@ impl Limits {
         times.sort_unstable();
         for (at, tool) in times {
             let goes_out = goes_out(&tool);
-            windows.note(&Counted { tool, goes_out }, at);
+            windows.note(&Counted { tool, goes_out, at });
         }
         Limits { windows: Mutex::new(windows), slots: Slots::new(places) }
     }
@@ -112,23 +107,19 @@ impl Limits {
     }
 
     /// Counts a call against its rates, after asking its permit again with the counts of this very moment.
-    pub(crate) fn count(&self, permit: &Permit) -> Result<(), Denial> {
-        let counted = Counted::of(permit);
+    pub(crate) fn count(&self, permit: &Permit) -> Result<Counted, Denial> {
+        let tool = permit.call().definition().name().clone();
         let mut windows = self.windows();
-        let now = Instant::now();
-        permit.within_rates(windows.counts(&counted.tool, now))?;
-        windows.note(&counted, now);
-        Ok(())
+        let at = Instant::now();
+        permit.within_rates(windows.counts(&tool, at))?;
+        let counted = Counted { tool, goes_out: permit.goes_out(), at };
+        windows.note(&counted);
+        Ok(counted)
     }
 
     /// Takes back the count of a call that was not run after all: refused calls use nothing up.
     pub(crate) fn uncount(&self, counted: &Counted) {
-        let mut windows = self.windows();
-        windows.all.pop_back();
-        windows.by_tool.get_mut(&counted.tool).and_then(VecDeque::pop_back);
-        if counted.goes_out {
-            windows.outbound.pop_back();
-        }
+        self.windows().forget(counted);
     }
 
     /// Says when trying again can help, where a limit was the reason.
@@ -186,11 +177,25 @@ impl Windows {
         self.unknown_until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
-    fn note(&mut self, counted: &Counted, at: Instant) {
-        self.by_tool.entry(counted.tool.clone()).or_default().push_back(at);
-        self.all.push_back(at);
+    fn note(&mut self, counted: &Counted) {
+        self.by_tool.entry(counted.tool.clone()).or_default().push_back(counted.at);
+        self.all.push_back(counted.at);
         if counted.goes_out {
-            self.outbound.push_back(at);
+            self.outbound.push_back(counted.at);
+        }
+    }
+
+    /// Another that was counted since keeps its moment: its window ends when it should.
+    fn forget(&mut self, counted: &Counted) {
+        let forget = |window: &mut VecDeque<Instant>| {
+            if let Some(place) = window.iter().rposition(|at| *at == counted.at) {
+                window.remove(place);
+            }
+        };
+        forget(&mut self.all);
+        self.by_tool.get_mut(&counted.tool).map(forget);
+        if counted.goes_out {
+            forget(&mut self.outbound);
         }
     }
 }
@@ -240,13 +245,36 @@ mod tests {
         let (out, home) = (ToolName::new("out").unwrap(), ToolName::new("home").unwrap());
         let start = Instant::now();
         for at in [start, start + MINUTE] {
-            windows.note(&Counted { tool: out.clone(), goes_out: true }, at);
-            windows.note(&Counted { tool: home.clone(), goes_out: false }, at);
+            windows.note(&Counted { tool: out.clone(), goes_out: true, at });
+            windows.note(&Counted { tool: home.clone(), goes_out: false, at });
         }
         for (after, expect) in [(MINUTE, 2), (HOUR, 1), (HOUR + MINUTE, 0)] {
             let counts = windows.counts(&home, start + after);
             assert_eq!(counts.outbound_last_hour, expect, "after {after:?}, whichever tool asks");
         }
+    }
+
+    #[test]
+    fn a_call_that_was_not_run_takes_back_its_own_moment() {
+        let (tool, start) = (ToolName::new("out").unwrap(), Instant::now());
+        let mut windows = Windows::default();
+        let at = |seconds| {
+            let at = start + Duration::from_secs(seconds);
+            Counted { tool: tool.clone(), goes_out: true, at }
+        };
+        for seconds in [0, 30, 40] {
+            windows.note(&at(seconds));
+        }
+        windows.forget(&at(0));
+        windows.forget(&at(0));
+        let mut check = |after, expect: [u32; 3]| {
+            let counts = windows.counts(&tool, start + after);
+            let found = [counts.all_last_minute, counts.tool_last_hour, counts.outbound_last_hour];
+            assert_eq!(found, expect, "after {after:?}");
+        };
+        check(Duration::from_secs(70), [2, 2, 2]);
+        check(HOUR + Duration::from_secs(35), [0, 1, 1]);
+        check(HOUR + Duration::from_secs(40), [0, 0, 0]);
     }
 
     #[test]
@@ -288,7 +316,7 @@ mod tests {
                 _ => HOUR / 2,
             };
             if windows.counts(&tool, start + at).tool_last_hour < LIMIT {
-                windows.note(&Counted { tool: tool.clone(), goes_out: false }, start + at);
+                windows.note(&Counted { tool: tool.clone(), goes_out: false, at: start + at });
                 admitted.push(at);
             }
         }

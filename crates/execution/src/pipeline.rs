@@ -60,6 +60,12 @@ pub(crate) struct Deciding<'a> {
     pub(crate) openings: &'a Slots,
 }
 
+/// A place to run in, and the count of whoever runs in it.
+pub(crate) struct Place {
+    pub(crate) slot: Slot,
+    pub(crate) counted: Counted,
+}
+
 /// Why a call did not get to the end of the road.
 pub(crate) enum Halt {
     /// It is not run.
@@ -88,9 +94,9 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
         Verdict::Question(question) => approvals::approve(layer, call, tool, question).await?,
         Verdict::Denial(denial) => return Err(call.denied(denial).into()),
     };
-    let (permit, slot) = reserve(layer, call, permit).await?;
-    let order = Arc::new(intend(layer, call, tool, permit, &approved).await?);
-    match run::run(layer, call, tool, &order, slot).await {
+    let (permit, place) = reserve(layer, call, permit).await?;
+    let order = Arc::new(intend(layer, call, tool, permit, (&approved, &place.counted)).await?);
+    match run::run(layer, call, tool, &order, place).await {
         Ok(end) => Ok(Ran { order, end }),
         Err(Overtaken) => {
             recorder::overtaken(layer, call, &order);
@@ -209,7 +215,7 @@ async fn open(
 }
 
 /// Waits for a place to run in. What changed meanwhile decides anew: a permit is only as good as its moment.
-async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<(Permit, Slot), Halt> {
+async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Result<(Permit, Place), Halt> {
     let slot = match layer.limits.place_at_once(call) {
         Some(slot) => Some(slot),
         None => {
@@ -220,8 +226,8 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
     };
     match slot {
         Some(slot) if !layer.has_changed_since(call) => {
-            layer.limits.count(&permit).map_err(|denial| call.denied(denial))?;
-            Ok((permit, slot))
+            let counted = layer.limits.count(&permit).map_err(|denial| call.denied(denial))?;
+            Ok((permit, Place { slot, counted }))
         }
         _ => Err(Halt::Again(permit.call().arguments().clone(), call.hand.clone())),
     }
@@ -246,11 +252,10 @@ async fn intend(
     call: &Call,
     tool: &Arc<Tool>,
     permit: Permit,
-    approved: &Approved,
+    (approved, counted): (&Approved, &Counted),
 ) -> Result<Order, Halt> {
-    let counted = Counted::of(&permit);
     let confirmed = approvals::confirm(layer, call, tool, permit, approved).await;
-    let (permit, approval_id) = confirmed.inspect_err(|_| layer.limits.uncount(&counted))?;
+    let (permit, approval_id) = confirmed.inspect_err(|_| layer.limits.uncount(counted))?;
     let _timing = call.span.stage(Stage::Record);
     let decision = recorder::decision(call, &permit, approval_id);
     // Not within the caller's patience: what is on record must have its end there, and a late call is not started.
@@ -258,7 +263,7 @@ async fn intend(
     let order = recorded.map_err(|error| recorder::unavailable(&call.tool_name, &error));
     match &order {
         Ok(_) => call.mark_intended(),
-        Err(_) => layer.limits.uncount(&counted),
+        Err(_) => layer.limits.uncount(counted),
     }
     Ok(order?)
 }

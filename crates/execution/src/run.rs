@@ -16,8 +16,7 @@ use crate::call::Call;
 use crate::calls::StoppedBy;
 use crate::content;
 use crate::layer::ToolExecutionLayer;
-use crate::limits::Counted;
-use crate::pipeline::{Answered, Ending};
+use crate::pipeline::{Answered, Ending, Place};
 use crate::recorder;
 use crate::sessions;
 use crate::slots::Slot;
@@ -40,11 +39,12 @@ pub(crate) async fn run(
     call: &Call,
     tool: &Tool,
     order: &Arc<Order>,
-    slot: Slot,
+    place: Place,
 ) -> Result<Ending, Overtaken> {
     let limit = call.time_left(order.value().timeout());
     // Not started, so not counted: only what ran uses up a rate.
-    let give_up = || layer.limits.uncount(&Counted::of(order.value()));
+    let Place { slot, counted } = place;
+    let give_up = || layer.limits.uncount(&counted);
     if limit.is_zero() {
         give_up();
         let late = Failure::new(FailureKind::TimedOut, "the deadline passed before the tool was started");

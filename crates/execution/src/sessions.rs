@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use ledger::LedgerError;
+use ledger::entry::SessionEvent;
 use serde_json::{Value, json};
 use telemetry::{Event, Subject, emit};
 use tokio_util::sync::CancellationToken;
@@ -193,7 +194,7 @@ impl ToolExecutionLayer {
         let shown = terms.shown(&world);
         let session_id = fresh_session_id();
         let data = json!({"name": name, "by": by, "terms": shown});
-        recorder::session(self, &session_id, "opened", &data)?;
+        recorder::session(self, &session_id, SessionEvent::Opened, &data)?;
         let total = Mutex::new(Total { turns: 1, ..Total::default() });
         let (id, since) = (session_id.clone(), Timestamp::now());
         let (turn, closed) = (Mutex::default(), AtomicBool::new(false));
@@ -280,7 +281,7 @@ impl ToolExecutionLayer {
         self.calls.end_session(id);
         let total = *session.total();
         let data = json!({"reason": reason, "turns": total.turns, "hops": total.hops, "cost": total.cost});
-        if let Err(error) = recorder::session(self, id, "closed", &data) {
+        if let Err(error) = recorder::session(self, id, SessionEvent::Closed, &data) {
             tracing::error!(%error, session = id, "a session was closed, but that could not be recorded");
         }
         Ok(())

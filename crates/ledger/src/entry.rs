@@ -10,7 +10,9 @@ mod housekeeping;
 use serde::{Deserialize, Serialize};
 
 pub use call::{Call, Concluded, Decision, Effect, EndFacts, Outcome, Refused, StageTime, Status};
-pub use event::{Approval, ModeChange, Note, Reload, ReloadResult, Session, Start, Stop, Undo};
+pub use event::{
+    Approval, ApprovalEvent, ModeChange, Note, Reload, ReloadResult, Session, SessionEvent, Start, Stop, Undo,
+};
 pub use housekeeping::{
     Checkpoint, Executed, Missing, MissingCause, Recovered, Resumed, Retention, Sealed, Torn,
 };

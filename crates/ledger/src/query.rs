@@ -147,7 +147,11 @@ mod tests {
         assert_eq!(facets(&samples::refusal_of(&samples::call("x"))).outcome.as_deref(), Some("refused"));
         assert_eq!(facets(&samples::mode(Mode::Normal, Mode::Alert)).mode.as_deref(), Some("ALERT"));
         let id = "s-9".to_owned();
-        let session = crate::entry::Session { id, event: "opened".into(), data: serde_json::Value::Null };
+        let session = crate::entry::Session {
+            id,
+            event: crate::entry::SessionEvent::Opened,
+            data: serde_json::Value::Null,
+        };
         assert_eq!(facets(&crate::Entry::Session(session)).session.as_deref(), Some("s-9"));
         let note = facets(&samples::note("x"));
         assert_eq!((note.seq, note.time, note.kind.as_str(), note.tool), (5, 1_000_000, "note", None));

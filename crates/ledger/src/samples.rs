@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tool::{CallId, Caller, Door, Mode, RefusalCode, RiskLevel, TraceContext};
 
 use crate::entry::{
-    Approval, Call, Concluded, Decision, Effect, Entry, ModeChange, Note, Outcome, Refused, Status,
+    Approval, ApprovalEvent, Call, Concluded, Decision, Effect, Entry, ModeChange, Note, Outcome, Refused,
+    Status,
 };
 
 pub(crate) fn call(tool: &str) -> Arc<Call> {
@@ -74,10 +75,10 @@ pub(crate) fn refusal_of(call: &Arc<Call>) -> Entry {
     })
 }
 
-pub(crate) fn approval(id: &str, event: &str) -> Approval {
+pub(crate) fn approval(id: &str, event: ApprovalEvent) -> Approval {
     Approval {
         id: id.to_owned(),
-        event: event.to_owned(),
+        event,
         call_id: None,
         tool: None,
         digest: "e".repeat(64),

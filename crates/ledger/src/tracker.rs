@@ -152,7 +152,7 @@ impl Tracker {
     }
 
     fn note_approval(&mut self, approval: &Approval) {
-        if !approval.is_open() {
+        if !approval.event.is_open() {
             return self.approvals.retain(|open| open.id != approval.id);
         }
         self.approvals.push_back(approval.clone());
@@ -244,30 +244,31 @@ mod tests {
 
     #[test]
     fn an_approval_is_open_until_it_is_decided_against_used_or_over() {
+        use crate::entry::ApprovalEvent::{Denied, Expired, Granted, Requested, Standing, Used};
         let mut tracker = Tracker::default();
         for (id, event) in [
-            ("a", "requested"),
-            ("b", "requested"),
-            ("a", "granted"),
-            ("c", "standing"),
-            ("d", "requested"),
-            ("d", "denied"),
-            ("b", "expired"),
-            ("e", "requested"),
-            ("e", "a word of a later version"),
+            ("a", Requested),
+            ("b", Requested),
+            ("a", Granted),
+            ("c", Standing),
+            ("d", Requested),
+            ("d", Denied),
+            ("b", Expired),
+            ("e", Requested),
+            ("e", serde_json::from_str("\"a word of a later version\"").unwrap()),
         ] {
             tracker.note(&Entry::Approval(samples::approval(id, event)), at(1000));
         }
         let open = |tracker: &Tracker| -> Vec<String> {
-            tracker.approvals().iter().map(|open| format!("{} {}", open.id, open.event)).collect()
+            tracker.approvals().iter().map(|open| format!("{} {:?}", open.id, open.event)).collect()
         };
-        assert_eq!(open(&tracker), ["a requested", "a granted", "c standing"]);
+        assert_eq!(open(&tracker), ["a Requested", "a Granted", "c Standing"]);
         let mut next = Tracker::default();
         next.note(&Entry::Checkpoint(tracker.checkpoint(at(1001))), at(1001));
-        next.note(&Entry::Approval(samples::approval("a", "used")), at(1002));
-        assert_eq!(open(&next), ["c standing"]);
+        next.note(&Entry::Approval(samples::approval("a", Used)), at(1002));
+        assert_eq!(open(&next), ["c Standing"]);
         for n in 0..3000 {
-            next.note(&Entry::Approval(samples::approval(&n.to_string(), "requested")), at(1003));
+            next.note(&Entry::Approval(samples::approval(&n.to_string(), Requested)), at(1003));
         }
         assert_eq!(next.approvals().len(), MOST_APPROVALS, "memory is bounded");
         assert_eq!(next.approvals().last().unwrap().id, "2999");

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn b52_the_first_decision_stands_and_the_others_are_told() {
+fn b52_t169_the_first_decision_stands_and_the_others_are_told() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let id = ask(&mut daemon.agent(), &json!({"path": "a.txt", "content": "x"}));

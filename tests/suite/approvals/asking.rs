@@ -17,7 +17,7 @@ fn set_mode(control: &mut Client, mode: &str) {
 }
 
 #[test]
-fn a_write_in_alert_waits_and_runs_once_a_human_agrees() {
+fn b47_a_write_in_alert_waits_and_runs_once_a_human_agrees() {
     let daemon = Daemon::start();
     let mut control = daemon.control();
     set_mode(&mut control, "ALERT");
@@ -48,7 +48,7 @@ fn a_write_in_alert_waits_and_runs_once_a_human_agrees() {
 }
 
 #[test]
-fn the_definition_or_a_rule_alone_asks() {
+fn b48_b49_the_definition_or_a_rule_alone_asks() {
     // By `tools.yaml` alone, in NORMAL.
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
@@ -79,7 +79,7 @@ fn b53_an_answer_that_comes_at_once_is_not_lost() {
 }
 
 #[test]
-fn a_no_is_told_with_its_message_and_nothing_runs() {
+fn b50_a_no_is_told_with_its_message_and_nothing_runs() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
@@ -97,7 +97,7 @@ fn a_no_is_told_with_its_message_and_nothing_runs() {
 }
 
 #[test]
-fn b54_silence_is_a_no_with_its_own_reason() {
+fn b51_b54_t158_silence_is_a_no_with_its_own_reason() {
     let daemon = Daemon::start_in(asking_home(1));
     let refused = suspend(&daemon, json!({"path": "a.txt", "content": "x"})).join().unwrap();
     assert_eq!(code(&refused), "approval_timed_out");
@@ -123,7 +123,7 @@ fn a_deadline_covers_the_wait_for_a_human() {
 }
 
 #[test]
-fn questions_are_independent_of_each_other() {
+fn b55_questions_are_independent_of_each_other() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let calls: Vec<_> = (0..5)
@@ -160,7 +160,7 @@ fn a_human_is_never_asked_about_what_is_refused_anyway() {
 }
 
 #[test]
-fn a_mode_that_forbids_it_ends_the_wait_and_takes_the_question_back() {
+fn b101_a_mode_that_forbids_it_ends_the_wait_and_takes_the_question_back() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let call = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
@@ -182,7 +182,7 @@ fn a_mode_that_forbids_it_ends_the_wait_and_takes_the_question_back() {
 }
 
 #[test]
-fn a_mode_that_asks_no_more_lets_it_run() {
+fn b101_a_mode_that_asks_no_more_lets_it_run() {
     let daemon = Daemon::start();
     let mut control = daemon.control();
     set_mode(&mut control, "ALERT");
@@ -194,7 +194,7 @@ fn a_mode_that_asks_no_more_lets_it_run() {
 }
 
 #[test]
-fn a_client_that_goes_away_leaves_the_question_and_runs_nothing() {
+fn t158_a_client_that_goes_away_leaves_the_question_and_runs_nothing() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -273,7 +273,7 @@ fn an_mcp_client_hears_that_it_waits_or_is_told_at_once() {
 }
 
 #[test]
-fn b54_without_a_daemon_and_without_a_terminal_nobody_is_asked() {
+fn b54_t158_without_a_daemon_and_without_a_terminal_nobody_is_asked() {
     let home = asking_home(300);
     let refused = home.run(&["call", "write_file", "path=a.txt", "content=x"]).must_exit(4);
     assert!(refused.stderr().contains("nobody is there to give it"), "{refused}");

@@ -9,7 +9,7 @@ fn card(control: &mut Client, id: &str) -> Value {
 }
 
 #[test]
-fn a_card_shows_the_effect_and_not_the_words() {
+fn t163_a_card_shows_the_effect_and_not_the_words() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     daemon.home().file("real.txt", "one\ntwo\nthree\n");
@@ -40,7 +40,7 @@ fn a_card_shows_the_effect_and_not_the_words() {
 }
 
 #[test]
-fn more_than_can_be_shown_is_refused_and_not_asked() {
+fn t164_more_than_can_be_shown_is_refused_and_not_asked() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let lines = (0..1200).map(|n| format!("{n}\n")).collect::<String>();
@@ -56,7 +56,7 @@ fn more_than_can_be_shown_is_refused_and_not_asked() {
 }
 
 #[test]
-fn a_secret_is_masked_and_still_binds() {
+fn t165_a_secret_is_masked_and_still_binds() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));

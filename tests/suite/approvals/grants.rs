@@ -9,7 +9,7 @@ fn write(agent: &mut Client, path: &str) -> Value {
 }
 
 #[test]
-fn a_rule_is_displayed_before_it_is_made_and_covers_what_it_says() {
+fn t160_a_rule_is_displayed_before_it_is_made_and_covers_what_it_says() {
     let daemon = asking_daemon();
     let home = daemon.home();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
@@ -58,7 +58,7 @@ fn a_rule_is_displayed_before_it_is_made_and_covers_what_it_says() {
 }
 
 #[test]
-fn a_rule_for_a_session_ends_with_the_connection() {
+fn t160_a_rule_for_a_session_ends_with_the_connection() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
@@ -71,7 +71,7 @@ fn a_rule_for_a_session_ends_with_the_connection() {
 }
 
 #[test]
-fn a_rule_runs_out() {
+fn t160_a_rule_runs_out() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));

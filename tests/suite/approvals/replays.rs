@@ -6,7 +6,7 @@ use tests::Daemon;
 use super::*;
 
 #[test]
-fn b52_an_answer_is_used_once_however_often_it_is_brought() {
+fn b52_t156_an_answer_is_used_once_however_often_it_is_brought() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x", "mode": "append"});
@@ -32,7 +32,7 @@ fn b52_an_answer_is_used_once_however_often_it_is_brought() {
 }
 
 #[test]
-fn after_a_restart_nothing_runs_by_itself_and_the_answer_still_counts_once() {
+fn t156_t158_after_a_restart_nothing_runs_by_itself_and_the_answer_still_counts_once() {
     let daemon = asking_daemon();
     let arguments = json!({"path": "a.txt", "content": "x"});
     let other = json!({"path": "b.txt", "content": "x"});
@@ -60,7 +60,7 @@ fn after_a_restart_nothing_runs_by_itself_and_the_answer_still_counts_once() {
 }
 
 #[test]
-fn what_ran_out_stays_so() {
+fn t156_t171_what_ran_out_stays_so() {
     let daemon = Daemon::start_in(asking_home(6));
     let mut agent = daemon.agent();
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -79,7 +79,7 @@ fn what_ran_out_stays_so() {
 }
 
 #[test]
-fn a_reload_in_between_changes_nothing_or_voids_it() {
+fn t156_a_reload_in_between_changes_nothing_or_voids_it() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -110,7 +110,7 @@ fn a_rule_that_did_not_ask_then_asks_anew() {
 }
 
 #[test]
-fn b52_an_answer_is_for_its_caller_alone() {
+fn b52_t156_an_answer_is_for_its_caller_alone() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -136,7 +136,7 @@ fn b52_an_answer_is_for_its_caller_alone() {
 }
 
 #[test]
-fn whatever_changed_since_is_not_what_was_agreed_to() {
+fn t155_whatever_changed_since_is_not_what_was_agreed_to() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     daemon.home().file("a.txt", "old\n");
@@ -183,7 +183,7 @@ fn whatever_changed_since_is_not_what_was_agreed_to() {
 }
 
 #[test]
-fn a_waiting_call_whose_file_changed_is_asked_about_anew() {
+fn t159_a_waiting_call_whose_file_changed_is_asked_about_anew() {
     let daemon = asking_daemon();
     let mut control = daemon.control();
     daemon.home().file("a.txt", "old\n");

@@ -15,7 +15,7 @@ const METHODS: [&str; 7] = [
 ];
 
 #[test]
-fn b52_an_agents_connection_cannot_answer() {
+fn b52_t157_an_agents_connection_cannot_answer() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
     let id = ask(&mut agent, &json!({"path": "a.txt", "content": "x"}));
@@ -42,7 +42,7 @@ fn b52_an_agents_connection_cannot_answer() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_confined_child_reaches_neither_the_socket_nor_the_cards() {
+fn t157_a_confined_child_reaches_neither_the_socket_nor_the_cards() {
     let home = asking_home(300);
     let mut tools = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
     tools.push_str("  run_command: {allowed_commands: [python3, sinew, cat, ls]}\n");

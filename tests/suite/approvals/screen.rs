@@ -29,7 +29,7 @@ fn is_printable(c: char) -> bool {
 }
 
 #[test]
-fn every_field_is_escaped_on_every_way_to_the_screen() {
+fn t161_t162_every_field_is_escaped_on_every_way_to_the_screen() {
     let daemon = asking_daemon();
     let hostile = HOSTILE.concat();
     let mut agent = daemon.agent();

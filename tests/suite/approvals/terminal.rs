@@ -23,7 +23,7 @@ fn a_call_without_a_daemon_asks_about_itself_and_nobody_elses() {
 }
 
 #[test]
-fn the_watch_shows_a_hostile_call_with_visible_characters_only() {
+fn t161_the_watch_shows_a_hostile_call_with_visible_characters_only() {
     let daemon = asking_daemon();
     let hostile = "\u{1b}[1A\u{1b}]0;title\u{7}\r\u{8}\u{9b}31m\u{202e}\u{200b}\u{e0041}\u{a0}\u{3000}";
     let content = format!("start{hostile}end\n");

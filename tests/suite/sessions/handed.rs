@@ -48,7 +48,7 @@ fn code(result: &Value) -> &str {
 }
 
 #[test]
-fn b151_b152_b153_a_tool_is_handed_the_callers_own_session_and_no_other() {
+fn b151_b152_b153_b164_a_tool_is_handed_the_callers_own_session_and_no_other() {
     let daemon = daemon();
     let mut orchestrator = daemon.agent();
     let allowlist = json!({"allowlist": ["echo.tell", "echo.plain", "echo.anything"], "hop_budget": 9});

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use ledger::entry::Approval;
+use ledger::entry::{Approval, ApprovalEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tool::Caller;
@@ -176,7 +176,7 @@ impl Queue {
             return Err(Full::OfUser(room));
         }
         let asked = Asked { digest: digest.to_owned(), terms: terms.clone(), state: State::Pending };
-        Ok(entry(id, &asked, "requested", None, json!(terms)))
+        Ok(entry(id, &asked, ApprovalEvent::Requested, None, json!(terms)))
     }
 
     /// A yes. The first answer is the one that counts.
@@ -188,7 +188,7 @@ impl Queue {
         until: Timestamp,
     ) -> Result<Approval, Undecidable> {
         let asked = self.decidable(id, now)?;
-        Ok(entry(id, asked, "granted", Some(by), json!({"until": until})))
+        Ok(entry(id, asked, ApprovalEvent::Granted, Some(by), json!({"until": until})))
     }
 
     /// A no.
@@ -200,7 +200,7 @@ impl Queue {
         message: Option<&str>,
     ) -> Result<Approval, Undecidable> {
         let asked = self.decidable(id, now)?;
-        Ok(entry(id, asked, "denied", Some(by), json!({"message": message})))
+        Ok(entry(id, asked, ApprovalEvent::Denied, Some(by), json!({"message": message})))
     }
 
     /// A question that can be answered.
@@ -221,7 +221,7 @@ impl Queue {
         if asked.digest != claim.digest || !as_shown {
             return Err(Unusable::Mismatch);
         }
-        Ok(entry(id, asked, "used", None, Value::Null))
+        Ok(entry(id, asked, ApprovalEvent::Used, None, Value::Null))
     }
 
     /// An answer that this caller may use for what it was given for.
@@ -241,7 +241,7 @@ impl Queue {
     /// Takes a question or an unused answer back.
     pub(crate) fn void(&self, id: &str, why: &str) -> Option<Approval> {
         let asked = self.asked.get(id).filter(|asked| asked.state.is_open())?;
-        Some(entry(id, asked, "void", None, json!({"why": why})))
+        Some(entry(id, asked, ApprovalEvent::Void, None, json!({"why": why})))
     }
 
     /// Whatever has run out by now.
@@ -252,8 +252,11 @@ impl Queue {
             State::Denied { .. } | State::Expired | State::Used | State::Void { .. } => false,
         });
         let rules = self.standing.iter().filter(|(_, standing)| standing.until <= now);
-        let questions = questions.map(|(id, asked)| entry(id, asked, "expired", None, Value::Null));
-        questions.chain(rules.map(|(id, standing)| over(id, standing, "expired", None))).collect()
+        let questions =
+            questions.map(|(id, asked)| entry(id, asked, ApprovalEvent::Expired, None, Value::Null));
+        questions
+            .chain(rules.map(|(id, standing)| over(id, standing, ApprovalEvent::Expired, None)))
+            .collect()
     }
 
     /// A new standing rule.
@@ -261,12 +264,12 @@ impl Queue {
         if self.standing.len() >= MOST_STANDING {
             return Err(Full::All(MOST_STANDING));
         }
-        Ok(Approval { data: json!(standing), ..over(id, standing, "standing", Some(by)) })
+        Ok(Approval { data: json!(standing), ..over(id, standing, ApprovalEvent::Standing, Some(by)) })
     }
 
     /// Takes a standing rule back.
     pub(crate) fn revoke(&self, id: &str, by: &str) -> Option<Approval> {
-        self.standing.get(id).map(|standing| over(id, standing, "revoked", Some(by)))
+        self.standing.get(id).map(|standing| over(id, standing, ApprovalEvent::Revoked, Some(by)))
     }
 
     /// The standing rule that covers a call, if one does.
@@ -279,26 +282,28 @@ impl Queue {
     pub(crate) fn apply(&mut self, approval: &Approval) {
         let Approval { id, event, digest, data, .. } = approval;
         let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
-        match event.as_str() {
-            "requested" => {
+        match event {
+            ApprovalEvent::Requested => {
                 if let Ok(terms) = serde_json::from_value(data.clone()) {
                     let asked = Asked { digest: digest.clone(), terms, state: State::Pending };
                     self.asked.insert(id.clone(), asked);
                 }
             }
-            "granted" => match text("until").and_then(|until| until.parse().ok()) {
+            ApprovalEvent::Granted => match text("until").and_then(|until| until.parse().ok()) {
                 Some(until) => self.turn(id, State::Granted { until }),
                 None => self.turn(id, State::Expired),
             },
-            "standing" => {
+            ApprovalEvent::Standing => {
                 if let Ok(standing) = serde_json::from_value(data.clone()) {
                     self.standing.insert(id.clone(), standing);
                 }
             }
-            "denied" => self.turn(id, State::Denied { message: text("message") }),
-            "expired" => self.turn(id, State::Expired),
-            "used" => self.turn(id, State::Used),
-            _ => self.turn(id, State::Void { why: text("why").unwrap_or_default() }),
+            ApprovalEvent::Denied => self.turn(id, State::Denied { message: text("message") }),
+            ApprovalEvent::Expired => self.turn(id, State::Expired),
+            ApprovalEvent::Used => self.turn(id, State::Used),
+            ApprovalEvent::Void | ApprovalEvent::Revoked | ApprovalEvent::Other => {
+                self.turn(id, State::Void { why: text("why").unwrap_or_default() });
+            }
         }
     }
 
@@ -318,10 +323,10 @@ impl Queue {
     }
 }
 
-fn entry(id: &str, asked: &Asked, event: &str, by: Option<&str>, data: Value) -> Approval {
+fn entry(id: &str, asked: &Asked, event: ApprovalEvent, by: Option<&str>, data: Value) -> Approval {
     Approval {
         id: id.to_owned(),
-        event: event.to_owned(),
+        event,
         call_id: Some(asked.terms.call.call_id),
         tool: Some(asked.terms.call.tool.clone()),
         digest: asked.digest.clone(),
@@ -331,10 +336,10 @@ fn entry(id: &str, asked: &Asked, event: &str, by: Option<&str>, data: Value) ->
 }
 
 /// An entry about a standing rule.
-fn over(id: &str, standing: &Standing, event: &str, by: Option<&str>) -> Approval {
+fn over(id: &str, standing: &Standing, event: ApprovalEvent, by: Option<&str>) -> Approval {
     Approval {
         id: id.to_owned(),
-        event: event.to_owned(),
+        event,
         call_id: None,
         tool: Some(standing.rule.tool().to_owned()),
         digest: String::new(),

@@ -170,7 +170,9 @@ pub(super) async fn judge(
     let verdict = unconfined::refuse(call, &shape.definition, verdict)?;
     let verdict = below::refuse(deciding, call, tool, (verdict, shows)).await?;
     match &verdict {
-        Verdict::Permit(permit) => deciding.limits.count(permit).map_err(|denial| call.denied(denial))?,
+        Verdict::Permit(permit) => {
+            deciding.limits.count(permit).map_err(|denial| call.denied(denial))?;
+        }
         Verdict::Denial(denial) => call.keep_facts(denial.facts()),
         Verdict::Question(_) => {}
     }

@@ -1,6 +1,6 @@
 //! Worker sessions on record: opened and closed.
 
-use ledger::entry::Session;
+use ledger::entry::{Session, SessionEvent};
 use ledger::{Entry, LedgerError};
 use serde_json::Value;
 use telemetry::redact;
@@ -11,10 +11,10 @@ use crate::layer::ToolExecutionLayer;
 pub(crate) fn session(
     layer: &ToolExecutionLayer,
     id: &str,
-    event: &str,
+    event: SessionEvent,
     data: &Value,
 ) -> Result<(), LedgerError> {
     let data = redact::shared().redact_value(data);
-    let entry = Entry::Session(Session { id: id.to_owned(), event: event.to_owned(), data });
+    let entry = Entry::Session(Session { id: id.to_owned(), event, data });
     layer.ledger.append(&entry).map(|_| ())
 }

@@ -67,16 +67,69 @@ pub struct Stop {
     pub reason: String,
 }
 
+/// What can happen to a worker session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionEvent {
+    /// It begins.
+    Opened,
+    /// It is over.
+    Closed,
+    /// A word of a later version.
+    #[serde(other)]
+    Other,
+}
+
 /// Something that happened to a worker session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// Names the session.
     pub id: String,
-    /// `opened`, `closed` or a word of the owner's.
-    pub event: String,
+    /// What.
+    pub event: SessionEvent,
     /// Its budgets and allowlist.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
+}
+
+/// What can happen to an approval, or to a rule that stands for many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalEvent {
+    /// A call asks.
+    Requested,
+    /// A human says yes.
+    Granted,
+    /// A human makes a rule by which nobody is asked.
+    Standing,
+    /// A human says no.
+    Denied,
+    /// Its time is up.
+    Expired,
+    /// The yes was used up.
+    Used,
+    /// It was taken back.
+    Void,
+    /// A human takes a rule back.
+    Revoked,
+    /// A word of a later version. It ends the approval: what nobody here knows lets nothing run.
+    #[serde(other)]
+    Other,
+}
+
+impl ApprovalEvent {
+    /// Whether something can still come of it.
+    pub(crate) fn is_open(self) -> bool {
+        match self {
+            ApprovalEvent::Requested | ApprovalEvent::Granted | ApprovalEvent::Standing => true,
+            ApprovalEvent::Denied
+            | ApprovalEvent::Expired
+            | ApprovalEvent::Used
+            | ApprovalEvent::Void
+            | ApprovalEvent::Revoked
+            | ApprovalEvent::Other => false,
+        }
+    }
 }
 
 /// Something that happened to an approval.
@@ -84,9 +137,8 @@ pub struct Session {
 pub struct Approval {
     /// Names the approval.
     pub id: String,
-    /// `requested`, `granted` or `standing` for one that is open; `denied`, `expired`, `used`, `void`, `revoked` or any
-    /// other word for one that is over.
-    pub event: String,
+    /// What.
+    pub event: ApprovalEvent,
     /// The call that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
@@ -101,13 +153,6 @@ pub struct Approval {
     /// Anything else, redacted.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
-}
-
-impl Approval {
-    /// Whether something can still come of it. A word that nobody knows ends it.
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(self.event.as_str(), "requested" | "granted" | "standing")
-    }
 }
 
 /// Something that happened to a saved state.
