@@ -90,7 +90,7 @@ fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
     let input = json!({"command": "say_again", "arguments": {"files": files}});
     has(&facts, &format!("stdin {input}"));
     assert!(
-        facts.iter().any(|fact| fact.starts_with("argv [\"python3\",\"-c\",\"(the script: ")),
+        facts.iter().any(|fact| fact.starts_with("argv [\"python3\",\"-I\",\"-c\",\"(the script: ")),
         "{facts:?}"
     );
     decide(&mut daemon.control(), &id, "approve");
