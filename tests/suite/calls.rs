@@ -269,6 +269,18 @@ fn a_long_file_is_read_in_parts_that_make_the_whole() {
     assert!(parts > 1 && read == content, "{parts} parts, {} of {} bytes", read.len(), content.len());
 }
 
+/// To a schema `1.0` is an integer, and to the tool it is one too.
+#[test]
+fn t015_a_whole_number_is_taken_however_it_is_written() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "one\ntwo\n");
+    let mut agent = daemon.agent();
+    let read = agent.execute("read_file", &json!({"path": "a.txt", "head": 1.0}));
+    assert_eq!(read["output"]["content"], "one\n", "{read}");
+    let half = agent.execute("read_file", &json!({"path": "a.txt", "head": 1.5}));
+    assert_eq!(code(&half), "invalid_arguments", "{half}");
+}
+
 #[test]
 fn forbidden_entries_are_not_listed() {
     let daemon = Daemon::start();

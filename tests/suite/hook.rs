@@ -150,6 +150,9 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("mcp__gmail__gmail_send_email", json!({"subject": "x"}), "deny", "recipient_email"),
         ("Write", json!({"file_path": inside("new.txt"), "content": "short"}), "deny", "guardrails.write ("),
         ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),
+        // Of a server called `sinew__x` or `sinew_`, for all one can tell.
+        ("mcp__sinew__x__write_file", json!({"title": "x"}), "ask", "mcp"),
+        ("mcp__sinew___read_file", json!({"title": "x"}), "ask", "mcp"),
         ("Task", json!({"prompt": "x"}), "none", ""),
         ("read", json!({"file_path": "/etc/shadow"}), "none", ""),
     ]

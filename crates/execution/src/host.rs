@@ -146,13 +146,16 @@ impl JudgedTool {
 }
 
 impl Host {
-    /// What is known of a tool: by its whole name, else by the longest beginning.
+    /// What is known of a tool: by its whole name, else by the longest beginning. What may be another's is not ours.
     pub fn tool(&self, name: &str) -> Option<&HostTool> {
-        let fits = |known: &HostToolName| match known {
+        let fits = |known: &HostToolName, tool: &HostTool| match known {
             HostToolName::Is(whole) => (whole == name).then_some(usize::MAX),
-            HostToolName::Begins(start) => name.starts_with(start.as_str()).then_some(start.len()),
+            HostToolName::Begins(start) => {
+                let rest = name.strip_prefix(start.as_str())?;
+                (is_one_word(rest) || !matches!(tool, HostTool::Ours)).then_some(start.len())
+            }
         };
-        let fitting = self.tools.iter().filter_map(|(known, tool)| Some((fits(known)?, tool)));
+        let fitting = self.tools.iter().filter_map(|(known, tool)| Some((fits(known, tool)?, tool)));
         fitting.max_by_key(|(length, _)| *length).map(|(_, tool)| tool)
     }
 
@@ -183,4 +186,10 @@ impl Host {
             HostTool::Ours => None,
         })
     }
+}
+
+/// Whether what follows `mcp__sinew__` can only be a tool's name. Hosts join names by `__`, and `mcp__sinew__x__y` is also
+/// what they call the tool `y` of a server `sinew__x`, as `mcp__sinew___y` is that of a server `sinew_`.
+fn is_one_word(rest: &str) -> bool {
+    rest.starts_with(|first: char| first.is_ascii_alphanumeric()) && !rest.contains("__")
 }

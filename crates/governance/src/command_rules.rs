@@ -2,11 +2,15 @@
 //!
 //! A rule that allows is read narrowly: the program exactly as it is written, then the words that must follow it, in
 //! their places. A rule that forbids is read widely: the program by its last name, its words anywhere after it in
-//! their order, and also behind a program that starts others.
+//! their order, and also behind a program that starts others. What a program finds to run in a file is not seen here.
+
+mod git;
+mod starters;
 
 use document::Located;
 use tool::{RefusalCode, RuleRef};
 
+use self::starters::STARTERS;
 use crate::command_entry::{CommandEntry, CommandPattern, WordEntry};
 use crate::grounds::{Grounds, place, shown};
 use crate::name::fold;
@@ -14,62 +18,6 @@ use crate::problems::Inspection;
 use crate::remedy;
 use crate::surroundings::FileNames;
 use crate::trail::Notes;
-
-/// Programs whose words name another program.
-const STARTERS: &[&str] = &[
-    "env",
-    "nice",
-    "nohup",
-    "timeout",
-    "setsid",
-    "stdbuf",
-    "xargs",
-    "sudo",
-    "doas",
-    "su",
-    "command",
-    "exec",
-    "time",
-    "ionice",
-    "chrt",
-    "taskset",
-    "unshare",
-    "nsenter",
-    "chroot",
-    "sh",
-    "bash",
-    "zsh",
-    "dash",
-    "ksh",
-    "fish",
-    "busybox",
-    "find",
-    "ssh",
-    "script",
-    "watch",
-    "parallel",
-    "strace",
-    "gdb",
-    "caffeinate",
-    "arch",
-    "setarch",
-    "linux32",
-    "linux64",
-    "setpriv",
-    "prlimit",
-    "choom",
-    "flock",
-    "runuser",
-    "pkexec",
-    "systemd-run",
-    "fakeroot",
-    "csh",
-    "tcsh",
-    "ash",
-    "mksh",
-    "rbash",
-    "toybox",
-];
 
 /// What only a shell would give a meaning to. A line that has one is not what its words say.
 const FOR_A_SHELL: &[char] = &[
@@ -284,20 +232,39 @@ impl CommandRule {
     /// The words of the rule in their order, wherever they stand; also behind a program that starts others.
     pub(crate) fn forbids(&self, command: &[String], names: FileNames) -> bool {
         let Some(program) = command.first() else { return false };
-        let starts_others = STARTERS.contains(&last_name(program, names).as_str());
-        let lines = if starts_others { scattered(command) } else { vec![command.to_vec()] };
-        lines
-            .iter()
-            .any(|line| (0..line.len()).any(|at| (at == 0 || starts_others) && self.follows(line, at, names)))
+        let starts_others =
+            STARTERS.contains(&last_name(program, names).as_str()) || git::runs_its_words(command, names);
+        let meets = |line: &[String], how: fn(&Self, &[String], FileNames) -> bool| {
+            let starts = if starts_others { line.len() } else { 1 };
+            (0..starts).any(|at| line.get(at..).is_some_and(|rest| how(self, rest, names)))
+        };
+        let says = |line: &[String]| meets(line, Self::follows) || meets(line, Self::is_given_as_alias);
+        // A setting has its value behind a `=`, an address its program behind `ext::`. Taken apart there, a line is no line
+        // of git's any more, and nothing is said of aliases.
+        says(command)
+            || (starts_others
+                && (says(&parted(command, &[])) || meets(&parted(command, &['=', ':']), Self::follows)))
     }
 
-    fn follows(&self, line: &[String], from: usize, names: FileNames) -> bool {
+    fn follows(&self, line: &[String], names: FileNames) -> bool {
         let Some((programs, wanted)) = self.words.split_first() else { return true };
-        let Some((program, rest)) = line.get(from..).and_then(<[String]>::split_first) else { return false };
+        let Some((program, rest)) = line.split_first() else { return false };
+        let has = |program: &str, rest: &[String]| {
+            let is_program = programs.iter().any(|known| last_name(known, names) == program);
+            let mut rest = rest.iter();
+            is_program && wanted.iter().all(|choice| rest.any(|word| choice.contains(word)))
+        };
         let program = last_name(program, names);
-        let is_program = programs.iter().any(|known| last_name(known, names) == program);
-        let mut rest = rest.iter();
-        is_program && wanted.iter().all(|choice| rest.any(|word| choice.contains(word)))
+        let as_git = git::spelt_out(&program);
+        as_git.is_some_and(|[git, command]| has(&git, &[&[command], rest].concat())) || has(&program, rest)
+    }
+
+    /// Whether the rule is about some of git's commands, and git is given one that may stand for any.
+    fn is_given_as_alias(&self, line: &[String], names: FileNames) -> bool {
+        let is_git = |program: &String| last_name(program, names) == "git";
+        let binds =
+            self.words.len() > 1 && self.words.first().is_some_and(|programs| programs.iter().any(is_git));
+        binds && line.split_first().is_some_and(|(program, rest)| is_git(program) && git::is_alias(rest))
     }
 }
 
@@ -320,13 +287,11 @@ fn last_name(program: &str, names: FileNames) -> String {
     }
 }
 
-/// The words of a command, and the words within its words: a program for a shell hides in one of them.
-fn scattered(command: &[String]) -> Vec<Vec<String>> {
-    let within = |word: &String| {
-        let split = word.split(|c: char| c.is_whitespace() || FOR_A_SHELL.contains(&c));
-        split.filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    vec![command.to_vec(), command.iter().flat_map(within).collect()]
+/// The words within the words of a command, parted where a shell would, and here: a program for a shell hides in one.
+fn parted(command: &[String], here: &[char]) -> Vec<String> {
+    let parts = |c: char| c.is_whitespace() || FOR_A_SHELL.contains(&c) || here.contains(&c);
+    let within = command.iter().flat_map(|word| word.split(parts));
+    within.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 fn words_of(pattern: &CommandPattern) -> Vec<Vec<String>> {

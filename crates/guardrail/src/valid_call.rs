@@ -59,12 +59,33 @@ impl ValidCall {
     /// The schema has already accepted them, so an error here means that type and schema disagree: a fault of the
     /// tool, reported as one.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_value(Value::Object(self.handed_over())).map_err(|error| {
+        let mut arguments = Value::Object(self.handed_over());
+        write_whole_numbers_plainly(&mut arguments);
+        serde_json::from_value(arguments).map_err(|error| {
             let name = self.definition.name();
             Failure::new(FailureKind::Crashed, format!("{name} cannot read its own arguments: {error}"))
         })
     }
 }
+
+/// To a schema `1.0` is an integer, to a type of ours only `1` is. Beyond what a float tells apart, numbers stay as they are.
+fn write_whole_numbers_plainly(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|float| number.is_f64() && float.abs() <= LARGEST_EXACT);
+            if let Some(whole) = float.filter(|float| float.fract() == 0.0) {
+                // In range by the comparison above, so nothing is cut off.
+                *number = serde_json::Number::from(whole as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_plainly),
+        Value::Object(map) => map.values_mut().for_each(write_whole_numbers_plainly),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// Up to here every integer has a float of its own.
+const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {
@@ -72,6 +93,35 @@ mod tests {
     use tool::{Category, Door, RiskLevel, ToolSpec};
 
     use super::*;
+
+    #[test]
+    fn t015_a_whole_number_is_an_integer_however_it_is_written() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Wanted {
+            head: u64,
+            below: Option<i64>,
+            share: f64,
+            pages: Vec<u8>,
+        }
+        let check = |text: &str| {
+            let spec = ToolSpec::new("note", "A tool", Category::READ_ONLY, RiskLevel::Low);
+            let arguments: Arguments = serde_json::from_str(text).unwrap();
+            ValidCall::new(Arc::new(spec.check().unwrap()), arguments).typed::<Wanted>()
+        };
+        let wanted = Wanted { head: 1, below: Some(-2), share: 3.0, pages: vec![4, 5] };
+        for text in [
+            r#"{"head": 1, "below": -2, "share": 3, "pages": [4, 5]}"#,
+            r#"{"head": 1.0, "below": -2.0, "share": 3.0, "pages": [4e0, 50e-1]}"#,
+        ] {
+            assert_eq!(check(text).unwrap(), wanted, "{text}");
+        }
+        let zero = check(r#"{"head": -0.0, "share": 0.5, "pages": []}"#).unwrap();
+        assert_eq!((zero.head, zero.share), (0, 0.5));
+        for wrong in ["1.5", "1e30", "-1.0"] {
+            let text = format!("{{\"head\": {wrong}, \"share\": 0, \"pages\": []}}");
+            assert_eq!(check(&text).unwrap_err().kind, FailureKind::Crashed, "{wrong}");
+        }
+    }
 
     #[test]
     fn b151_b153_a_tool_that_wants_it_is_handed_the_callers_own_session() {

@@ -34,6 +34,40 @@ pub(super) fn repository(home: &Home, name: &str) -> std::path::PathBuf {
     folder
 }
 
+/// A rule about one of git's commands holds however it is asked for, and the shipped policy knows no way to ask.
+#[test]
+fn a_forbidden_command_of_git_has_no_other_name() {
+    let forbidding = "tools:\n  run_command:\n    allowed_commands: [git, env, sh]\n    \
+                      forbidden_commands: [sudo, {argv: [git, push]}]\n";
+    for (tools, detail) in [(Some(forbidding), "forbidden_command"), (None, "not_listed")] {
+        // So many refusals are an alarm otherwise.
+        let home = Home::initialised().without_alarms();
+        if let Some(tools) = tools {
+            home.configure("governance/tools.yaml", tools);
+        }
+        let folder = repository(&home, "r");
+        git(&folder, &["config", "alias.p", "push"]);
+        let daemon = Daemon::start_in(home);
+        let run =
+            |words: &[&str]| daemon.agent().execute("run_command", &json!({"command": words, "cwd": folder}));
+        for words in [
+            &["git", "p"][..],
+            &["git", "-c", "alias.x=push", "x"],
+            &["git", "-c", "alias.x=!sudo id", "x"],
+            &["git", "-c", "core.pager=sudo id", "-p", "log"],
+            &["git", "clone", "ext::sudo id", "y"],
+            &["env", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=alias.x", "GIT_CONFIG_VALUE_0=push", "git", "x"],
+            &["/usr/lib/git-core/git-push"],
+        ] {
+            let refusal = run(words)["metadata"]["refusal"].clone();
+            let said = (&refusal["code"], &refusal["detail"]);
+            assert_eq!(said, (&json!("command_not_allowed"), &json!(detail)), "{words:?}: {refusal}");
+        }
+        let status = run(&["git", "status", "--short"]);
+        assert_eq!(status["output"]["exit_code"], 0, "{status}");
+    }
+}
+
 pub(super) fn ask(daemon: &Daemon, tool: &str, arguments: &Value) -> Value {
     daemon.agent().execute(tool, arguments)
 }

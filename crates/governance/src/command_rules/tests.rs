@@ -104,6 +104,56 @@ fn a_forbidden_command_is_read_widely() {
     }
 }
 
+/// An alias, a setting that makes one or names a program, and a command that runs its words.
+#[test]
+fn git_is_not_asked_for_the_same_in_other_words() {
+    let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}]\n";
+    let (rules, _) = compile(lists, FileNames::CaseSensitive);
+    let check = |words: &[&str], expect: &str| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut trail = Trail::off();
+        let verdict = rules.admit(&Command::Words(words.clone()), &mut Notes::on(&mut trail));
+        assert_eq!(verdict.as_ref().map_or_else(Grounds::detail, |()| "allowed"), expect, "{words:?}");
+    };
+    for forbidden in [
+        &["git", "p"][..],
+        &["git", "psuh"],
+        &["git", "-C", "status", "p"],
+        &["git", "-c", "alias.status2=push", "status2"],
+        &["git", "-c", "alias.x=!sudo ls", "status"],
+        &["git", "-c", "core.pager=sudo ls", "-p", "log"],
+        &["git", "-c", "core.sshCommand=sudo", "fetch"],
+        &["git", "--config-env=core.pager=sudo", "log"],
+        &["git", "--exec-path=/x", "sudo"],
+        &["git", "clone", "--upload-pack=sudo", "x"],
+        &["git", "fetch", "ext::sudo ls"],
+        &["git", "rebase", "--exec", "sudo ls", "main"],
+        &["git", "bisect", "run", "sudo"],
+        &["git", "submodule", "foreach", "git push"],
+        &["/usr/lib/git-core/git-push", "origin"],
+        &["git-rebase", "-x", "sudo ls"],
+        &["env", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=alias.x", "GIT_CONFIG_VALUE_0=push", "git", "x"],
+        &["env", "GIT_PAGER=sudo", "git", "log"],
+    ] {
+        check(forbidden, "forbidden_command");
+    }
+    for allowed in [
+        &["git", "status"][..],
+        &["git", "-c", "core.quotePath=off", "status"],
+        &["git", "commit", "-m", "push sudo=x"],
+        &["git", "log", "--grep=sudo"],
+        &["git", "--version"],
+        &["git-lfs", "pull"],
+        &["gitk"],
+    ] {
+        check(allowed, "allowed");
+    }
+    // Who forbids nothing of git may use aliases: what they run is not on the line.
+    let (rules, _) = compile("allowed: [git]\nforbidden: [sudo]\n", FileNames::CaseSensitive);
+    let alias = ["git", "p"].map(str::to_owned).to_vec();
+    rules.admit(&Command::Words(alias), &mut Notes::on(&mut Trail::off())).unwrap();
+}
+
 #[test]
 fn no_line_reaches_a_shell() {
     for line in

@@ -34,6 +34,13 @@ fn the_built_in_table_is_sound_and_cautious() {
     assert!(judged("Bash").allowed_modes().contains(&Mode::Normal));
     assert_eq!(judged("mcp__github__create_issue").name().as_str(), "mcp");
     assert!(matches!(host.tool("mcp__sinew__read_file"), Some(HostTool::Ours)), "the longest beginning wins");
+    for others in ["mcp__sinew__x__y", "mcp__sinew___y", "mcp__sinew____y", "mcp__sinew__", "mcp__sinew2__y"]
+    {
+        assert!(
+            matches!(host.tool(others), Some(HostTool::Judged(_))),
+            "it may be another server's: {others}"
+        );
+    }
     for unknown in ["read", "Reader", "Task", "", "xmcp__a__b"] {
         assert!(host.tool(unknown).is_none(), "{unknown}");
     }

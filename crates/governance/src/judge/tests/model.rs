@@ -303,24 +303,40 @@ fn refuses_command(words: &[&str], stated: &ToolPlan, entry: &ToolPlan) -> bool 
     if stated.shadow {
         return false;
     }
-    let starter = ["env", "sh", "sudo"].contains(&base(program));
-    let mut tails: Vec<Vec<&str>> = vec![words.to_vec()];
+    let starter =
+        ["env", "sh", "sudo"].contains(&base(program)) || (*program == "git" && words.contains(&"-c"));
+    let starts = if starter { words.len() } else { 1 };
+    let whole: Vec<Vec<&str>> = (0..starts).map(|at| words[at..].to_vec()).collect();
+    let mut tails = whole.clone();
     if starter {
-        let parts: Vec<&str> = words.iter().flat_map(|word| word.split([' ', ';'])).collect();
-        tails.extend((1..parts.len()).map(|at| parts[at..].to_vec()));
+        let parts = words.iter().flat_map(|word| word.split([' ', ';', '=', '!']));
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        tails.extend((0..parts.len()).map(|at| parts[at..].to_vec()));
     }
     let forbidden = |rule: &&[&str]| {
-        tails.iter().any(|tail| {
-            let mut rest = tail.iter();
-            base(tail[0]) == rule[0] && {
-                rest.next();
-                rule[1..].iter().all(|wanted| rest.any(|word| word == wanted))
-            }
-        })
+        let said = tails.iter().any(|tail| {
+            let mut rest = tail[1..].iter();
+            base(tail[0]) == rule[0] && rule[1..].iter().all(|wanted| rest.any(|word| word == wanted))
+        });
+        let of_git = rule[0] == "git" && rule.len() > 1;
+        said || (of_git && whole.iter().any(|tail| base(tail[0]) == "git" && gives_an_alias(tail)))
     };
     let allowed = |rule: &&[&str]| **rule == ["*"] || words.starts_with(rule);
     entry.forbidden_commands.iter().any(forbidden)
         || !entry.allowed_commands.as_ref().is_some_and(|rules| rules.iter().any(allowed))
+}
+
+/// Whether git is given a command that it does not know itself, of those that are dealt.
+fn gives_an_alias(tail: &[&str]) -> bool {
+    let mut words = tail[1..].iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "-c" | "-C" => drop(words.next()),
+            "-p" => {}
+            command => return !["status", "push", "diff"].contains(&command),
+        }
+    }
+    false
 }
 
 fn base(program: &str) -> &str {

@@ -97,7 +97,7 @@ const TYPED: [&str; 10] = [
     "/m/ro/../ws/a.txt",
     "nothing/../../sinew/x",
 ];
-const WORDS: [&[&str]; 11] = [
+const WORDS: [&[&str]; 15] = [
     &["ls", "-l"],
     &["git", "status"],
     &["git", "-C", "x", "push"],
@@ -109,6 +109,10 @@ const WORDS: [&[&str]; 11] = [
     &["./ls"],
     &["env", "git", "push"],
     &["sudoku"],
+    &["git", "st"],
+    &["git", "-c", "alias.x=push", "x"],
+    &["git", "-c", "core.pager=!sudo ls", "-p", "status"],
+    &["env", "A=push", "git", "-C", "status", "x"],
 ];
 const LINES: [&str; 5] = ["ls -a", "ls; id", "git diff x", "", "sudo ls"];
 const COMMANDS: [&[&str]; 6] = [&["ls"], &["git", "status"], &["git"], &["*"], &["env"], &["sudoku"]];
