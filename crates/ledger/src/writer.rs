@@ -170,7 +170,10 @@ impl Writer {
 
     /// Takes nothing more until a new segment exists.
     pub(crate) fn stop(&mut self, kind: HaltKind, reason: &str) {
-        tracing::error!(reason, "the ledger takes no more records");
+        match kind {
+            HaltKind::Closed => tracing::debug!("the ledger is closed"),
+            _ => tracing::error!(reason, "the ledger takes no more records"),
+        }
         let since = self.halt.as_ref().map_or_else(Timestamp::now, |halt| halt.since);
         if self.halt.is_none() {
             self.turned_away_before = self.turned_away;
