@@ -14,6 +14,13 @@ fn a_folder_that_cannot_be_listed_hides_nothing_and_is_hidden() {
     let made = run(&daemon, &["sh", "-c", "mkdir -p q/.git && echo x > q/.git/config && chmod 0311 q/.git"]);
     assert_eq!(made["output"]["sandbox"]["quarantined"].as_array().map(Vec::len), Some(1), "{made}");
     assert!(!work.join("q/.git/config").exists(), "it was looked for where nobody may list");
+    let aside = &made["output"]["sandbox"]["quarantined"][0];
+    let both = json!([aside["path"], aside["moved_to"]]);
+    assert_eq!(made["metadata"]["files_touched"], both);
+    let records = daemon.home().records();
+    let call = |record: &&serde_json::Value| record["call_id"] == made["metadata"]["call_id"];
+    let outcome = records.iter().filter(call).find(|record| record["kind"] == "outcome");
+    assert_eq!(outcome.map(|record| &record["files_touched"]), Some(&both), "{outcome:?}");
     assert_eq!(std::fs::metadata(work.join("q/.git")).unwrap().permissions().mode() & 0o777, 0o311);
 
     std::fs::create_dir(work.join("sub")).unwrap();

@@ -20,6 +20,13 @@ pub(super) fn list(quarantined: &[Quarantined]) -> Vec<Aside> {
     list.map(|one| Aside { path: shown(&one.path), moved_to: one.moved_to.as_deref().map(shown) }).collect()
 }
 
+/// What Sinew moved, for the record of the call: both names of each.
+pub(super) fn touched(quarantined: &[Quarantined]) -> Vec<String> {
+    let moved =
+        quarantined.iter().filter_map(|one| Some([shown(&one.path), shown(one.moved_to.as_deref()?)]));
+    moved.flatten().collect()
+}
+
 /// The program chose the name, and a person may read it.
 fn shown(path: &Path) -> String {
     visible_line(&path.to_string_lossy())

@@ -177,7 +177,8 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
             returned: value.failures.len() as u64,
             how_to_continue: "run some of `tests`, or set max_failures".to_owned(),
         });
-        Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
+        let files_touched = aside::touched(&report.quarantined);
+        Ok(Answer { value, facts: Output { truncated, files_touched, ..Output::default() } })
     })
 }
 

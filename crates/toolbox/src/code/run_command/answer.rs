@@ -95,7 +95,8 @@ pub(super) fn answer(permit: &Permit, report: &Report) -> Result<Output, Failure
     let memory = permit.confinement().memory_mb;
     let failed = match end {
         End::Exited(_) | End::Signalled(_) | End::Denied | End::Killed => {
-            return Ok(Output { value, usage, truncated, sandbox: tier, ..Output::default() });
+            let files_touched = aside::touched(&report.quarantined);
+            return Ok(Output { value, usage, truncated, files_touched, sandbox: tier, ..Output::default() });
         }
         End::TimedOut => Failure::new(FailureKind::TimedOut, "Command timed out")
             .hint("everything it started was ended; what it wrote until then is in the output"),
