@@ -3,7 +3,9 @@
 mod answers;
 mod check;
 mod excess;
+mod kept;
 mod mcp;
 mod meta;
+mod pins;
 mod real;
 mod run;

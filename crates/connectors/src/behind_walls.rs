@@ -7,7 +7,9 @@ use std::time::Instant;
 use governance::Permit;
 use manifest::OutputForm;
 use registry::Order;
-use sandbox::{Captured, Command, Confined, End, Executable, Foresight, Report, Sandbox, SandboxError};
+use sandbox::{
+    Captured, Command, Confined, Enclosure, End, Executable, Foresight, Report, Sandbox, SandboxError,
+};
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, Usage};
 
@@ -46,6 +48,29 @@ impl Program {
         order: &Arc<Order>,
         command: impl FnOnce(&Permit) -> Result<Command, Failure> + Send + 'static,
     ) -> Result<Confined, Failure> {
+        self.prepare_and(order, command, |confined| confined).await
+    }
+
+    /// The same for one that may be kept, with what is then around it. One that could change something is not.
+    pub(crate) async fn prepare_to_keep(
+        &self,
+        order: &Arc<Order>,
+        command: impl FnOnce(&Permit) -> Result<Command, Failure> + Send + 'static,
+    ) -> Result<(Confined, Option<Enclosure>), Failure> {
+        let look = |confined: Confined| {
+            let enclosure = (!confined.can_change()).then(|| confined.enclosure());
+            (confined, enclosure)
+        };
+        self.prepare_and(order, command, look).await
+    }
+
+    /// Prepares on a thread that may block, and looks at it there.
+    async fn prepare_and<T: Send + 'static>(
+        &self,
+        order: &Arc<Order>,
+        command: impl FnOnce(&Permit) -> Result<Command, Failure> + Send + 'static,
+        look: impl FnOnce(Confined) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         let (program, order) = (self.clone(), Arc::clone(order));
         let prepared = tokio::task::spawn_blocking(move || {
             let permit = order.value();
@@ -53,10 +78,10 @@ impl Program {
             command.output_bytes = usize::try_from(permit.max_output_bytes().min(MOST_OUTPUT)).unwrap_or(0);
             let confined = Confined::prepare(permit, &command).map_err(|error| program.not_run(&error))?;
             program.pin.holds(confined.executable())?;
-            Ok::<Confined, Failure>(confined)
+            Ok::<T, Failure>(look(confined))
         });
         match prepared.await {
-            Ok(confined) => confined,
+            Ok(prepared) => prepared,
             Err(_) => Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),
         }
     }

@@ -56,6 +56,25 @@ impl McpError {
         !matches!(self, McpError::Refused { .. })
     }
 
+    /// Whether what was asked for may have happened all the same: it was sent, or nobody can say that it was not.
+    pub(crate) fn may_have_happened(&self) -> bool {
+        match self {
+            McpError::Refused { .. } | McpError::Sandbox(_) | McpError::Unwell(_) => false,
+            McpError::Outbound(error) => matches!(
+                **error,
+                OutboundError::Garbled { .. }
+                    | OutboundError::TimedOut { .. }
+                    | OutboundError::TooManyRedirects { .. }
+                    | OutboundError::BadRedirect { .. }
+            ),
+            McpError::Lost(_)
+            | McpError::TooLong(_)
+            | McpError::Endless(_)
+            | McpError::Garbled(_)
+            | McpError::Status(_) => true,
+        }
+    }
+
     /// What the caller is told. `said` is the end of what the server wrote to its standard error.
     pub(crate) fn into_failure(self, said: &str) -> Failure {
         let hint = match said.trim() {

@@ -7,11 +7,15 @@ mod answer;
 mod backoff;
 mod client;
 mod definitions;
+mod health;
 mod http;
 mod message;
 mod pins;
 mod stdio;
+mod stopped;
 mod upstream;
+mod upstreams;
+mod waiting;
 mod words;
 
 use std::ffi::OsString;
@@ -20,14 +24,15 @@ use std::time::{Duration, Instant};
 
 use governance::{Permit, WorkspaceAccess};
 use manifest::{Command as ToolCommand, OutputForm};
-use registry::{AtWork, Order, Preview, Running, ToolExecutor};
+use registry::{AtWork, Order, Preview, Running, ToolExecutor, Whose};
 use sandbox::{Command, Grant, Workplace};
 use serde_json::Value;
 use tool::{Failure, FailureKind, Output};
 
+pub(crate) use health::HealthCall;
 pub(crate) use pins::Pins;
-pub use pins::{Taking, Upstreams};
 pub(crate) use upstream::Upstream;
+pub use upstreams::{Seal, Taking, Upstreams};
 pub(crate) use words::ServerCommand;
 
 use crate::arguments::as_opened;
@@ -37,6 +42,7 @@ use crate::cli::grant_of;
 use crate::payload::After;
 use answer::Answer;
 use upstream::Place;
+use waiting::Owner;
 
 /// How long a server that only looks may live. One that is needed longer is replaced.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
@@ -84,12 +90,19 @@ impl Mcp {
     async fn converse(self, order: Arc<Order>) -> Result<Output, Failure> {
         let deadline = Instant::now() + order.value().timeout();
         let arguments = self.before.process(as_opened(order.value()), order.value()).await?;
+        let owner = Owner {
+            party: order.value().call().party().to_owned(),
+            session: order.call().caller.session.clone(),
+            enclosure: None,
+        };
         let place = match &self.reach {
-            Reach::Address(url) => Place::Address(url.clone()),
+            Reach::Address(url) => Place::Address(url.clone(), owner),
             Reach::Started(server, program) => {
                 let (server, grant) = (Arc::clone(server), self.grant);
                 let start = move |permit: &Permit| server.command(permit, grant, deadline);
-                Place::Walls(Box::new(program.prepare(&order, start).await?))
+                let (confined, enclosure) = program.prepare_to_keep(&order, start).await?;
+                let owner = enclosure.map(|enclosure| Owner { enclosure: Some(enclosure), ..owner });
+                Place::Walls(Box::new(confined), owner)
             }
         };
         let call = (self.tool.as_str(), arguments, self.form);
@@ -130,20 +143,22 @@ impl ServerCommand {
 
 impl ToolExecutor for Mcp {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        let asks = ("asks".to_owned(), format!("the tool `{}` of the server", self.tool));
-        match &self.reach {
+        let (mut facts, at_work) = match &self.reach {
             Reach::Started(server, program) => {
                 let command = server.command(permit, self.grant, Instant::now())?;
                 let words: Vec<OsString> = command.arguments.clone();
-                let mut facts = program.foresee(permit, &command, &words)?;
-                facts.push(asks);
-                Ok(Preview { facts, ..Preview::default() })
+                (program.foresee(permit, &command, &words)?, AtWork::AsDefined)
             }
-            Reach::Address(url) => {
-                let facts = vec![("server".to_owned(), format!("POST {url}")), asks];
-                Ok(Preview { facts, at_work: AtWork::Gatekeeper, ..Preview::default() })
-            }
-        }
+            Reach::Address(url) => (vec![("server".to_owned(), format!("POST {url}"))], AtWork::Far),
+        };
+        facts.extend(self.upstream.health.as_ref().map(HealthCall::fact));
+        facts.push(("asks".to_owned(), format!("the tool `{}` of the server", self.tool)));
+        facts.extend(self.before.fact());
+        Ok(Preview { facts, at_work, ..Preview::default() })
+    }
+
+    fn let_go(&self, whose: Whose<'_>) {
+        self.upstream.let_go(whose);
     }
 
     fn run(&self, order: Arc<Order>) -> Running {

@@ -2,12 +2,19 @@
 //! another one than was accepted does not run.
 
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use sandbox::Executable;
 use tool::{Failure, FailureKind, canonical};
 
-/// A program as it was when its tool was registered.
-#[derive(Clone, Debug)]
+/// A file that a command names and that is larger than this is nothing that a person has looked at.
+const LARGEST: u64 = 64 << 20;
+
+/// A program or a file that it is told to run, as it was when its tool was registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
     /// This file, by its digest.
     File(String),
@@ -21,6 +28,27 @@ impl Pin {
         sandbox::find_program(program).map_or(Pin::Absent, |found| Pin::File(found.sha256))
     }
 
+    /// A file by its path, which reads the whole file. None for what is no file, such as a folder.
+    pub(crate) fn of_file(path: &Path) -> io::Result<Option<Self>> {
+        let facts = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Pin::Absent)),
+            facts => facts?,
+        };
+        if !facts.is_file() {
+            return Ok(None);
+        }
+        // A FIFO that has taken its place by now must not be waited for.
+        let mut options = OpenOptions::new();
+        let file =
+            options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > LARGEST {
+            true => Err(io::Error::other(format!("it has more than {LARGEST} bytes"))),
+            false => Ok(Some(Pin::File(canonical::sha256_hex(&bytes)))),
+        }
+    }
+
     /// One word for it.
     pub(crate) fn as_str(&self) -> &str {
         match self {
@@ -29,17 +57,27 @@ impl Pin {
         }
     }
 
-    /// Whether this is the file that was accepted.
+    /// Whether this is the program that was accepted.
     pub(crate) fn holds(&self, found: &Executable) -> Result<(), Failure> {
         match self {
             Pin::File(digest) if *digest == found.sha256 => Ok(()),
-            Pin::File(_) | Pin::Absent => {
-                let message = format!("`{}` is not the file that was accepted", found.path.display());
-                let hint = "it has changed since; look at it, then `sinew reload --accept`";
-                Err(Failure::new(FailureKind::Conflict, message).hint(hint))
-            }
+            Pin::File(_) | Pin::Absent => Err(another(&found.path)),
         }
     }
+
+    /// Whether this is the file that was accepted. Reads it again.
+    pub(crate) fn holds_file(&self, path: &Path) -> Result<(), Failure> {
+        match Pin::of_file(path) {
+            Ok(Some(now)) if now == *self => Ok(()),
+            _ => Err(another(path)),
+        }
+    }
+}
+
+fn another(path: &Path) -> Failure {
+    let message = format!("`{}` is not the file that was accepted", path.display());
+    let hint = "it has changed since; look at it, then `sinew reload --accept`";
+    Failure::new(FailureKind::Conflict, message).hint(hint)
 }
 
 /// The digest of everything that stands behind a tool.

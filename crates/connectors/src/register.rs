@@ -17,7 +17,7 @@ use crate::before::Before;
 use crate::behind_walls::Program;
 use crate::cli::Cli;
 use crate::local::{Local, Script};
-use crate::mcp::{Mcp, Pins, Reach, ServerCommand, Upstream, Upstreams};
+use crate::mcp::{HealthCall, Mcp, Pins, Reach, ServerCommand, Upstream, Upstreams};
 use crate::meta::Meta;
 use crate::payload::After;
 use crate::pinned::{Pin, origin};
@@ -31,6 +31,7 @@ pub struct Connectors {
     sandbox: Sandbox,
     workers: Workers,
     gatekeeper: Gatekeeper,
+    road: Road,
     upstreams: Option<Upstreams>,
     accepted: Arc<HashMap<String, String>>,
 }
@@ -48,13 +49,15 @@ pub struct Skipped {
 type Body = (Arc<dyn ToolExecutor>, String);
 
 impl Connectors {
-    /// Programs run in this sandbox, functions in these workers, and what goes out goes through this gatekeeper.
-    pub fn new(sandbox: &Sandbox, workers: &Workers, gatekeeper: &Gatekeeper) -> Self {
+    /// Programs run in this sandbox, functions in these workers, what goes out goes through this gatekeeper, and calls of
+    /// other tools take this road.
+    pub fn new(sandbox: &Sandbox, workers: &Workers, gatekeeper: &Gatekeeper, road: &Road) -> Self {
         let (sandbox, workers) = (sandbox.clone(), workers.clone());
         Connectors {
             sandbox,
             workers,
             gatekeeper: gatekeeper.clone(),
+            road: road.clone(),
             upstreams: None,
             accepted: Arc::default(),
         }
@@ -131,7 +134,8 @@ impl Connectors {
             _ => return Ok(Behind::Nothing),
         };
         let pins = Pins::of(self.upstreams.as_ref(), &manifest.callable_id());
-        let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, section.health_check.clone(), pins);
+        let health = HealthCall::of(manifest, section);
+        let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, health, pins);
         Ok(Behind::Server(Arc::new(upstream), reach, pinned))
     }
 
@@ -198,7 +202,7 @@ impl Connectors {
             }
             (Behind::Tools(aggregates), _) => {
                 let orchestration = orchestration(manifest, shared);
-                let (road, workers) = (Road::of_this_process().clone(), self.workers.clone());
+                let (road, workers) = (self.road.clone(), self.workers.clone());
                 let aggregates = Arc::clone(aggregates);
                 (Arc::new(Meta { road, aggregates, orchestration, workers, after }), origin(&[text]))
             }

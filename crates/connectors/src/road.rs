@@ -36,14 +36,8 @@ pub struct Road {
 }
 
 impl Road {
-    /// The one of this process.
-    pub fn of_this_process() -> &'static Road {
-        static SHARED: OnceLock<Road> = OnceLock::new();
-        SHARED.get_or_init(Road::default)
-    }
-
-    /// Says where it begins; nothing comes of a call while the process stops. The first word stays: a process has one
-    /// road.
+    /// Says where it begins; nothing comes of a call while the process stops. The first word stays: there is one layer to
+    /// lead to.
     pub fn begins(&self, walk: impl Fn(InnerCall) -> Option<Walking> + Send + Sync + 'static) {
         let _ = self.walk.set(Box::new(walk));
     }

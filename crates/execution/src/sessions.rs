@@ -15,6 +15,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use ledger::LedgerError;
 use ledger::entry::SessionEvent;
+use registry::Whose;
 use serde_json::{Value, json};
 use telemetry::{Event, Subject, emit};
 use tokio_util::sync::CancellationToken;
@@ -279,6 +280,7 @@ impl ToolExecutionLayer {
         let session = self.sessions.list().remove(id).ok_or(SessionError::NotFound)?;
         session.closed.store(true, Ordering::SeqCst);
         self.calls.end_session(id);
+        self.world.load().let_go(Whose::Session(id), |_| true);
         let total = *session.total();
         let data = json!({"reason": reason, "turns": total.turns, "hops": total.hops, "cost": total.cost});
         if let Err(error) = recorder::session(self, id, SessionEvent::Closed, &data) {

@@ -9,6 +9,7 @@ use governance::files::RunningCalls;
 use governance::{ChangedBy, Transition, a_human_may_lead, ways_out};
 use ledger::entry::{ModeChange, Note};
 use ledger::{Entry, LedgerError};
+use registry::Whose;
 use serde_json::{Value, json};
 use telemetry::{Event, emit, redact};
 use tool::{Caller, Mode};
@@ -140,10 +141,11 @@ impl ToolExecutionLayer {
         self.watch.wake();
     }
 
-    /// Ends running calls that the current mode forbids, where it says so. Those that would need a human now had no
-    /// need of one when they began, and come to their end.
+    /// Ends running calls that the current mode forbids, where it says so, and whatever is kept for more of them. Those that
+    /// would need a human now had no need of one when they began, and come to their end.
     pub(crate) fn cancel_forbidden(&self) {
         let (world, mode) = (self.world.load(), self.mode.get());
+        world.let_go(Whose::Everybodys, |definition| !world.policy.offers(definition, mode));
         match world.policy.running_calls(mode) {
             RunningCalls::Finish => {}
             RunningCalls::Cancel => self.calls.forbid(|definition| !world.policy.offers(definition, mode)),

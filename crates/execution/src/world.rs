@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use governance::{Policy, Workspaces};
 use guardrail::{Curated, Guard, Known};
-use registry::{Tool, ToolRegistry};
+use registry::{Tool, ToolRegistry, Whose};
 use tool::{Category, Mode, RiskLevel, ToolDefinition};
 
 use crate::host::Host;
@@ -59,6 +59,15 @@ impl World {
     pub(crate) fn risk_of(&self, name: &str) -> RiskLevel {
         self.definition(name).map_or(RiskLevel::Low, |definition| self.policy.risk(definition))
     }
+
+    /// Has the tools that are meant let go of what they keep for the next call.
+    pub(crate) fn let_go(&self, whose: Whose<'_>, is_meant: impl Fn(&ToolDefinition) -> bool) {
+        let meant = self.registry.definitions().filter(|definition| is_meant(definition));
+        for tool in meant.filter_map(|definition| self.registry.get(definition.name().as_str())) {
+            tool.executor().let_go(whose);
+        }
+    }
+
     /// The definitions that pass the filter, by name.
     pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
         let wanted = |definition: &&Arc<ToolDefinition>| {

@@ -27,7 +27,8 @@ pub fn blames_arguments(failure: &Failure) -> bool {
         | FailureKind::TimedOut
         | FailureKind::Cancelled
         | FailureKind::ResourceExhausted
-        | FailureKind::Transient => false,
+        | FailureKind::Transient
+        | FailureKind::Interrupted => false,
     };
     let text: String = failure.message.chars().take(READ).flat_map(char::to_lowercase).collect();
     let spoken: String = text.split('`').step_by(2).collect();

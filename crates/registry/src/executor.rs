@@ -38,6 +38,17 @@ pub enum AtWork {
     AsDefined,
     /// The daemon asks hosts; what comes back is taken apart in a sandbox that has no network and no folder.
     Gatekeeper,
+    /// A server elsewhere; the daemon asks it, and reads what comes back itself, as JSON.
+    Far,
+}
+
+/// For whom something is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose<'a> {
+    /// For whomever it is.
+    Everybodys,
+    /// For the worker of this session.
+    Session(&'a str),
 }
 
 /// One file whose content a call would change.
@@ -64,6 +75,10 @@ pub trait ToolExecutor: Send + Sync + 'static {
     fn pinned(&self) -> Option<Value> {
         None
     }
+
+    /// Lets go of what it keeps for the next call, such as a process that waits for one: nobody may use it any more. What
+    /// runs is not ended by this, and is not kept afterwards.
+    fn let_go(&self, _whose: Whose<'_>) {}
 
     /// Does the work. The order is shared because a thread stuck in a system call outlives its deadline, and must
     /// keep its handles while it does.

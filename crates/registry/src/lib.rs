@@ -6,5 +6,5 @@
 mod executor;
 mod registry;
 
-pub use executor::{AtWork, Change, Order, Preview, Running, ToolExecutor};
+pub use executor::{AtWork, Change, Order, Preview, Running, ToolExecutor, Whose};
 pub use registry::{RegistryError, Tool, ToolRegistry};

@@ -12,6 +12,7 @@ use tool::SandboxTier;
 use crate::aftermath::Before;
 use crate::check;
 use crate::command::{Command, Grant, Workplace};
+use crate::enclosure::Enclosure;
 use crate::environment;
 use crate::error::SandboxError;
 use crate::grants::Grants;
@@ -121,9 +122,9 @@ impl Confined {
         !self.before.writable.is_empty()
     }
 
-    /// What its walls let through, in one word: who has the same one may be served by the same process.
-    pub fn walls(&self) -> String {
-        self.walls_digest(SandboxTier::Full)
+    /// What its walls let through: where that is the same, the same process may serve. Blocks on the disk.
+    pub fn enclosure(&self) -> Enclosure {
+        Enclosure::of(&self.spec)
     }
 
     /// A program that does nothing and is granted nothing: what the walls alone cost.

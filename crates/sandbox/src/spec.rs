@@ -211,12 +211,12 @@ fn network(word: &std::ffi::OsStr) -> io::Result<Network> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     use super::*;
 
-    fn spec() -> Spec {
+    pub(crate) fn spec() -> Spec {
         Spec {
             network: Network::Loopback,
             tier: SandboxTier::Reduced,

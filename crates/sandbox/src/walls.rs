@@ -18,6 +18,7 @@ mod capture;
 mod check;
 mod command;
 mod confined;
+mod enclosure;
 mod environment;
 mod error;
 mod folder;

@@ -8,8 +8,9 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use connectors::Upstreams;
+use connectors::{Taking, Upstreams};
 use execution::World;
 use ledger::Ledger;
 use serde_json::Value;
@@ -35,14 +36,15 @@ pub(crate) enum Kept {
 }
 
 impl Snapshot {
-    /// Reads the files as they are.
-    pub(crate) fn of(home: &Home) -> io::Result<Snapshot> {
+    /// Reads the files as they are, and what servers say of their tools as far as it is taken.
+    pub(crate) fn of(home: &Home, taking: Taking) -> io::Result<Snapshot> {
         let mut walk = Walk { files: BTreeMap::new(), bytes: 0, besides: home.tools() };
         walk.folder(home.config(), Path::new("config"), 0)?;
         walk.besides = home.config();
         walk.folder(home.tools(), Path::new("tools"), 0)?;
-        walk.besides = Path::new("");
-        walk.folder(&home.state().join(UPSTREAM), Path::new(UPSTREAM), 0)?;
+        for (id, said) in upstreams(home, taking).all()? {
+            walk.add(pin_of(&id), said)?;
+        }
         Ok(Snapshot(walk.files))
     }
 
@@ -68,16 +70,10 @@ impl Snapshot {
         self
     }
 
-    /// What servers say of their tools and nobody had accepted, by its file and the one it takes the place of.
-    fn newly_said<'a>(&'a self, home: &Home) -> impl Iterator<Item = (PathBuf, PathBuf, &'a [u8])> {
-        let folder = home.state().to_owned();
-        let seen = |(name, _): &(&PathBuf, &Vec<u8>)| {
-            name.starts_with(UPSTREAM) && name.extension().is_some_and(|ending| ending == Upstreams::SEEN)
-        };
-        self.0.iter().filter(seen).map(move |(name, said)| {
-            let file = folder.join(name);
-            (file.clone(), file.with_extension(Upstreams::PINNED), said.as_slice())
-        })
+    /// What is accepted of each server, by its id.
+    fn pins(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let pins = self.0.iter().filter(|(name, _)| name.starts_with(UPSTREAM));
+        pins.filter_map(|(name, said)| Some((name.file_stem()?.to_str()?, said.as_slice())))
     }
 
     /// Stands for every name and every byte.
@@ -127,7 +123,10 @@ impl Walk<'_> {
     }
 
     fn file(&mut self, path: &Path, name: PathBuf) -> io::Result<()> {
-        let content = fs::read(path)?;
+        self.add(name, fs::read(path)?)
+    }
+
+    fn add(&mut self, name: PathBuf, content: Vec<u8>) -> io::Result<()> {
         self.bytes += content.len();
         self.files.insert(name, content);
         if self.bytes > MOST_BYTES || self.files.len() > MOST_FILES {
@@ -139,16 +138,25 @@ impl Walk<'_> {
 
 /// What was accepted last, if it is known.
 pub(crate) fn kept(home: &Home, ledger: &Ledger) -> Kept {
+    match sealed(home, ledger) {
+        Ok(Some((copy, _))) => Kept::Copy(copy),
+        Ok(None) => Kept::Nothing,
+        Err(why) => Kept::Unusable(why),
+    }
+}
+
+/// The copy and what is in it, as it was sealed. An error says why it cannot be used.
+fn sealed(home: &Home, ledger: &Ledger) -> Result<Option<(PathBuf, Snapshot)>, String> {
     let copy = place(home);
     let seal = match fs::read_to_string(copy.join(SEAL)) {
-        Err(error) if error.kind() == ErrorKind::NotFound && !copy.exists() => return Kept::Nothing,
-        Err(error) => return Kept::Unusable(format!("its seal cannot be read: {error}")),
+        Err(error) if error.kind() == ErrorKind::NotFound && !copy.exists() => return Ok(None),
+        Err(error) => return Err(format!("its seal cannot be read: {error}")),
         Ok(seal) => seal,
     };
-    match Snapshot::of_copy(&copy) {
-        Ok(snapshot) if snapshot.seal(ledger) == seal.trim_end() => Kept::Copy(copy),
-        Ok(_) => Kept::Unusable("it was changed".to_owned()),
-        Err(error) => Kept::Unusable(error.to_string()),
+    let snapshot = Snapshot::of_copy(&copy).map_err(|error| error.to_string())?;
+    match snapshot.seal(ledger) == seal.trim_end() {
+        true => Ok(Some((copy, snapshot))),
+        false => Err("it was changed".to_owned()),
     }
 }
 
@@ -163,21 +171,51 @@ pub(crate) fn is_kept(home: &Home) -> bool {
     place(home).exists()
 }
 
-/// Keeps what holds from now on. It replaces what was kept whole: a crash leaves the one or the other.
-pub(crate) fn keep(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Result<()> {
+/// Keeps what is accepted, with the seal of the record. Clones share their turn: the copy is replaced by one at a time.
+#[derive(Clone, Default)]
+pub(crate) struct Keeper(Arc<Mutex<Weak<Ledger>>>);
+
+impl Keeper {
+    /// The record whose seal it is, once that is open.
+    pub(crate) fn seal_with(&self, ledger: &Arc<Ledger>) {
+        *self.turn() = Arc::downgrade(ledger);
+    }
+
+    /// Keeps what holds from now on.
+    pub(crate) fn keep(&self, home: &Home, snapshot: &Snapshot) -> io::Result<()> {
+        let turn = self.turn();
+        let ledger = turn.upgrade().ok_or_else(no_seal)?;
+        let kept = Snapshot::of_copy(&place(home));
+        if !(matches!(kept, Ok(kept) if kept == *snapshot) && place(home).join(SEAL).exists()) {
+            write_copy(home, &ledger, snapshot)?;
+        }
+        let upstreams = upstreams(home, Taking::Accepted);
+        snapshot.pins().try_for_each(|(id, said)| upstreams.take(id, said))
+    }
+
+    /// Adds what a server said first to what was accepted. Where nothing is kept yet, the first that is has it.
+    pub(crate) fn add(&self, home: &Home, id: &str, said: &[u8]) -> io::Result<()> {
+        let turn = self.turn();
+        let ledger = turn.upgrade().ok_or_else(no_seal)?;
+        let unusable = |why: String| io::Error::other(format!("the copy of what was accepted: {why}"));
+        let Some((_, mut snapshot)) = sealed(home, &ledger).map_err(unusable)? else { return Ok(()) };
+        let before = snapshot.0.insert(pin_of(id), said.to_vec());
+        if before.as_deref() == Some(said) { Ok(()) } else { write_copy(home, &ledger, &snapshot) }
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Weak<Ledger>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_seal() -> io::Error {
+    io::Error::other("there is no record whose seal it could have")
+}
+
+/// Replaces what was kept whole: a crash leaves the one or the other.
+fn write_copy(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Result<()> {
     let (copy, new, old) =
         (place(home), home.state().join("accepted.new"), home.state().join("accepted.old"));
-    if matches!(Snapshot::of_copy(&copy), Ok(kept) if kept == *snapshot) && copy.join(SEAL).exists() {
-        return Ok(());
-    }
-    for (seen, pinned, said) in snapshot.newly_said(home) {
-        remove_file(&pinned)?;
-        write(&pinned, said)?;
-        // What it has said since then is another matter.
-        if fs::read(&seen).is_ok_and(|now| now == said) {
-            remove_file(&seen)?;
-        }
-    }
     remove(&new)?;
     remove(&old)?;
     make_folder(&new)?;
@@ -200,7 +238,21 @@ const SEAL: &str = "seal";
 /// What stands behind each tool, by its digest.
 const ORIGINS: &str = "origins.json";
 /// The folder of what servers say of their tools, in the state and in the copy.
-pub(crate) const UPSTREAM: &str = "upstream";
+const UPSTREAM: &str = "upstream";
+
+/// What servers say of their tools.
+pub(crate) fn upstreams(home: &Home, taking: Taking) -> Upstreams {
+    let upstreams = Upstreams::at(home.state().join(UPSTREAM), taking);
+    match home.copy() {
+        Some(copy) => upstreams.as_copied(copy.join(UPSTREAM)),
+        None => upstreams,
+    }
+}
+
+/// Where a copy has what is accepted of a server.
+fn pin_of(id: &str) -> PathBuf {
+    Path::new(UPSTREAM).join(Upstreams::file_name(id))
+}
 
 /// Where it is. A crash may have come between taking the old one away and putting the new one there.
 fn place(home: &Home) -> PathBuf {
@@ -220,13 +272,6 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()
-}
-
-fn remove_file(file: &Path) -> io::Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn remove(folder: &Path) -> io::Result<()> {

@@ -40,7 +40,12 @@ pub(crate) enum Folders {
 
 /// Tools, policy, curated map and workspaces as the configuration has them, on this machine.
 pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
-    configured(setting, settings, folders, Scrutiny::Whole, isolation())
+    configured(setting, settings, folders, Scrutiny::Whole, isolation(), Taking::Accepted)
+}
+
+/// The same for a daemon, which may be about to ask what is to be taken of what servers say.
+pub(crate) fn world_taking(setting: &Setting, settings: &Settings, taking: Taking) -> Result<World, Problem> {
+    configured(setting, settings, Folders::Configured, Scrutiny::Whole, isolation(), taking)
 }
 
 /// The same where nothing is run, so that nobody asks what the machine can do.
@@ -50,6 +55,7 @@ fn configured(
     folders: Folders,
     scrutiny: Scrutiny,
     machine: Option<Isolation>,
+    taking: Taking,
 ) -> Result<World, Problem> {
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     Sandbox::of_this_process().note_runs_in(&setting.home().state().join("runs"));
@@ -60,8 +66,6 @@ fn configured(
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     // A host's tools are judged without ours, and quickly.
     if scrutiny == Scrutiny::Whole {
-        let is_asked_about = folders == Folders::Configured && setting.home().copy().is_none();
-        let taking = if is_asked_about { Taking::Newest } else { Taking::Accepted };
         manifests::register(setting, web.gatekeeper(), taking, &mut registry)?;
     }
     let (folder, home) = (setting.home().config().join("hosts"), setting.home().user_home());
@@ -179,7 +183,8 @@ pub(crate) fn hook_world(setting: &Setting) -> Result<(Settings, World), Problem
     let settings = setting.settings()?;
     // The examples are not to fail for walls that nobody asked about.
     let full = Some(Isolation::Full);
-    let world = configured(setting, &settings, Folders::Configured, Scrutiny::AsNeeded, full)?;
+    let world =
+        configured(setting, &settings, Folders::Configured, Scrutiny::AsNeeded, full, Taking::Accepted)?;
     let policy = world.policy.on_machine_with(None);
     Ok((settings, World { policy, ..world }))
 }
@@ -279,9 +284,10 @@ pub(crate) fn layer_on(
     world: World,
 ) -> Result<Arc<ToolExecutionLayer>, Problem> {
     let (state, undo) = (setting.home().state().to_owned(), undo(setting, &setting.settings()?));
+    setting.keeper().seal_with(&ledger);
     let parts = Parts { world, ledger, recovery, state, undo };
     let layer = ToolExecutionLayer::new(parts).map_err(Problem::configuration)?;
     internals::tell_of(&layer, setting.home().state());
-    internals::lead_to(&layer);
+    internals::lead_to(&layer, setting.road());
     Ok(layer)
 }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use connectors::Taking;
 use execution::{Configuration, ToolExecutionLayer, World, loosens};
-use ledger::Ledger;
 use server::{Fresh, ReloadMode, Settings, Source};
 
 use crate::accepted::{self, Kept, Snapshot};
-use crate::compose::{self, Folders};
+use crate::compose;
 use crate::exit::Problem;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
@@ -35,7 +35,7 @@ struct Files {
 
 /// Puts a daemon together. Its start is on record before it serves.
 pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
-    let files = read(setting)?;
+    let files = read(setting, Taking::Newest)?;
     let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
     let first = recovery.first_start;
     let kept = match accepted::kept(setting.home(), &ledger) {
@@ -50,10 +50,11 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
             (held, Configuration::Waiting)
         }
         Ok(_) => (files, Configuration::Taken),
-        Err(None) if first => (files, Configuration::First),
+        // Nobody is asked, so what servers have come up with since is not taken.
+        Err(None) if first => (read(setting, Taking::Accepted)?, Configuration::First),
         Err(why) => {
             warn_of_unknown(why.as_deref());
-            (files, Configuration::Unknown)
+            (read(setting, Taking::Accepted)?, Configuration::Unknown)
         }
     };
     let Files { world, settings, snapshot } = files;
@@ -61,9 +62,9 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     compose::settle(setting, &settings)?;
     layer.announce_start(configuration).map_err(Problem::configuration)?;
     if let Some(snapshot) = snapshot {
-        keep(setting, &ledger, &snapshot);
+        keep(setting, &snapshot);
     }
-    Ok(Daemon { layer, settings, source: source(setting.clone(), ledger) })
+    Ok(Daemon { layer, settings, source: source(setting.clone()) })
 }
 
 /// Whether the files open something that was not accepted, where somebody is to be asked.
@@ -76,7 +77,7 @@ fn is_looser(accepted: &Settings, world: &World, files: &Files) -> bool {
 fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
     let read = || {
         let settings = copy.settings()?;
-        Ok((compose::world(copy, &settings, Folders::Configured)?, settings))
+        Ok((compose::world_taking(copy, &settings, Taking::Accepted)?, settings))
     };
     read().map_err(|problem: Problem| Some(problem.message))
 }
@@ -91,16 +92,17 @@ fn warn_of_unknown(why: Option<&str>) {
 }
 
 /// The configuration, read again.
-fn source(setting: Setting, ledger: Arc<Ledger>) -> Source {
+fn source(setting: Setting) -> Source {
     Arc::new(move || {
-        let Files { world, settings, snapshot } = read(&setting).map_err(|problem| match problem.hint {
+        let read = read(&setting, Taking::Newest);
+        let Files { world, settings, snapshot } = read.map_err(|problem| match problem.hint {
             Some(hint) => format!("{} ({hint})", problem.message),
             None => problem.message,
         })?;
-        let (setting, ledger) = (setting.clone(), Arc::clone(&ledger));
+        let setting = setting.clone();
         let once_held = Box::new(move || {
             if let Some(snapshot) = snapshot {
-                keep(&setting, &ledger, &snapshot);
+                keep(&setting, &snapshot);
             }
         });
         Ok(Fresh { world, settings, once_held })
@@ -108,13 +110,13 @@ fn source(setting: Setting, ledger: Arc<Ledger>) -> Source {
 }
 
 /// Reads the configuration between two looks at its files: where both see the same, that is what was read.
-fn read(setting: &Setting) -> Result<Files, Problem> {
+fn read(setting: &Setting, taking: Taking) -> Result<Files, Problem> {
     let mut attempt = 1;
     loop {
-        let before = look(setting);
+        let before = look(setting, taking);
         let settings = setting.settings()?;
-        let world = compose::world(setting, &settings, Folders::Configured)?;
-        let snapshot = look(setting);
+        let world = compose::world_taking(setting, &settings, taking)?;
+        let snapshot = look(setting, taking);
         if before == snapshot {
             let snapshot = snapshot.map(|snapshot| snapshot.of_world(&world));
             return Ok(Files { world, settings, snapshot });
@@ -126,14 +128,14 @@ fn read(setting: &Setting) -> Result<Files, Problem> {
     }
 }
 
-fn look(setting: &Setting) -> Option<Snapshot> {
-    let looked = Snapshot::of(setting.home());
+fn look(setting: &Setting, taking: Taking) -> Option<Snapshot> {
+    let looked = Snapshot::of(setting.home(), taking);
     looked.inspect_err(|error| tracing::warn!(%error, "the configuration cannot be copied")).ok()
 }
 
 /// A copy that cannot be written is no reason to stop: the next start then compares with an older one.
-fn keep(setting: &Setting, ledger: &Ledger, snapshot: &Snapshot) {
-    if let Err(error) = accepted::keep(setting.home(), ledger, snapshot) {
+fn keep(setting: &Setting, snapshot: &Snapshot) {
+    if let Err(error) = setting.keeper().keep(setting.home(), snapshot) {
         tracing::warn!(%error, "what was accepted cannot be kept for the next start");
     }
 }

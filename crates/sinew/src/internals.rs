@@ -28,9 +28,9 @@ pub(crate) fn tell_of(layer: &Arc<ToolExecutionLayer>, state: &Path) {
 }
 
 /// Has the calls of meta tools take the road of this layer, in the name of who called.
-pub(crate) fn lead_to(layer: &Arc<ToolExecutionLayer>) {
+pub(crate) fn lead_to(layer: &Arc<ToolExecutionLayer>, road: &Road) {
     let layer = Arc::downgrade(layer);
-    Road::of_this_process().begins(move |call| {
+    road.begins(move |call| {
         let layer = layer.upgrade()?;
         let request = Request {
             tool_name: call.tool,

@@ -1,6 +1,7 @@
 //! The manifests of this home: `tools/*.yaml`, read only if nobody else can have changed them, each a few tools more.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use connectors::{Connectors, Taking, Upstreams};
 use document::Document;
@@ -30,11 +31,11 @@ pub(crate) fn register(
     for diagnostic in &loaded.diagnostics {
         tell(paint(NOTE, visible(&diagnostic.to_string())));
     }
-    let connectors = Connectors::new(Sandbox::of_this_process(), functions::of_this_process(), gatekeeper);
+    let connectors =
+        Connectors::new(Sandbox::of_this_process(), functions::of_this_process(), gatekeeper, setting.road());
     // What is read again as it was accepted must still be what was.
     let accepted = setting.home().copy().map(accepted::origins_of).unwrap_or_default();
-    let connectors =
-        connectors.accepting(accepted).pinning(Upstreams { folder: upstream_folder(setting), taking });
+    let connectors = connectors.accepting(accepted).pinning(upstreams(setting, taking));
     for skipped in connectors.register(&loaded.manifests, registry) {
         tell(paint(
             NOTE,
@@ -44,9 +45,11 @@ pub(crate) fn register(
     Ok(())
 }
 
-/// Where it is kept what servers say of their tools.
-pub(crate) fn upstream_folder(setting: &Setting) -> PathBuf {
-    setting.home().state().join(accepted::UPSTREAM)
+/// What servers say of their tools, which counts once it is among what was accepted.
+fn upstreams(setting: &Setting, taking: Taking) -> Upstreams {
+    let (keeper, home) = (setting.keeper().clone(), setting.home().clone());
+    let seal = move |id: &str, said: &[u8]| keeper.add(&home, id, said);
+    accepted::upstreams(setting.home(), taking).sealed_by(Arc::new(seal))
 }
 
 fn load(files: &[PathBuf], registry: &ToolRegistry) -> Result<Loaded, Problem> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use connectors::Road;
 use execution::ToolFilter;
 use serde_json::{Value, json};
 use server::{
@@ -11,6 +12,7 @@ use server::{
 use tokio::runtime::Runtime;
 use tool::{Arguments, ToolDefinition, ToolSpec};
 
+use crate::accepted::Keeper;
 use crate::compose::{self, Folders};
 use crate::exit::{Exit, Problem};
 
@@ -30,11 +32,13 @@ pub(crate) enum Reach<L = StateLock> {
     Nobody(L),
 }
 
-/// The home and the folder of a command.
+/// The home and the folder of a command, and what is told of its layer to the parts that are made before it.
 #[derive(Clone)]
 pub(crate) struct Setting {
     home: Home,
     folder: PathBuf,
+    keeper: Keeper,
+    road: Road,
 }
 
 impl Setting {
@@ -44,17 +48,27 @@ impl Setting {
         let home = Home::locate(&environment).map_err(|error| explain(&error))?;
         let folder = std::env::current_dir()
             .map_err(|error| Problem::usage(format!("the current folder cannot be used: {error}")))?;
-        Ok(Setting { home, folder })
+        Ok(Setting::at(home, folder))
     }
 
     /// A given home and folder.
     pub(crate) fn at(home: Home, folder: PathBuf) -> Setting {
-        Setting { home, folder }
+        Setting { home, folder, keeper: Keeper::default(), road: Road::default() }
     }
 
     /// The same place with a configuration that is read from a copy.
     pub(crate) fn reading(&self, copy: &Path) -> Setting {
-        Setting { home: self.home.reading(copy), folder: self.folder.clone() }
+        Setting { home: self.home.reading(copy), ..self.clone() }
+    }
+
+    /// Who keeps what is accepted here.
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// The road that the calls of meta tools take here.
+    pub(crate) fn road(&self) -> &Road {
+        &self.road
     }
 
     pub(crate) fn home(&self) -> &Home {

@@ -30,6 +30,8 @@ pub enum FailureKind {
     ResourceExhausted,
     /// A passing fault of a network or a peer.
     Transient,
+    /// It was cut off after it had begun, and nobody can say what it has done.
+    Interrupted,
     /// The tool itself is broken.
     Crashed,
     /// Anything else the operating system reported.
@@ -64,6 +66,7 @@ impl FailureKind {
             FailureKind::Cancelled => "cancelled",
             FailureKind::ResourceExhausted => "resource_exhausted",
             FailureKind::Transient => "transient",
+            FailureKind::Interrupted => "interrupted",
             FailureKind::Crashed => "crashed",
             FailureKind::Io => "io",
         }
@@ -79,7 +82,10 @@ impl FailureKind {
             | FailureKind::Conflict
             | FailureKind::Denied => Fault::Caller,
             FailureKind::Cancelled => Fault::Operator,
-            FailureKind::TimedOut | FailureKind::Transient | FailureKind::Crashed => Fault::Tool,
+            FailureKind::TimedOut
+            | FailureKind::Transient
+            | FailureKind::Interrupted
+            | FailureKind::Crashed => Fault::Tool,
             FailureKind::ResourceExhausted | FailureKind::Io => Fault::Machine,
         }
     }
@@ -97,6 +103,7 @@ impl FailureKind {
             | FailureKind::Unreadable
             | FailureKind::Denied
             | FailureKind::Cancelled
+            | FailureKind::Interrupted
             | FailureKind::Crashed
             | FailureKind::Io => false,
         }

@@ -7,13 +7,23 @@ import time
 
 STATELESS = "--stateless" in sys.argv
 WORDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "words.txt")
+HEALTH = os.path.join(os.path.dirname(WORDS), "health.txt")
+BORN = os.urandom(8).hex()
 calls = 0
 
 
+def content(path):
+    try:
+        return open(path).read()
+    except OSError:
+        return None
+
+
 def tools():
-    words = open(WORDS).read() if os.path.exists(WORDS) else "Says it again"
-    named = ["add", "slow", "die", "flood", "chatter", "complain", "look", "write", "health_check"]
-    others = [{"name": name, "description": name, "inputSchema": {"type": "object"},
+    words = content(WORDS) or "Says it again"
+    health = content(HEALTH) or "health_check"
+    named = ["add", "slow", "die", "flood", "chatter", "complain", "look", "write", "quit", "health_check"]
+    others = [{"name": name, "description": health if name == "health_check" else name, "inputSchema": {"type": "object"},
                "annotations": {"readOnlyHint": True, "title": "harmless"}} for name in named]
     return [{"name": "echo", "description": words, "inputSchema": {"type": "object"}}] + others
 
@@ -35,7 +45,7 @@ def call(name, given, meta):
     if name == "slow":
         time.sleep(given["seconds"])
         return text("done")
-    if name == "die":
+    if name in ("die", "quit"):
         sys.stderr.write("I had enough\n")
         sys.stderr.flush()
         os._exit(3)
@@ -50,14 +60,15 @@ def call(name, given, meta):
     if name == "complain":
         return {**text("no such task"), "isError": True}
     if name == "look":
-        found = {"pid": os.getpid(), "calls": calls, "traceparent": meta.get("traceparent"),
-                 "variables": sorted(os.environ), "file": os.path.exists(given.get("path", "/nowhere"))}
+        path = given.get("path", "/nowhere")
+        found = {"born": BORN, "calls": calls, "content": content(path), "traceparent": meta.get("traceparent"),
+                 "variables": sorted(os.environ), "file": os.path.exists(path)}
         return {"content": [], "structuredContent": found}
     if name == "write":
         for file in given["files"]:
             with open(file, "w") as out:
                 out.write("made by the server")
-        return text("written")
+        return text("written in call %d" % calls)
     return text(json.dumps({"status": "ok", "more": 1}))
 
 

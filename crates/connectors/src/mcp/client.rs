@@ -1,6 +1,8 @@
 //! One conversation with a server: the handshake, or the revision in which every request stands alone; what tools it has;
 //! and calls, one at a time.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use tool::{Arguments, SandboxTier, TraceContext};
 
@@ -45,13 +47,14 @@ enum Era {
 pub(crate) struct Client {
     line: Line,
     era: Era,
-    definitions: Definitions,
+    /// What it last said of its tools, until it is asked to do something.
+    listed: Option<Arc<Definitions>>,
 }
 
 impl Client {
     /// Begins. A server that knows no handshake is spoken to without one.
     pub(crate) async fn begin(line: Line, leave: Leave<'_>) -> Result<Client, (McpError, String)> {
-        let mut client = Client { line, era: Era::Handshake, definitions: Definitions::default() };
+        let mut client = Client { line, era: Era::Handshake, listed: None };
         match client.agree(leave).await {
             Ok(()) => Ok(client),
             Err(error) => Err((error, client.end().await.1)),
@@ -83,11 +86,21 @@ impl Client {
             }
             Err(error) => return Err(error),
         }
-        self.look(leave).await
+        self.definitions(leave).await.map(drop)
     }
 
-    /// What its tools are, as it says now.
-    async fn look(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
+    /// What its tools are. It is asked before each call: what it said before the last one may hold no more, and a notice of
+    /// that may not have come yet.
+    pub(crate) async fn definitions(&mut self, leave: Leave<'_>) -> Result<Arc<Definitions>, McpError> {
+        if let Some(listed) = &self.listed {
+            return Ok(Arc::clone(listed));
+        }
+        let listed = Arc::new(self.list(leave).await?);
+        self.listed = Some(Arc::clone(&listed));
+        Ok(listed)
+    }
+
+    async fn list(&mut self, leave: Leave<'_>) -> Result<Definitions, McpError> {
         let (mut found, mut cursor) = (Definitions::default(), None);
         for _ in 0..MOST_PAGES {
             let params = cursor.take().map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
@@ -95,21 +108,10 @@ impl Client {
             found.add(page.get_mut("tools").map(Value::take).unwrap_or_default())?;
             cursor = page.get_mut("nextCursor").map(Value::take).filter(Value::is_string);
             if cursor.is_none() {
-                self.definitions = found;
-                return Ok(());
+                return Ok(found);
             }
         }
         Err(McpError::Endless("sixty-four pages of tools"))
-    }
-
-    /// What its tools are; asked again where it has said that they are others now.
-    pub(crate) async fn definitions(&mut self, leave: Leave<'_>) -> Result<&Definitions, McpError> {
-        if let Line::Stdio(stdio) = &mut self.line
-            && std::mem::take(&mut stdio.has_changed)
-        {
-            self.look(leave).await?;
-        }
-        Ok(&self.definitions)
     }
 
     /// Calls a tool.
@@ -128,16 +130,8 @@ impl Client {
             params.insert("_meta".to_owned(), meta.into());
         }
         let most = leave.permit.max_output_bytes().saturating_mul(WORDINESS).min(LARGEST_RESULT);
+        self.listed = None;
         self.ask("tools/call", params, (usize::try_from(most).unwrap_or(usize::MAX), leave)).await
-    }
-
-    /// Whether it still answers, asked in the cheapest way there is.
-    pub(crate) async fn ping(&mut self, leave: Leave<'_>) -> Result<(), McpError> {
-        match (&self.line, self.era) {
-            (Line::Stdio(_), Era::Handshake) => self.ask("ping", json!({}), (LONGEST, leave)).await.map(drop),
-            // Over HTTP there is nothing that could have gone; the other era has no such question.
-            (Line::Stdio(_), Era::Stateless) | (Line::Http(_), _) => Ok(()),
-        }
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {

@@ -68,8 +68,8 @@ impl Definitions {
         self.0.keys().map(String::as_str)
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -95,7 +95,7 @@ mod tests {
         let tool = |name: &str| json!({"name": name, "description": "d", "inputSchema": {}, "icons": [], "_meta": {}});
         found.add(json!([tool("a"), tool("b")])).unwrap();
         assert_eq!(found.get("a"), Some(&json!({"description": "d", "inputSchema": {}})));
-        assert_eq!(Definitions::from_bytes(&found.to_bytes()), Some(found.clone()));
+        assert_eq!(Definitions::from_bytes(&found.to_bytes()).unwrap(), found);
         for bad in [
             json!({}),
             json!([{"title": "x"}]),

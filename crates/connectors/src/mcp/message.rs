@@ -17,8 +17,6 @@ pub(crate) enum Message {
     Answer(Result<Value, (i64, String)>),
     /// A request of its own, which has to be answered.
     Request(Value, String),
-    /// Its tools are others now.
-    ToolsChanged,
     /// Something else it tells, or an answer that nobody waits for.
     Other,
 }
@@ -72,7 +70,6 @@ impl Message {
         let number = envelope.id.map(|id| (id, id.get().parse::<u64>().ok()));
         Ok(match (envelope.method, number, envelope.result, envelope.error) {
             (Some(method), Some((id, _)), ..) => request(id, method),
-            (Some(method), None, ..) if method == "notifications/tools/list_changed" => Message::ToolsChanged,
             (Some(_), None, ..) => Message::Other,
             (None, Some((_, Some(number))), Some(result), None) if number == awaited.id => {
                 Message::Answer(Ok(value(result, awaited.most)?))
@@ -166,7 +163,7 @@ mod tests {
         check(r#"{"id":{"a":1},"method":"ping"}"#, Some(Message::Other));
         check(&format!(r#"{{"id":"{}","method":"ping"}}"#, "i".repeat(300)), Some(Message::Other));
         check(r#"{"method":"n","params":{}}"#, Some(Message::Other));
-        check(r#"{"method":"notifications/tools/list_changed","id":null}"#, Some(Message::ToolsChanged));
+        check(r#"{"method":"notifications/tools/list_changed","id":null}"#, Some(Message::Other));
         for bad in [
             "",
             "[]",

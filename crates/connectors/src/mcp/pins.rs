@@ -1,104 +1,114 @@
 //! What of a server was accepted, and what it says now. The first it ever says is taken: a human has accepted the program
 //! that says it. From then on another definition of a tool stops that tool, and is kept aside for a human to look at.
+//!
+//! What cannot be read, or cannot be kept, is not taken for nothing: no tool of that server is called.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tool::{Failure, FailureKind};
 
 use super::definitions::Definitions;
-
-/// Where it is kept what servers say of their tools.
-#[derive(Clone, Debug)]
-pub struct Upstreams {
-    /// A private folder, made when it is first needed.
-    pub folder: PathBuf,
-    /// Which of it holds.
-    pub taking: Taking,
-}
-
-/// Which definitions hold where a server has come up with others since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taking {
-    /// Those that were accepted.
-    Accepted,
-    /// The newest, because a human is about to be asked about them.
-    Newest,
-}
-
-impl Upstreams {
-    /// The ending of what was accepted, and of what waits to be.
-    pub const PINNED: &str = "json";
-    /// The ending of what waits to be accepted.
-    pub const SEEN: &str = "seen";
-
-    fn file(&self, id: &str, ending: &str) -> PathBuf {
-        self.folder.join(format!("{id}.{ending}"))
-    }
-}
+use super::upstreams::Upstreams;
 
 /// What holds for one server.
 #[derive(Debug)]
 pub(crate) struct Pins {
     upstreams: Option<Upstreams>,
     id: String,
-    held: OnceLock<Definitions>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    held: Held,
+    /// What the server said when that was last noted.
+    noted: Option<Arc<Definitions>>,
+}
+
+#[derive(Debug)]
+enum Held {
+    /// It has not said anything yet.
+    Nothing,
+    Known(Arc<Definitions>),
+    /// Something was accepted, and nobody can say what.
+    Unreadable(String),
 }
 
 impl Pins {
     /// Those of the server of this manifest. Its id is a name that a file can have.
     pub(crate) fn of(upstreams: Option<&Upstreams>, id: &str) -> Pins {
-        let held = OnceLock::new();
-        if let Some(upstreams) = upstreams {
-            let read = |ending| fs::read(upstreams.file(id, ending)).ok();
-            let seen = || (upstreams.taking == Taking::Newest).then(|| read(Upstreams::SEEN)).flatten();
-            let bytes = seen().or_else(|| read(Upstreams::PINNED));
-            if let Some(known) = bytes.as_deref().and_then(Definitions::from_bytes) {
-                // It is empty until here.
-                let _ = held.set(known);
-            }
-        }
-        Pins { upstreams: upstreams.cloned(), id: id.to_owned(), held }
+        let held = match upstreams.map_or(Ok(None), |upstreams| upstreams.of(id)) {
+            Ok(None) => Held::Nothing,
+            Ok(Some(bytes)) => Definitions::from_bytes(&bytes).map_or_else(
+                |error| Held::Unreadable(error.to_string()),
+                |known| Held::Known(Arc::new(known)),
+            ),
+            Err(error) => Held::Unreadable(error.to_string()),
+        };
+        let state = Mutex::new(State { held, noted: None });
+        Pins { upstreams: upstreams.cloned(), id: id.to_owned(), state }
     }
 
     /// What a tool is, as far as that is known.
     pub(crate) fn of_tool(&self, tool: &str) -> Option<Value> {
-        self.held.get()?.get(tool).cloned()
+        match &self.state().held {
+            Held::Nothing => None,
+            Held::Known(known) => known.get(tool).cloned(),
+            // Not what was accepted before, whatever that was.
+            Held::Unreadable(why) => Some(json!({"unreadable": why})),
+        }
     }
 
-    /// Takes note of what a server says. Blocks on the disk.
-    pub(crate) fn note(&self, said: &Definitions) -> io::Result<()> {
-        let is_first = self.held.get().is_none();
-        let held = self.held.get_or_init(|| said.clone());
-        let Some(upstreams) = &self.upstreams else { return Ok(()) };
-        let (pinned, seen) =
-            (upstreams.file(&self.id, Upstreams::PINNED), upstreams.file(&self.id, Upstreams::SEEN));
-        if held != said {
-            return keep(&seen, &said.to_bytes());
+    /// Whether there is nothing to be noted of what a server says.
+    pub(crate) fn has_noted(&self, said: &Arc<Definitions>) -> bool {
+        self.state().noted.as_ref().is_some_and(|noted| noted == said)
+    }
+
+    /// Takes note of what a server says. Blocks on the disk. What it says first counts once it is kept.
+    pub(crate) fn note(&self, said: &Arc<Definitions>) -> Result<(), Failure> {
+        let mut state = self.state();
+        match &state.held {
+            Held::Unreadable(why) => return Err(self.unreadable(why)),
+            Held::Nothing => {
+                self.keep(|upstreams, id| upstreams.keep_first(id, &said.to_bytes()))
+                    .map_err(|error| self.unkept(&error))?;
+                state.held = Held::Known(Arc::clone(said));
+            }
+            Held::Known(held) => {
+                let kept = match held == said {
+                    true => self.keep(Upstreams::forget_newer),
+                    false => self.keep(|upstreams, id| upstreams.keep_newer(id, &said.to_bytes())),
+                };
+                if let Err(error) = kept {
+                    tracing::warn!(%error, server = self.id, "what a server says now cannot be kept for a human");
+                    return Ok(());
+                }
+            }
         }
-        if is_first && !pinned.exists() {
-            return keep(&pinned, &said.to_bytes());
-        }
-        match fs::remove_file(&seen) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        state.noted = Some(Arc::clone(said));
+        Ok(())
     }
 
     /// Whether a tool is what was accepted.
     pub(crate) fn holds(&self, tool: &str, said: &Definitions) -> Result<(), Failure> {
         let Some(now) = said.get(tool) else {
-            let names: Vec<&str> = said.names().take(20).collect();
-            let names = tool::visible_line(&names.join(", "));
+            let names: Vec<&str> = said.names().collect();
+            tracing::info!(
+                server = self.id,
+                tool,
+                has = names.join(" "),
+                "a server lacks a tool of its manifest"
+            );
             let message = format!("the server of `{}` has no tool `{tool}`", self.id);
-            return Err(Failure::new(FailureKind::NotFound, message).hint(format!("it has: {names}")));
+            let hint = format!("it has {} others; the daemon's log names them", names.len());
+            return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
         };
-        match self.held.get().and_then(|held| held.get(tool)) {
-            Some(accepted) if accepted == now => Ok(()),
-            _ => {
+        match &self.state().held {
+            Held::Known(held) if held.get(tool) == Some(now) => Ok(()),
+            Held::Unreadable(why) => Err(self.unreadable(why)),
+            Held::Known(_) | Held::Nothing => {
                 let message =
                     format!("the server of `{}` defines `{tool}` in another way than was accepted", self.id);
                 Err(Failure::new(FailureKind::Conflict, message)
@@ -106,45 +116,51 @@ impl Pins {
             }
         }
     }
-}
 
-/// Writes a private file whole, or not at all.
-fn keep(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    if fs::read(file).is_ok_and(|there| there == bytes) {
-        return Ok(());
+    fn keep(&self, how: impl FnOnce(&Upstreams, &str) -> io::Result<()>) -> io::Result<()> {
+        self.upstreams.as_ref().map_or(Ok(()), |upstreams| how(upstreams, &self.id))
     }
-    if let Some(folder) = file.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+
+    fn unreadable(&self, why: &str) -> Failure {
+        let message = format!("what was accepted of the server of `{}` cannot be read: {why}", self.id);
+        let place = self.upstreams.as_ref().map(|upstreams| upstreams.place(&self.id)).unwrap_or_default();
+        let place = place.display();
+        Failure::new(FailureKind::Conflict, message).hint(format!(
+            "nothing was run; remove `{place}`, then `sinew reload --accept`: what the server says next is taken"
+        ))
     }
-    let new = file.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    let mut written = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    written.write_all(bytes)?;
-    written.sync_all()?;
-    fs::rename(&new, file)
+
+    fn unkept(&self, error: &io::Error) -> Failure {
+        let message = format!("what the server of `{}` says of its tools cannot be kept: {error}", self.id);
+        Failure::new(FailureKind::Conflict, message)
+            .hint("nothing was run: without it nobody could tell when the server changes its tools")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A value is put in whole, so a panic elsewhere cannot have broken it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
+    use super::super::upstreams::Taking;
     use super::*;
 
-    fn said(description: &str) -> Definitions {
+    fn said(description: &str) -> Arc<Definitions> {
         let mut said = Definitions::default();
         said.add(json!([{"name": "t", "description": description}])).unwrap();
-        said
+        Arc::new(said)
     }
 
     #[test]
     fn the_first_word_is_kept_and_another_stops_the_tool_until_it_is_taken() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |taking| Upstreams { folder: folder.path().join("u"), taking };
+        let of = |taking| Upstreams::at(folder.path().join("u"), taking);
         let first = Pins::of(Some(&of(Taking::Accepted)), "s");
         assert_eq!(first.of_tool("t"), None);
         first.note(&said("one")).unwrap();
+        assert!(first.has_noted(&said("one")) && !first.has_noted(&said("two")));
         assert!(first.holds("t", &said("one")).is_ok());
         assert_eq!(first.holds("t", &said("two")).unwrap_err().kind, FailureKind::Conflict);
         assert_eq!(first.holds("x", &said("one")).unwrap_err().kind, FailureKind::NotFound);
@@ -157,5 +173,42 @@ mod tests {
         again.note(&said("one")).unwrap();
         let newest = Pins::of(Some(&of(Taking::Newest)), "s");
         assert_eq!(newest.of_tool("t"), Some(json!({"description": "one"})), "it took that back");
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_kept_is_not_taken_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let upstreams = Upstreams::at(folder.path().join("u"), Taking::Accepted);
+        std::fs::create_dir(folder.path().join("u")).unwrap();
+        std::fs::write(upstreams.place("s"), "{\"t\":").unwrap();
+        let broken = Pins::of(Some(&upstreams), "s");
+        assert_eq!(broken.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
+        let refused = broken.holds("t", &said("one")).unwrap_err();
+        assert!(refused.hint.unwrap().contains("sinew reload --accept"));
+        assert_ne!(broken.of_tool("t"), None, "a reload shows that it is not what it was");
+        // A folder in the place of the file cannot be read either; a file in the place of the folder takes no pin.
+        std::fs::create_dir(upstreams.place("d")).unwrap();
+        assert!(Pins::of(Some(&upstreams), "d").note(&said("one")).is_err());
+        let nowhere = Upstreams::at(upstreams.place("s").join("u"), Taking::Accepted);
+        let unkept = Pins::of(Some(&nowhere), "x");
+        assert_eq!(unkept.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
+        assert!(unkept.holds("t", &said("one")).is_err(), "what is not kept does not hold");
+    }
+
+    #[test]
+    fn the_first_word_counts_once_it_is_sealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let refusing = Upstreams::at(folder.path().join("u"), Taking::Accepted)
+            .sealed_by(Arc::new(|_, _| Err(io::Error::other("no seal"))));
+        let pins = Pins::of(Some(&refusing), "s");
+        assert_eq!(pins.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
+        assert!(pins.holds("t", &said("one")).is_err());
+        // What was sealed holds, whatever became of the other file.
+        let copy = folder.path().join("copy");
+        document::replace_private(&copy.join("s.json"), &said("one").to_bytes()).unwrap();
+        std::fs::write(refusing.place("s"), said("two").to_bytes()).unwrap();
+        let copied =
+            Pins::of(Some(&Upstreams::at(folder.path().join("u"), Taking::Accepted).as_copied(copy)), "s");
+        assert!(copied.holds("t", &said("one")).is_ok() && copied.holds("t", &said("two")).is_err());
     }
 }

@@ -37,8 +37,6 @@ pub(crate) struct Stdio {
     /// The bytes that have come since it was last asked.
     heard: usize,
     said: Arc<Mutex<VecDeque<u8>>>,
-    /// Whether it has said that its tools are others now.
-    pub(crate) has_changed: bool,
     /// Reads its standard error, and ends with it.
     listening: JoinSet<()>,
 }
@@ -51,7 +49,7 @@ impl Stdio {
         listening.spawn(listen(errors, Arc::clone(&said)));
         let output = BufReader::with_capacity(64 * 1024, output);
         let partial = Vec::new();
-        Stdio { served, input, output, partial, heard: 0, said, has_changed: false, listening }
+        Stdio { served, input, output, partial, heard: 0, said, listening }
     }
 
     pub(crate) fn tier(&self) -> SandboxTier {
@@ -73,7 +71,7 @@ impl Stdio {
         (ended.map_err(McpError::from), tool::visible(&String::from_utf8_lossy(&said)))
     }
 
-    /// Asks, and waits for the answer to that. What else it says meanwhile is noted, answered or passed over.
+    /// Asks, and waits for the answer to that. What else it says meanwhile is answered or passed over.
     pub(crate) async fn ask(&mut self, awaited: Awaited, request: &Value) -> Result<Value, McpError> {
         let mut out = line_of(request);
         let mut requests = 0;
@@ -88,7 +86,6 @@ impl Stdio {
                     requests += 1;
                     out.extend(line_of(&reply(&id, &method)));
                 }
-                Message::ToolsChanged => self.has_changed = true,
                 Message::Request(..) | Message::Other => {}
             }
         }

@@ -5,64 +5,53 @@
 //! it too. A server that could change files lives for one call, so that what it leaves behind is seen to before the
 //! answer, as after any run.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use manifest::{Health, HealthMethod, OutputForm};
+use manifest::OutputForm;
 use outbound::Gatekeeper;
-use registry::Order;
+use registry::{Order, Whose};
 use sandbox::{Confined, Sandbox};
 use serde_json::Value;
-use tool::{Arguments, Failure, FailureKind};
+use tool::{Arguments, Failure, FailureKind, SandboxTier};
 
 use super::answer::{self, Answer};
 use super::backoff::Backoff;
 use super::client::{Client, Line};
+use super::health::HealthCall;
 use super::http::{Http, Leave};
 use super::pins::Pins;
 use super::stdio::Stdio;
+use super::stopped::Stopped;
+use super::waiting::{Owner, Waiting};
 use crate::error::McpError;
 
-/// Conversations that wait for the next call, at most.
-const MOST_IDLE: usize = 4;
-/// How long one waits before it is ended.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// One that waited for longer is asked whether it still works before it is used.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// A server and its conversations.
 pub(crate) struct Upstream {
     pub(crate) sandbox: Sandbox,
-    pub(crate) gatekeeper: Gatekeeper,
-    pub(crate) health: Option<Health>,
     pub(crate) pins: Pins,
-    idle: Mutex<Vec<Idle>>,
+    pub(crate) health: Option<HealthCall>,
+    gatekeeper: Gatekeeper,
+    waiting: Arc<Waiting>,
     backoff: Mutex<Backoff>,
-}
-
-struct Idle {
-    /// For whom, and behind which walls.
-    key: String,
-    since: Instant,
-    client: Client,
 }
 
 /// Where a conversation is to be had.
 pub(crate) enum Place {
-    /// In a process behind these walls.
-    Walls(Box<Confined>),
+    /// In a process behind these walls. It may be kept for this owner, if for anybody.
+    Walls(Box<Confined>, Option<Owner>),
     /// At this address.
-    Address(String),
+    Address(String, Owner),
 }
 
 impl Place {
-    /// Whose conversation it is, where it may be kept for another call.
-    fn key(&self, order: &Order) -> Option<String> {
-        let party = order.value().call().party();
+    fn owner(&self) -> Option<&Owner> {
         match self {
-            Place::Walls(confined) if confined.can_change() => None,
-            Place::Walls(confined) => Some(format!("{party} {}", confined.walls())),
-            Place::Address(_) => Some(party.to_owned()),
+            Place::Walls(_, owner) => owner.as_ref(),
+            Place::Address(_, owner) => Some(owner),
         }
     }
 }
@@ -71,11 +60,11 @@ impl Upstream {
     pub(crate) fn new(
         sandbox: &Sandbox,
         gatekeeper: &Gatekeeper,
-        health: Option<Health>,
+        health: Option<HealthCall>,
         pins: Pins,
     ) -> Self {
         let (sandbox, gatekeeper) = (sandbox.clone(), gatekeeper.clone());
-        Upstream { sandbox, gatekeeper, health, pins, idle: Mutex::default(), backoff: Mutex::default() }
+        Upstream { sandbox, pins, health, gatekeeper, waiting: Arc::default(), backoff: Mutex::default() }
     }
 
     /// Calls one of its tools, by a conversation that waits or by a new one.
@@ -85,10 +74,10 @@ impl Upstream {
         place: Place,
         (tool, arguments, form): (&str, Arguments, OutputForm),
         deadline: Instant,
-    ) -> Result<(Answer, tool::SandboxTier), Failure> {
+    ) -> Result<(Answer, SandboxTier), Failure> {
         let leave = Leave { permit: order.value(), deadline };
-        let key = place.key(order);
-        let mut client = match self.waiting(key.as_deref(), leave).await {
+        let (owner, turn) = (place.owner().cloned(), self.waiting.turn());
+        let mut client = match self.waiting(owner.as_ref(), leave).await {
             Some(client) => client,
             None => self.begin(place, leave).await?,
         };
@@ -96,18 +85,14 @@ impl Upstream {
         let asked = self.ask(&mut client, order, (tool, arguments), leave);
         let asked = tokio::time::timeout_at(deadline.into(), asked).await;
         let answered = match asked {
-            Ok(Ok(result)) => answer::read(result, form).map_err(Stopped::Mcp),
+            Ok(Ok(result)) => answer::read(result, form).map_err(Stopped::Cut),
             Ok(Err(stopped)) => Err(stopped),
             Err(_) => Err(Stopped::Late),
         };
-        let is_over = match &answered {
-            Err(Stopped::Mcp(error)) => error.is_final(),
-            Err(Stopped::Late) => true,
-            Ok(_) | Err(Stopped::Failure(_)) => false,
-        };
-        let said = match key {
-            Some(key) if !is_over => {
-                self.keep(key, client);
+        let is_over = answered.as_ref().is_err_and(Stopped::is_final);
+        let said = match owner {
+            Some(owner) if !is_over => {
+                self.waiting.put(owner, client, turn);
                 String::new()
             }
             // Before the answer, so that what it made has been looked at by then.
@@ -117,151 +102,117 @@ impl Upstream {
                 said
             }
         };
-        if matches!(&answered, Err(Stopped::Mcp(McpError::Lost(_)))) {
+        if answered.as_ref().is_err_and(Stopped::is_loss) {
             self.backoff().failed(Instant::now(), &said);
         }
-        let failed = |failure| Failure { sandbox: tier, ..failure };
-        match answered {
-            Ok(answer) => Ok((answer, tier)),
-            Err(Stopped::Failure(failure)) => Err(failed(failure)),
-            Err(Stopped::Mcp(error)) => Err(failed(error.into_failure(&said))),
-            Err(Stopped::Late) => {
-                let message = "the server has not answered in time, and was ended";
-                Err(failed(
-                    Failure::new(FailureKind::TimedOut, message)
-                        .hint("its effect may have happened: look first"),
-                ))
-            }
-        }
+        let failed = |stopped: Stopped| stopped.into_failure(&said, order);
+        answered.map(|answer| (answer, tier)).map_err(|stopped| Failure { sandbox: tier, ..failed(stopped) })
+    }
+
+    /// Ends what waits for a next call.
+    pub(crate) fn let_go(&self, whose: Whose<'_>) {
+        self.waiting.let_go(whose);
     }
 
     async fn ask(
-        &self,
+        self: &Arc<Self>,
         client: &mut Client,
         order: &Order,
         (tool, arguments): (&str, Arguments),
         leave: Leave<'_>,
     ) -> Result<Value, Stopped> {
-        let said = client.definitions(leave).await.map_err(Stopped::Mcp)?;
-        // What is new is there for a human to look at, whatever becomes of this call.
-        if let Err(error) = self.pins.note(said) {
-            tracing::warn!(%error, "what a server says of its tools cannot be kept");
-        }
-        self.pins.holds(tool, said).map_err(Stopped::Failure)?;
-        client.call(tool, arguments, Some(&order.call().trace), leave).await.map_err(Stopped::Mcp)
+        self.look(client, tool, leave).await?;
+        client.call(tool, arguments, Some(&order.call().trace), leave).await.map_err(Stopped::Cut)
     }
 
-    /// A conversation that waits for this caller and still works.
-    async fn waiting(&self, key: Option<&str>, leave: Leave<'_>) -> Option<Client> {
-        let key = key?;
-        loop {
-            let mut found = {
-                let mut idle = self.idle();
-                let at = idle.iter().position(|one| one.key == key)?;
-                idle.swap_remove(at)
-            };
-            if !found.client.is_alive() {
+    /// Whether a tool is what was accepted, by what the server says now. What is new in that is there for a human to look
+    /// at, whatever becomes of this call.
+    async fn look(
+        self: &Arc<Self>,
+        client: &mut Client,
+        tool: &str,
+        leave: Leave<'_>,
+    ) -> Result<(), Stopped> {
+        let said = client.definitions(leave).await.map_err(Stopped::Mcp)?;
+        if !self.pins.has_noted(&said) {
+            let (upstream, said) = (Arc::clone(self), Arc::clone(&said));
+            let noted = tokio::task::spawn_blocking(move || upstream.pins.note(&said)).await;
+            let crashed = |_| Failure::new(FailureKind::Crashed, "noting what the server says failed");
+            noted.map_err(crashed).flatten().map_err(Stopped::Failure)?;
+        }
+        self.pins.holds(tool, &said).map_err(Stopped::Failure)
+    }
+
+    /// A conversation that waits for this caller and still works. Its server says again what its tools are: what it said
+    /// before the last call it may have thought better of.
+    async fn waiting(self: &Arc<Self>, owner: Option<&Owner>, leave: Leave<'_>) -> Option<Client> {
+        while let Some((mut client, waited)) = self.waiting.take(owner?) {
+            if !client.is_alive() {
                 continue;
             }
-            if found.since.elapsed() < FRESH {
-                return Some(found.client);
-            }
-            let looked = tokio::time::timeout_at(leave.deadline.into(), self.check(&mut found.client, leave));
-            if matches!(looked.await, Ok(Ok(()))) {
-                return Some(found.client);
+            let looked = async {
+                client.definitions(leave).await.map_err(Stopped::Mcp)?;
+                if waited >= FRESH { self.check(&mut client, leave).await } else { Ok(()) }
+            };
+            if matches!(tokio::time::timeout_at(leave.deadline.into(), looked).await, Ok(Ok(()))) {
+                return Some(client);
             }
         }
+        None
     }
 
-    async fn begin(&self, place: Place, leave: Leave<'_>) -> Result<Client, Failure> {
+    async fn begin(self: &Arc<Self>, place: Place, leave: Leave<'_>) -> Result<Client, Failure> {
         self.backoff().may_try(Instant::now())?;
         let begun = tokio::time::timeout_at(leave.deadline.into(), self.begin_in_time(place, leave));
-        let begun = begun
-            .await
-            .unwrap_or_else(|_| Err((McpError::Lost("it was not ready in time".to_owned()), String::new())));
-        match begun {
+        let late =
+            |_| Err((Stopped::Mcp(McpError::Lost("it was not ready in time".to_owned())), String::new()));
+        match begun.await.unwrap_or_else(late) {
             Ok(client) => {
                 self.backoff().worked();
                 Ok(client)
             }
-            Err((error, said)) => {
+            Err((Stopped::Failure(failure), _)) => Err(failure),
+            Err((Stopped::Mcp(error) | Stopped::Cut(error), said)) => {
                 self.backoff().failed(Instant::now(), &format!("{error} {said}"));
                 Err(error.into_failure(&said))
             }
+            Err((Stopped::Late, _)) => Err(Stopped::late()),
         }
     }
 
-    async fn begin_in_time(&self, place: Place, leave: Leave<'_>) -> Result<Client, (McpError, String)> {
+    async fn begin_in_time(
+        self: &Arc<Self>,
+        place: Place,
+        leave: Leave<'_>,
+    ) -> Result<Client, (Stopped, String)> {
+        // What can change something does nothing but what it was asked for.
+        let is_checked = place.owner().is_some();
         let line = match place {
-            Place::Walls(confined) => {
+            Place::Walls(confined, _) => {
                 let started = self.sandbox.serve(*confined).await;
-                let (served, pipes) = started.map_err(|error| (error.into(), String::new()))?;
+                let (served, pipes) = started.map_err(|error| (Stopped::Mcp(error.into()), String::new()))?;
                 Line::Stdio(Box::new(Stdio::new(served, pipes)))
             }
-            Place::Address(url) => Line::Http(Http::new(&self.gatekeeper, &url)),
+            Place::Address(url, _) => Line::Http(Http::new(&self.gatekeeper, &url)),
         };
-        let mut client = Client::begin(line, leave).await?;
-        match self.health.is_some() {
-            true => match self.check(&mut client, leave).await {
-                Ok(()) => Ok(client),
-                Err(error) => Err((error, client.end().await.1)),
-            },
-            false => Ok(client),
+        let begun = Client::begin(line, leave).await;
+        let mut client = begun.map_err(|(error, said)| (Stopped::Mcp(error), said))?;
+        let checked = if is_checked { self.check(&mut client, leave).await } else { Ok(()) };
+        match checked {
+            Ok(()) => Ok(client),
+            Err(stopped) => Err((stopped, client.end().await.1)),
         }
     }
 
-    /// Whether a server works: by the call its manifest names, or by any answer at all.
-    async fn check(&self, client: &mut Client, leave: Leave<'_>) -> Result<(), McpError> {
-        let command = match &self.health {
-            Some(Health { method: HealthMethod::ToolCall, command: Some(command), .. }) => command,
-            _ => return client.ping(leave).await,
-        };
-        let result = client.call(command, Arguments::new(), None, leave).await?;
-        let found = match answer::read(result.clone(), OutputForm::Json)
-            .or_else(|_| answer::read(result, OutputForm::Text))?
-        {
-            Answer::Gave(found) => found,
-            Answer::Complained(_) => return Err(McpError::Unwell(format!("`{command}` did not work"))),
-        };
-        let expected = self.health.as_ref().and_then(|health| health.expected_response.clone());
-        match expected.is_none_or(|expected| answer::has(&found, &Value::Object(expected))) {
-            true => Ok(()),
-            false => Err(McpError::Unwell(format!("`{command}` did not answer as expected"))),
-        }
-    }
-
-    /// Keeps a conversation for the next call, for a while.
-    fn keep(self: &Arc<Self>, key: String, client: Client) {
-        let mut idle = self.idle();
-        idle.push(Idle { key, since: Instant::now(), client });
-        if idle.len() > MOST_IDLE {
-            idle.remove(0);
-        }
-        drop(idle);
-        let weak: Weak<Self> = Arc::downgrade(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(PATIENCE).await;
-            if let Some(upstream) = weak.upgrade() {
-                upstream.idle().retain(|one| one.since.elapsed() < PATIENCE);
-            }
-        });
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a server works, by the call that its manifest names for that. It is one that only looks, and what was accepted.
+    async fn check(self: &Arc<Self>, client: &mut Client, leave: Leave<'_>) -> Result<(), Stopped> {
+        let Some(health) = &self.health else { return Ok(()) };
+        self.look(client, &health.command, leave).await?;
+        let result = client.call(&health.command, Arguments::new(), None, leave).await;
+        health.judge(result.map_err(Stopped::Mcp)?).map_err(Stopped::Mcp)
     }
 
     fn backoff(&self) -> MutexGuard<'_, Backoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Why a call gave no result.
-enum Stopped {
-    /// The server is not what was accepted.
-    Failure(Failure),
-    /// It did not answer as it should.
-    Mcp(McpError),
-    /// It did not answer.
-    Late,
 }

@@ -1,31 +1,33 @@
 //! The command that starts a server: words between blanks, and no shell. A file that a word names is pinned like the
 //! program: `node server.js` is as much the script as it is node.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use tool::{Failure, FailureKind, canonical};
+use tool::Failure;
+
+use crate::pinned::Pin;
 
 /// A command and the files it names, as they were when its manifest was read.
 #[derive(Debug)]
 pub(crate) struct ServerCommand {
     program: String,
     arguments: Vec<String>,
-    files: Vec<(PathBuf, String)>,
+    files: Vec<(PathBuf, Pin)>,
 }
 
 impl ServerCommand {
-    /// Splits a command at its blanks. Reads the files that it names by a whole path.
+    /// Splits a command at its blanks. Reads the files that it names by a whole path; one that is not there yet is pinned
+    /// as such.
     pub(crate) fn read(command: &str) -> Result<Self, String> {
         let mut words = command.split_whitespace().map(str::to_owned);
         let program = words.next().ok_or("`server_command` is empty")?;
         let arguments: Vec<String> = words.collect();
-        let named = arguments.iter().map(PathBuf::from).filter(|path| path.is_absolute() && path.is_file());
-        let files = named.map(|path| match digest(&path) {
-            Ok(digest) => Ok((path, digest)),
-            Err(error) => Err(format!("`{}` cannot be read: {error}", path.display())),
-        });
-        let files = files.collect::<Result<Vec<_>, String>>()?;
+        let mut files = Vec::new();
+        for path in arguments.iter().filter_map(|word| named_by(word)) {
+            let pin = Pin::of_file(path)
+                .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+            files.extend(pin.map(|pin| (path.to_owned(), pin)));
+        }
         Ok(ServerCommand { program, arguments, files })
     }
 
@@ -39,28 +41,26 @@ impl ServerCommand {
 
     /// One word for the files.
     pub(crate) fn pinned(&self) -> String {
-        self.files.iter().map(|(_, digest)| digest.as_str()).collect::<Vec<_>>().join(" ")
+        self.files.iter().map(|(_, pin)| pin.as_str()).collect::<Vec<_>>().join(" ")
     }
 
     /// Whether they are what they were. Reads them again.
     pub(crate) fn hold(&self) -> Result<(), Failure> {
-        match self.files.iter().find(|(path, known)| !digest(path).is_ok_and(|now| now == *known)) {
-            None => Ok(()),
-            Some((path, _)) => {
-                let message = format!("`{}` is not the file that was accepted", path.display());
-                let hint = "it has changed since; look at it, then `sinew reload --accept`";
-                Err(Failure::new(FailureKind::Conflict, message).hint(hint))
-            }
-        }
+        self.files.iter().try_for_each(|(path, pin)| pin.holds_file(path))
     }
 }
 
-fn digest(path: &Path) -> io::Result<String> {
-    Ok(canonical::sha256_hex(&std::fs::read(path)?))
+/// The whole path that a word is, or that it gives to an option.
+fn named_by(word: &str) -> Option<&Path> {
+    let value =
+        word.strip_prefix('-').and_then(|option| option.split_once('=')).map_or(word, |(_, value)| value);
+    Some(Path::new(value)).filter(|path| path.is_absolute())
 }
 
 #[cfg(test)]
 mod tests {
+    use tool::FailureKind;
+
     use super::*;
 
     #[test]
@@ -73,13 +73,22 @@ mod tests {
 
     #[test]
     fn a_file_that_a_word_names_is_held() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "one").unwrap();
-        let command = ServerCommand::read(&format!("node {}", file.path().display())).unwrap();
-        assert!(command.hold().is_ok());
-        std::fs::write(file.path(), "two").unwrap();
-        assert_eq!(command.hold().unwrap_err().kind, FailureKind::Conflict);
-        std::fs::remove_file(file.path()).unwrap();
-        assert!(command.hold().is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server.js");
+        for before in ["", "--require="] {
+            let line = format!("node {before}{} {}", file.display(), folder.path().display());
+            let _ = std::fs::remove_file(&file);
+            let absent = ServerCommand::read(&line).unwrap();
+            assert!(absent.hold().is_ok(), "nothing is there, as before");
+            std::fs::write(&file, "one").unwrap();
+            assert_eq!(absent.hold().unwrap_err().kind, FailureKind::Conflict, "it came since");
+            let command = ServerCommand::read(&line).unwrap();
+            assert!(command.hold().is_ok());
+            assert_ne!(command.pinned(), absent.pinned());
+            std::fs::write(&file, "two").unwrap();
+            assert_eq!(command.hold().unwrap_err().kind, FailureKind::Conflict);
+            std::fs::remove_file(&file).unwrap();
+            assert!(command.hold().is_err());
+        }
     }
 }

@@ -301,10 +301,13 @@ fn kind(path: &OpenedPath) -> &'static str {
 
 fn bounds(permit: &Permit, at_work: AtWork) -> String {
     let seconds = permit.timeout().as_secs();
-    if at_work == AtWork::Gatekeeper {
-        return format!(
-            "at most {seconds} s; the daemon goes out to the network, and a sandbox without any reads what comes"
-        );
+    let reads = match at_work {
+        AtWork::Gatekeeper => Some("a sandbox without any reads what comes"),
+        AtWork::Far => Some("reads what comes itself, as JSON"),
+        AtWork::AsDefined => None,
+    };
+    if let Some(reads) = reads {
+        return format!("at most {seconds} s; the daemon goes out to the network, and {reads}");
     }
     if !permit.call().definition().requires_sandbox() {
         return format!("at most {seconds} s, inside the daemon");

@@ -127,7 +127,10 @@ fn outcome(
 fn status_of(failure: &Failure, started: Started) -> Status {
     match (failure.kind, started) {
         (_, Started::No) => Status::NotStarted,
-        (FailureKind::TimedOut | FailureKind::Cancelled, Started::Yes(Effect::Changes)) => Status::Unknown,
+        (
+            FailureKind::TimedOut | FailureKind::Cancelled | FailureKind::Interrupted,
+            Started::Yes(Effect::Changes),
+        ) => Status::Unknown,
         (_, Started::Yes(_)) => Status::Failed,
     }
 }

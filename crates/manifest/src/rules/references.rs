@@ -1,6 +1,7 @@
 //! What a manifest names within itself must be there: a validator of a command that does not exist would never run.
 
 use document::Node;
+use tool::Category;
 
 use super::{Subject, commands, functions, mappings};
 use crate::detect::SchemaVersion;
@@ -25,6 +26,28 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
         helper(tool, orchestration, "tool.meta_specific.orchestration", "orchestration", findings);
     }
     processors(tool, findings);
+    health(tool, findings);
+}
+
+/// The call that shows whether a server works is made without anybody asking for it, so it must be a command that only
+/// looks. Only where commands are listed; else nothing of the server is called at all.
+fn health(tool: &Node, findings: &mut Findings<'_>) {
+    let check = tool.get("mcp_specific").and_then(|section| section.get("health_check"));
+    let is_call = |check: &&Node| check.get("method").and_then(Node::text) == Some("tool_call");
+    let Some(reference) = check.filter(is_call).and_then(|check| check.get("command")) else { return };
+    let Some(name) = reference.text() else { return };
+    let category = |command: &Node| command.get("category").and_then(Node::text).map(str::to_owned);
+    let listed = commands(tool).find(|(known, _)| *known == name).map(|(_, command)| category(command));
+    let only_looks = [Category::READ_ONLY, Category::NETWORK];
+    let (message, fix) = match listed {
+        Some(Some(category)) if only_looks.iter().any(|looks| looks.as_str() == category) => return,
+        Some(_) => ("it may change something", "give the command `category: read_only`"),
+        None => ("it is no command of this manifest", "list it with `category: read_only`"),
+    };
+    let name = tool::shorten(name, tool::LONGEST_WORD);
+    let message = format!("`{name}` is not called to see whether the server works: {message}");
+    let at = At::node(reference, "tool.mcp_specific.health_check.command");
+    findings.add(Code::IgnoredField, at, &message, fix);
 }
 
 /// A reference `helpers.ID`.

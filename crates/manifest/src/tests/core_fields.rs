@@ -170,7 +170,7 @@ fn the_simple_example_of_the_document_loads_as_it_stands() {
 fn sections_are_taken_by_their_type() {
     let mcp = "  mcp_specific:\n    server_command: npx -y @package/server\n    transport: stdio\n    \
                health_check: {method: tool_call, command: health_check, expected_response: {status: ok}}\n";
-    check(&good(mcp), &[]);
+    check(&good(mcp), &[(IgnoredField, 11, "tool.mcp_specific.health_check.command")]);
     assert!(read(&good(mcp)).0.unwrap().mcp().is_some());
     let cli = "  cli_specific:\n    executable: gh\n    install_check: gh --version\n    install_guide: |\n      \
                Run: brew install gh\n";

@@ -1,6 +1,6 @@
 //! Examples as tests: each call is held against the schema and the validators of its own tool. No tool is run.
 
-use connectors::Connectors;
+use connectors::{Connectors, Road};
 use guardrail::fits;
 use manifest::{Example, Manifest};
 use registry::{Tool, ToolRegistry};
@@ -31,6 +31,7 @@ pub(super) fn run(manifests: &[Manifest], output: JsonArgs) -> Result<Exit, Prob
         Sandbox::of_this_process(),
         functions::of_this_process(),
         compose::web(&Settings::default())?.gatekeeper(),
+        &Road::default(),
     );
     let mut tried: Vec<Tried> = Vec::new();
     for skipped in connectors.register(manifests, &mut registry) {

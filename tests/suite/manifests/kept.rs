@@ -1,0 +1,91 @@
+//! Servers that wait for the next call: for whom, for how long, and behind which walls.
+
+use serde_json::{Value, json};
+use tests::{Client, Daemon, Home, until};
+
+use super::mcp::home;
+use super::run::code;
+
+fn look(client: &mut Client, path: &str) -> Value {
+    let looked = client.execute("fake.look", &json!({"path": path}));
+    assert_eq!(looked["success"], true, "{looked}");
+    looked["output"].clone()
+}
+
+/// The processes of the server of this home: its script is nobody else's.
+#[cfg(target_os = "linux")]
+fn servers(home: &Home) -> usize {
+    let script = home.workspace().join("server.py").display().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    // The launcher has the same words in its order, and not on its command line.
+    lines.filter(|line| String::from_utf8_lossy(line).contains(&script)).count()
+}
+
+/// What is hidden is hidden by a mount on the file; another file of that name has none.
+#[test]
+fn a_server_that_is_kept_does_not_see_what_takes_the_place_of_a_hidden_file() {
+    let home = home("", "");
+    let secret = home.file(".env", "KEY=one").display().to_string();
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let first = look(&mut agent, &secret);
+    assert_eq!(first["content"].as_str().unwrap_or_default(), "", "{first}");
+    assert_eq!(look(&mut agent, &secret)["born"], first["born"], "it is kept");
+    let mut before = first["born"].clone();
+    // An editor saves by putting a new file in the place of the old one; the second time its number is the first one's.
+    for text in ["KEY=two", "KEY=three"] {
+        let draft = daemon.home().file(".env.draft", text);
+        std::fs::rename(draft, &secret).unwrap();
+        let now = look(&mut agent, &secret);
+        assert_ne!(now["born"], before, "another process, behind walls of its own: {now}");
+        assert_eq!(now["content"].as_str().unwrap_or_default(), "", "{now}");
+        before = now["born"].clone();
+    }
+    daemon.home().file(".env.local", "KEY=four");
+    let more = daemon.home().workspace().join(".env.local").display().to_string();
+    let now = look(&mut agent, &more);
+    assert_eq!(now["content"].as_str().unwrap_or_default(), "", "what came to be: {now}");
+}
+
+#[test]
+fn a_server_is_kept_for_one_caller_and_no_other() {
+    let daemon = Daemon::start_in(home("", ""));
+    let mut orchestrator = daemon.agent();
+    let terms = json!({"allowlist": ["fake.look"], "hop_budget": 9});
+    let session = orchestrator.request("sinew/session.open", &terms)["result"].clone();
+    let mut worker = Client::connect(session["socket"].as_str().unwrap().as_ref());
+    let (its, ours) = (look(&mut worker, "/nowhere"), look(&mut orchestrator, "/nowhere"));
+    assert_ne!(its["born"], ours["born"], "each has its own");
+    assert_eq!(look(&mut worker, "/nowhere")["born"], its["born"]);
+    assert_eq!(look(&mut orchestrator, "/nowhere")["born"], ours["born"]);
+}
+
+/// Nobody waits for the timer that ends what is not used: the process is gone because it was let go.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_is_kept_goes_with_its_session_with_the_mode_and_with_the_daemon() {
+    let daemon = Daemon::start_in(home("", ""));
+    let mut orchestrator = daemon.agent();
+    let terms = json!({"allowlist": ["fake.look"], "hop_budget": 9});
+    let session = orchestrator.request("sinew/session.open", &terms)["result"].clone();
+    let mut worker = Client::connect(session["socket"].as_str().unwrap().as_ref());
+    let ours = look(&mut orchestrator, "/nowhere");
+    look(&mut worker, "/nowhere");
+    assert_eq!(servers(daemon.home()), 2);
+    let closed = orchestrator.request("sinew/session.close", &json!({"session_id": session["session_id"]}));
+    assert!(closed.get("error").is_none(), "{closed}");
+    until("the worker's server is gone", || servers(daemon.home()) == 1);
+    assert_eq!(look(&mut orchestrator, "/nowhere")["born"], ours["born"], "the other is not");
+    daemon.home().run(&["mode", "set", "LOCKDOWN"]).must_exit(0);
+    let refused = orchestrator.execute("fake.look", &json!({}));
+    assert!(!code(&refused).is_empty(), "{refused}");
+    until("nothing is kept in LOCKDOWN", || servers(daemon.home()) == 0);
+    for mode in ["RECOVERY", "NORMAL"] {
+        daemon.home().run(&["mode", "set", mode]).must_exit(0);
+    }
+    look(&mut orchestrator, "/nowhere");
+    assert_eq!(servers(daemon.home()), 1);
+    let home = daemon.stop();
+    until("nothing outlives the daemon", || servers(&home) == 0);
+}
