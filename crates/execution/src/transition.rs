@@ -12,7 +12,7 @@ use ledger::{Entry, LedgerError};
 use registry::Whose;
 use serde_json::{Value, json};
 use telemetry::{Event, emit, redact};
-use tool::{Caller, Mode};
+use tool::{Caller, Mode, ToolDefinition};
 
 use crate::approvals::OperatorProof;
 use crate::layer::ToolExecutionLayer;
@@ -145,10 +145,14 @@ impl ToolExecutionLayer {
     /// would need a human now had no need of one when they began, and come to their end.
     pub(crate) fn cancel_forbidden(&self) {
         let (world, mode) = (self.world.load(), self.mode.get());
-        world.let_go(Whose::Everybodys, |definition| !world.policy.offers(definition, mode));
+        let is_forbidden = |definition: &ToolDefinition| !world.policy.offers(definition, mode);
         match world.policy.running_calls(mode) {
-            RunningCalls::Finish => {}
-            RunningCalls::Cancel => self.calls.forbid(|definition| !world.policy.offers(definition, mode)),
+            RunningCalls::Finish => world.let_go(Whose::Everybodys, is_forbidden),
+            // Where calls are cut short, nothing is left over from before.
+            RunningCalls::Cancel => {
+                self.calls.forbid(is_forbidden);
+                world.let_go(Whose::Everybodys, |_| true);
+            }
         }
     }
 

@@ -159,7 +159,7 @@ fn a_change_whose_server_died_is_on_record_as_unknown_and_not_offered_again() {
     assert!(hint.contains("look first") && hint.contains("I had enough"), "{died}");
     let records = daemon.stop().records();
     let ends = records.iter().filter(|record| record["kind"] == "outcome" && record["tool"] == "fake.quit");
-    let ends: Vec<&Value> = ends.map(|record| &record["status"]).collect();
+    let ends: Vec<&Value> = ends.map(|record| &record["outcome"]).collect();
     assert_eq!(ends, ["unknown"], "once, and never again");
 }
 

@@ -84,9 +84,8 @@ fn what_waits_to_be_accepted_is_not_taken_where_nobody_can_be_asked() {
 #[test]
 fn what_cannot_be_kept_is_not_called() {
     let home = home("", "");
-    std::fs::create_dir_all(home.root().join("state")).unwrap();
-    std::fs::write(home.root().join("state/upstream"), "in the way").unwrap();
     let daemon = Daemon::start_in(home);
+    std::fs::write(daemon.home().root().join("state/upstream"), "in the way").unwrap();
     let looked = daemon.agent().execute("fake.look", &json!({}));
     assert_eq!(looked["metadata"]["failure"]["kind"], "conflict", "{looked}");
     assert!(looked["metadata"]["failure"]["hint"].as_str().unwrap().contains("nothing was run"), "{looked}");
