@@ -25,6 +25,8 @@ fn servers(home: &Home) -> usize {
 #[test]
 fn a_server_that_is_kept_does_not_see_what_takes_the_place_of_a_hidden_file() {
     let home = home("", "");
+    let rules = "{allowed_in_modes: [NORMAL], forbidden_paths: [\"$HOME/work/.env*\"]}";
+    home.configure("governance/tools.yaml", &format!("tools:\n  fake.look: {rules}\n"));
     let secret = home.file(".env", "KEY=one").display().to_string();
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
@@ -34,7 +36,7 @@ fn a_server_that_is_kept_does_not_see_what_takes_the_place_of_a_hidden_file() {
     let mut before = first["born"].clone();
     // An editor saves by putting a new file in the place of the old one; the second time its number is the first one's.
     for text in ["KEY=two", "KEY=three"] {
-        let draft = daemon.home().file(".env.draft", text);
+        let draft = daemon.home().file("draft", text);
         std::fs::rename(draft, &secret).unwrap();
         let now = look(&mut agent, &secret);
         assert_ne!(now["born"], before, "another process, behind walls of its own: {now}");

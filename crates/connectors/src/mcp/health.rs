@@ -4,11 +4,10 @@
 
 use manifest::{Health, HealthMethod, Manifest, McpSection, OutputForm};
 use serde_json::Value;
+use tool::Category;
 
 use super::answer::{self, Answer};
-use crate::cli::grant_of;
 use crate::error::McpError;
-use sandbox::Grant;
 
 /// A command that shows whether a server works, and what it must answer.
 #[derive(Clone, Debug)]
@@ -28,7 +27,7 @@ impl HealthCall {
         let command = command.as_ref()?;
         let mut commands = manifest.tools().map(|(command, _)| command);
         let listed = commands.find(|listed| listed.name == *command)?;
-        let only_looks = grant_of(listed.category.as_ref()) == Grant::ReadOnly;
+        let only_looks = listed.category == Some(Category::READ_ONLY);
         let expected = expected_response.clone().map(Value::Object);
         only_looks.then(|| HealthCall { command: command.clone(), expected })
     }

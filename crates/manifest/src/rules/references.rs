@@ -38,9 +38,8 @@ fn health(tool: &Node, findings: &mut Findings<'_>) {
     let Some(name) = reference.text() else { return };
     let category = |command: &Node| command.get("category").and_then(Node::text).map(str::to_owned);
     let listed = commands(tool).find(|(known, _)| *known == name).map(|(_, command)| category(command));
-    let only_looks = [Category::READ_ONLY, Category::NETWORK];
     let (message, fix) = match listed {
-        Some(Some(category)) if only_looks.iter().any(|looks| looks.as_str() == category) => return,
+        Some(Some(category)) if category == Category::READ_ONLY.as_str() => return,
         Some(_) => ("it may change something", "give the command `category: read_only`"),
         None => ("it is no command of this manifest", "list it with `category: read_only`"),
     };
