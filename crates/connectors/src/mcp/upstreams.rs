@@ -66,7 +66,7 @@ impl Upstreams {
         let mut found = BTreeMap::new();
         for entry in entries {
             let name = entry?.file_name();
-            let id = name.to_str().and_then(|name| Some(name.rsplit_once('.')?)).and_then(|(id, ending)| {
+            let id = name.to_str().and_then(|name| name.rsplit_once('.')).and_then(|(id, ending)| {
                 let counts = ending == PINNED || (ending == SEEN && self.taking == Taking::Newest);
                 counts.then(|| id.to_owned())
             });
