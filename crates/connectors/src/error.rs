@@ -69,6 +69,7 @@ impl McpError {
             ),
             McpError::Lost(_)
             | McpError::TooLong(_)
+            | McpError::TooMany(_)
             | McpError::Endless(_)
             | McpError::Garbled(_)
             | McpError::Status(_) => true,
