@@ -9,8 +9,9 @@ pub(crate) const SHUT: &str =
     "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    forbidden_paths: [\"$HOME/work/shut/**\"]\n";
 
 /// A home with a folder that the second policy shuts.
+/// Whoever waits for a rule to hold is refused until it does, which must raise no alarm.
 pub(crate) fn home(tools: &str) -> Home {
-    let home = Home::initialised();
+    let home = Home::initialised().without_alarms();
     std::fs::create_dir(home.workspace().join("shut")).expect("a folder");
     home.file("shut/a.txt", "x");
     home.configure("governance/tools.yaml", tools);

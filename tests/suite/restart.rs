@@ -98,3 +98,37 @@ fn where_nobody_knows_what_was_accepted_it_is_said_aloud() {
     assert!(!reads(&daemon));
     assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown"]);
 }
+
+#[test]
+fn what_leads_nowhere_does_not_keep_the_rest_from_being_kept() {
+    let home = home(SHUT);
+    let tools = home.root().join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    for name in ["loop.yaml", "nowhere.yaml"] {
+        std::os::unix::fs::symlink(tools.join("loop.yaml"), tools.join(name)).unwrap();
+    }
+    let home = Daemon::start_in(home).stop();
+    home.configure("governance/tools.yaml", OPEN);
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon), "what was accepted is known");
+    assert_eq!(starts(daemon.home()), ["first", "waiting"]);
+}
+
+#[test]
+fn what_could_not_be_kept_for_the_next_start_does_not_hold() {
+    let daemon = Daemon::start_in(home(OPEN));
+    // A file that is all hole: it says that it is long, and takes no room.
+    let large = daemon.home().root().join("tools/large.bin");
+    std::fs::create_dir_all(large.parent().unwrap()).unwrap();
+    std::fs::File::create(&large).unwrap().set_len(64 << 30).unwrap();
+    daemon.home().configure("governance/tools.yaml", SHUT);
+    let refused = daemon.home().run(&["reload", "--accept"]);
+    let said = refused.stderr();
+    assert!(said.contains("could not be kept for the next start") && said.contains("16 MiB"), "{refused}");
+    assert!(reads(&daemon), "nothing was said to hold that a restart would undo");
+    std::fs::remove_file(&large).unwrap();
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(!reads(&daemon));
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(!reads(&daemon), "what holds is kept");
+}

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,6 +19,8 @@ use server::Home;
 /// A configuration is a handful of short files. What is larger is no configuration, and is not copied.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 const MOST_FILES: usize = 4096;
+/// A copy has what stands behind each tool besides, and is sealed: what was once kept can be read again.
+const MOST_BYTES_OF_COPY: usize = 2 * MOST_BYTES;
 const DEEPEST: usize = 8;
 
 /// The files of a configuration at one moment, by their place below the copy.
@@ -38,7 +40,7 @@ pub(crate) enum Kept {
 impl Snapshot {
     /// Reads the files as they are, and what servers say of their tools as far as it is taken.
     pub(crate) fn of(home: &Home, taking: Taking) -> io::Result<Snapshot> {
-        let mut walk = Walk { files: BTreeMap::new(), bytes: 0, besides: home.tools() };
+        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES, besides: home.tools() };
         walk.folder(home.config(), Path::new("config"), 0)?;
         walk.besides = home.config();
         walk.folder(home.tools(), Path::new("tools"), 0)?;
@@ -49,7 +51,7 @@ impl Snapshot {
     }
 
     fn of_copy(copy: &Path) -> io::Result<Snapshot> {
-        let mut walk = Walk { files: BTreeMap::new(), bytes: 0, besides: Path::new("") };
+        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES_OF_COPY, besides: Path::new("") };
         walk.folder(&copy.join("config"), Path::new("config"), 0)?;
         walk.folder(&copy.join("tools"), Path::new("tools"), 0)?;
         walk.folder(&copy.join(UPSTREAM), Path::new(UPSTREAM), 0)?;
@@ -92,7 +94,8 @@ impl Snapshot {
 
 struct Walk<'a> {
     files: BTreeMap<PathBuf, Vec<u8>>,
-    bytes: usize,
+    /// How many bytes more there may be.
+    left: usize,
     /// Taken by itself, wherever it is.
     besides: &'a Path,
 }
@@ -106,11 +109,9 @@ impl Walk<'_> {
         for entry in entries {
             let entry = entry?;
             let (path, name) = (entry.path(), name.join(entry.file_name()));
-            // People keep their configuration elsewhere and link to it.
-            let facts = match fs::metadata(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                facts => facts?,
-            };
+            // People keep their configuration elsewhere and link to it. What a link does not lead to is in no
+            // configuration; one that comes to lead somewhere is a change.
+            let Ok(facts) = fs::metadata(&path) else { continue };
             if path == self.besides {
                 continue;
             } else if facts.is_dir() && depth < DEEPEST {
@@ -123,15 +124,22 @@ impl Walk<'_> {
     }
 
     fn file(&mut self, path: &Path, name: PathBuf) -> io::Result<()> {
-        self.add(name, fs::read(path)?)
+        let mut content = Vec::new();
+        // A file says of itself how long it is, and may be all hole.
+        let most = self.left as u64 + 1;
+        fs::File::open(path)?.take(most).read_to_end(&mut content)?;
+        self.add(name, content)
     }
 
     fn add(&mut self, name: PathBuf, content: Vec<u8>) -> io::Result<()> {
-        self.bytes += content.len();
+        let left = self.left.checked_sub(content.len());
         self.files.insert(name, content);
-        if self.bytes > MOST_BYTES || self.files.len() > MOST_FILES {
-            return Err(io::Error::other("there is more in its folders than a configuration"));
-        }
+        self.left = left.filter(|_| self.files.len() <= MOST_FILES).ok_or_else(|| {
+            io::Error::other(format!(
+                "its folders hold more than {} MiB or {MOST_FILES} files: keep only configuration there",
+                MOST_BYTES >> 20
+            ))
+        })?;
         Ok(())
     }
 }

@@ -29,8 +29,8 @@ pub(crate) struct Daemon {
 struct Files {
     world: World,
     settings: Settings,
-    /// None where nobody can say which files that was: they are taken, and not kept.
-    snapshot: Option<Snapshot>,
+    /// The files it was, or why nobody can say.
+    snapshot: Result<Snapshot, String>,
 }
 
 /// Puts a daemon together. Its start is on record before it serves.
@@ -45,9 +45,8 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     };
     let (files, configuration) = match kept {
         Ok((world, settings)) if is_looser(&settings, &world, &files) => {
-            let reload = settings.reload;
-            let held = Files { world, settings: Settings { reload, ..files.settings }, snapshot: None };
-            (held, Configuration::Waiting)
+            let settings = Settings { reload: settings.reload, ..files.settings };
+            (Files { world, settings, ..files }, Configuration::Waiting)
         }
         Ok(_) => (files, Configuration::Taken),
         // Nobody is asked, so what servers have come up with since is not taken.
@@ -58,11 +57,15 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
         }
     };
     let Files { world, settings, snapshot } = files;
+    let is_waiting = matches!(configuration, Configuration::Waiting);
     let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
     compose::settle(setting, &settings)?;
     layer.announce_start(configuration).map_err(Problem::configuration)?;
-    if let Some(snapshot) = snapshot {
-        keep(setting, &snapshot);
+    match snapshot {
+        // These files are not accepted yet; those that are were kept before.
+        _ if is_waiting => {}
+        Ok(snapshot) => keep(setting, &snapshot),
+        Err(why) => tracing::warn!(why, "what holds now is not kept for the next start"),
     }
     Ok(Daemon { layer, settings, source: source(setting.clone()) })
 }
@@ -99,12 +102,10 @@ fn source(setting: Setting) -> Source {
             Some(hint) => format!("{} ({hint})", problem.message),
             None => problem.message,
         })?;
+        // The next start would go back to what was kept before, and undo what a human had seen hold.
+        let snapshot = snapshot.map_err(|why| format!("it could not be kept for the next start: {why}"))?;
         let setting = setting.clone();
-        let once_held = Box::new(move || {
-            if let Some(snapshot) = snapshot {
-                keep(&setting, &snapshot);
-            }
-        });
+        let once_held = Box::new(move || keep(&setting, &snapshot));
         Ok(Fresh { world, settings, once_held })
     })
 }
@@ -122,15 +123,15 @@ fn read(setting: &Setting, taking: Taking) -> Result<Files, Problem> {
             return Ok(Files { world, settings, snapshot });
         }
         if attempt == ATTEMPTS {
-            return Ok(Files { world, settings, snapshot: None });
+            let snapshot = Err("its files change while they are read".to_owned());
+            return Ok(Files { world, settings, snapshot });
         }
         attempt += 1;
     }
 }
 
-fn look(setting: &Setting, taking: Taking) -> Option<Snapshot> {
-    let looked = Snapshot::of(setting.home(), taking);
-    looked.inspect_err(|error| tracing::warn!(%error, "the configuration cannot be copied")).ok()
+fn look(setting: &Setting, taking: Taking) -> Result<Snapshot, String> {
+    Snapshot::of(setting.home(), taking).map_err(|error| error.to_string())
 }
 
 /// A copy that cannot be written is no reason to stop: the next start then compares with an older one.
