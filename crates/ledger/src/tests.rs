@@ -42,11 +42,15 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
     crate::segment::list(folder).unwrap().into_iter().map(|segment| segment.path).collect()
 }
 
+/// What a crash would leave of a ledger that is still at work: a draft it takes away meanwhile is gone.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for file in fs::read_dir(from).unwrap() {
         let file = file.unwrap();
-        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        match fs::copy(file.path(), to.join(file.file_name())) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            copied => drop(copied.unwrap()),
+        }
     }
 }
 
