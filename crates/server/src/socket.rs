@@ -6,12 +6,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use crate::activation::Inherited;
 use crate::error::ServeError;
 use crate::lock::StateLock;
 
+/// How many may wait to be let in.
+const BACKLOG: u32 = 1024;
 /// How often a socket file is looked for. Systems tidy up old files; none does so every minute.
 const GLANCE: Duration = Duration::from_secs(20);
 
@@ -54,9 +56,11 @@ impl BoundSocket {
     /// Binds where nothing is. Whatever is there stays, and is an error.
     pub(crate) fn bind_new(path: &Path) -> Result<Self, ServeError> {
         let failed = |cause| ServeError::io("bind the socket", path, cause);
-        // The umask decides the first mode; nobody else can enter the folder, so it does not matter.
-        let listener = UnixListener::bind(path).map_err(failed)?;
+        let socket = UnixSocket::new_stream().map_err(failed)?;
+        socket.bind(path).map_err(failed)?;
+        // The umask decides the first mode; nobody is let in before it is the right one.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+        let listener = socket.listen(BACKLOG).map_err(failed)?;
         let facts = fs::symlink_metadata(path).map_err(failed)?;
         Ok(BoundSocket { listener, path: path.to_owned(), owner: Owner::of(&facts) })
     }
