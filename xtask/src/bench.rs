@@ -3,69 +3,119 @@
 //! Times of one run on one machine: compare them with each other, not with another day's. What is compared is
 //! measured in turns, so that a noisy moment hits all alike.
 
+mod baseline;
+mod chart;
 mod collector;
+mod conversation;
 mod daemon;
+mod echo;
+mod growth;
+mod hook;
+mod instructions;
 mod ledger_share;
+mod life;
+mod machine;
+mod page;
+mod peers;
+mod read;
+mod results;
+mod spawn;
+mod table;
 mod times;
+mod validator;
+mod wish;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Result, bail};
 
 use crate::process;
 use crate::project::{self, Profile};
 use crate::tree::Root;
-use daemon::Daemon;
-use ledger_share::Replies;
-use times::{Times, ask, measure};
+use baseline::Baseline;
+use results::Results;
+use wish::{Afterwards, Length, PARTS, Part};
 
-const ROUNDS: usize = 20;
-const CALLS_PER_ROUND: usize = 1_000;
-/// Rounds that only warm up.
-const WARM_UP: usize = 2;
+pub(crate) use echo::{WORD as ECHO, answer};
+pub(crate) use wish::Wish;
 
 /// The crates whose own cost has a bound, each with an example that measures it.
-const MEASURED: [&str; 5] = ["guardrail", "governance", "ledger", "telemetry", "sandbox"];
+const MEASURED: [&str; 5] = ["guardrail", "governance", "ledger", "telemetry", "knowledge"];
+/// What a change is compared with.
+const BASELINE: &str = "docs/benchmarks/baseline.json";
+const PAGE: &str = "docs/benchmarks.md";
+const CHART: &str = "docs/benchmarks/chart.svg";
 
-pub(crate) fn command(root: &Root) -> Result<()> {
-    let binary = project::build_binary(root, Profile::Release)?;
+/// Names another build of the program to measure instead of this tree's.
+const OTHER_BUILD: &str = "SINEW_BIN";
+
+pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
+    let binary = match std::env::var_os(OTHER_BUILD) {
+        Some(binary) => PathBuf::from(binary),
+        None => project::build_binary(root, Profile::Release)?,
+    };
     let folder = root.path().join("target/bench");
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(folder.join("work"))?;
-    std::fs::write(folder.join("work/kib.txt"), "x".repeat(1024))?;
-    println!("\n{:<44} {:>9} {:>9}", "", "p50", "p99");
-    governed_call(&binary, &folder)?;
-    collector::compare(&binary, &folder)?;
-    MEASURED.iter().try_for_each(|name| stage(root, name))
+    std::fs::create_dir_all(&folder)?;
+    let results = measure(root, &binary, &folder, wish)?;
+    let machine = machine::class();
+    println!("{}\n\n{machine}", table::plain(&results));
+    let file = folder.join("results.json");
+    std::fs::write(&file, format!("{:#}\n", results.to_json(&machine)))?;
+    println!("the same as JSON: {}", file.display());
+    match wish.afterwards {
+        Afterwards::Shown => Ok(()),
+        Afterwards::Checked => check(root, &results),
+        Afterwards::Saved => save(root, &results, &machine),
+    }
 }
 
-/// A read over the socket beside a round trip that does nothing, and the ledger's share of it.
-fn governed_call(binary: &Path, folder: &Path) -> Result<()> {
-    let daemon = Daemon::start(binary, folder)?;
-    let status = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/status"});
-    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": params});
-    let mut client = daemon.connect()?;
-    let (mut floor, mut call, mut replies) = (Vec::new(), Vec::new(), Replies::default());
-    for round in 0..WARM_UP + ROUNDS {
-        if round == WARM_UP {
-            (floor, call, replies) = (Vec::new(), Vec::new(), Replies::default());
-        }
-        measure(&mut client, &status, CALLS_PER_ROUND, &mut floor)?;
-        ask(&mut client, &read, CALLS_PER_ROUND, |time, answer| {
-            call.push(time);
-            replies.take(answer)
-        })?;
+fn measure(root: &Root, binary: &Path, folder: &Path, wish: &Wish) -> Result<Results> {
+    let (mut results, length) = (Results::default(), wish.length);
+    let peers = peers::install(root, wish.peers, &mut results)?;
+    let beside = (&peers, length);
+    for (name, part) in PARTS.iter().filter(|(_, part)| wish.only.is_none_or(|only| only == *part)) {
+        println!("… {name}");
+        match part {
+            Part::Read => read::measure(binary, folder, beside, &mut results),
+            Part::Telemetry => collector::compare(binary, folder, length, &mut results),
+            Part::Spawn => spawn::measure(root, folder, beside, &mut results),
+            Part::Validator => validator::measure(binary, folder, beside, &mut results),
+            Part::Hook => hook::measure(binary, folder, length, &mut results),
+            Part::Life => life::measure(binary, folder, length, &mut results),
+            Part::Growth => growth::measure(binary, folder, length, &mut results),
+            Part::Instructions => instructions::count(root, binary, folder, &mut results),
+            Part::Stages if length == Length::Quick => Ok(()),
+            Part::Stages => MEASURED.iter().try_for_each(|name| stage(root, name)),
+        }?;
     }
-    drop(daemon);
-    Times::new(floor).print("sinew/status, a round trip with no call");
-    Times::new(call).print("read_file of 1 KiB, everything on");
-    ledger_share::print(&folder.join("home/state/ledger"), &replies)
+    Ok(results)
 }
 
 /// One stage of the road by itself.
 fn stage(root: &Root, name: &str) -> Result<()> {
     println!();
     process::run(&mut root.cargo(&["run", "--quiet", "--release", "-p", name, "--example", "measure"]))
+}
+
+fn check(root: &Root, results: &Results) -> Result<()> {
+    let baseline = Baseline::read(&root.path().join(BASELINE))?;
+    for name in baseline.unknown(results) {
+        println!("not in the baseline: {name}");
+    }
+    let worse = baseline.regressions(results);
+    if worse.is_empty() {
+        println!("nothing is worse than the baseline");
+        return Ok(());
+    }
+    bail!("worse than the baseline:\n  {}", worse.join("\n  "))
+}
+
+fn save(root: &Root, results: &Results, machine: &str) -> Result<()> {
+    let at = |file: &str| root.path().join(file);
+    std::fs::create_dir_all(at("docs/benchmarks"))?;
+    std::fs::write(at(BASELINE), Baseline::of(results).to_text())?;
+    page::write(&at(PAGE), &at(CHART), results, (machine, &[read::ALONE, spawn::GROUP]))?;
+    println!("written: {BASELINE}, {PAGE}, {CHART}");
+    Ok(())
 }

@@ -29,7 +29,10 @@ usage: cargo xtask TASK
   ci [--only STEP]  everything that must hold before a change is merged
   tidy              the rules of the house that no compiler checks
   docs              regenerate docs/tools, docs/schemas and docs/cli.md
-  bench             what a governed call costs here, on a release build
+  bench [--quick] [--peers] [--only PART] [--check | --save]
+                    what a governed call costs here, on a release build: --peers installs others and measures them beside
+                    it, --quick takes two minutes, --check fails where something is worse than the committed baseline,
+                    --save makes this run the baseline and docs/benchmarks.md
   soak [--minutes N] [--life]
                     the long campaigns: a bad neighbourhood, N minutes of faults (20 if not said), a thousand crashes, a
                     million records; --life: only the first two
@@ -44,7 +47,9 @@ enum Task {
     Ci(ci::Selection),
     Tidy,
     Docs,
-    Bench,
+    Bench(bench::Wish),
+    /// Not for people: the other end of a measurement.
+    Echo(usize),
     Soak(soak::Wish),
     Dist(dist::Wish),
     Help,
@@ -75,7 +80,8 @@ fn run(task: Task) -> Result<()> {
         Task::Ci(selection) => ci::command(&root, &selection),
         Task::Tidy => tidy::command(&root),
         Task::Docs => docs::command(&root),
-        Task::Bench => bench::command(&root),
+        Task::Bench(wish) => bench::command(&root, &wish),
+        Task::Echo(reply) => bench::answer(reply),
         Task::Soak(wish) => soak::command(&root, &wish),
         Task::Dist(wish) => dist::command(&root, &wish),
         Task::Help => {
@@ -92,11 +98,15 @@ fn parse(words: &[String]) -> Result<Task, String> {
         "ci" => ci::Selection::parse(rest).map(Task::Ci),
         "tidy" if rest.is_empty() => Ok(Task::Tidy),
         "docs" if rest.is_empty() => Ok(Task::Docs),
-        "bench" if rest.is_empty() => Ok(Task::Bench),
+        "bench" => bench::Wish::parse(rest).map(Task::Bench),
+        bench::ECHO => match rest {
+            [reply] => reply.parse().map(Task::Echo).map_err(|_| format!("`{reply}` is no number of bytes")),
+            _ => Err(format!("`{task}` takes a number of bytes")),
+        },
         "soak" => soak::Wish::parse(rest).map(Task::Soak),
         "dist" => dist::Wish::parse(rest).map(Task::Dist),
         "help" | "-h" | "--help" => Ok(Task::Help),
-        "tidy" | "docs" | "bench" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
+        "tidy" | "docs" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
         other => Err(format!("there is no task `{other}`")),
     }
 }
@@ -118,7 +128,9 @@ mod tests {
         check("ci", Ok(Task::Ci(ci::Selection::All)));
         check("ci --only fmt", Ok(Task::Ci(ci::Selection::Only("fmt"))));
         check("tidy", Ok(Task::Tidy));
-        check("bench", Ok(Task::Bench));
+        check("bench", bench::Wish::parse(&[]).map(Task::Bench).map_err(|_| ""));
+        check("answer-lines 900", Ok(Task::Echo(900)));
+        check("answer-lines soon", Err("`soon` is no number of bytes"));
         check("soak", soak::Wish::parse(&[]).map(Task::Soak).map_err(|_| ""));
         check("dist", dist::Wish::parse(&[]).map(Task::Dist).map_err(|_| ""));
         check("tidy now", Err("`tidy` takes no arguments, got `now`"));

@@ -86,15 +86,23 @@ pub(crate) fn build_binary(root: &Root, profile: Profile) -> Result<PathBuf> {
     if !output.status.success() {
         bail!("`cargo build --bin sinew` ended with {}", output.status);
     }
-    executable(&String::from_utf8_lossy(&output.stdout)).context("cargo did not say where it put `sinew`")
+    executable(&String::from_utf8_lossy(&output.stdout), ("bin", "sinew"))
+        .context("cargo did not say where it put `sinew`")
 }
 
-/// The path of the program in cargo's messages, one JSON object per line.
-fn executable(messages: &str) -> Option<PathBuf> {
+/// Builds the example of a package that measures it, and returns where it is.
+pub(crate) fn build_measure(root: &Root, package: &str) -> Result<PathBuf> {
+    let words = ["build", "--release", "--quiet", "-p", package, "--example", "measure"];
+    let messages = process::capture(root.cargo(&words).arg("--message-format=json-render-diagnostics"))?;
+    executable(&messages, ("example", "measure"))
+        .with_context(|| format!("cargo did not say where it put what measures `{package}`"))
+}
+
+/// The path of a program in cargo's messages, one JSON object per line, by its kind and name.
+fn executable(messages: &str, (kind, name): (&str, &str)) -> Option<PathBuf> {
     let parsed = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let is_sinew =
-        |target: &Value| target["name"] == "sinew" && list(target, "kind").any(|kind| kind == "bin");
-    let mut built = parsed.filter(|message| is_sinew(&message["target"]));
+    let is_it = |target: &Value| target["name"] == name && list(target, "kind").any(|found| found == kind);
+    let mut built = parsed.filter(|message| is_it(&message["target"]));
     built.find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
 }
 
@@ -134,7 +142,8 @@ mod tests {
             r#"{"reason":"compiler-artifact","target":{"name":"sinew","kind":["bin"]},"executable":"/t/debug/sinew"}"#,
             "\nnot json\n",
         );
-        assert_eq!(executable(messages), Some(PathBuf::from("/t/debug/sinew")));
-        assert_eq!(executable(""), None);
+        assert_eq!(executable(messages, ("bin", "sinew")), Some(PathBuf::from("/t/debug/sinew")));
+        assert_eq!(executable(messages, ("example", "sinew")), None);
+        assert_eq!(executable("", ("bin", "sinew")), None);
     }
 }

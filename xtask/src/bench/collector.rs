@@ -7,18 +7,24 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde_json::json;
 
-use super::daemon::Daemon;
-use super::times::{Times, measure};
-use super::{CALLS_PER_ROUND, ROUNDS, WARM_UP};
+use super::conversation::{Question, ask};
+use super::daemon::Home;
+use super::results::{Bound, RATIO, Results};
+use super::wish::Length;
 
 /// The p99 with the collector down may be this much of the p99 with it up: noise, and no more.
 const MOST: f64 = 1.25;
+const ROUNDS: usize = 20;
+const CALLS: usize = 1_000;
+/// Rounds that only warm up.
+const WARM_UP: usize = 2;
+const GROUP: &str = "read_file of 1 KiB, telemetry";
 
-/// Measures, prints, and fails where a collector that is down can be felt.
-pub(crate) fn compare(binary: &Path, folder: &Path) -> Result<()> {
+/// Measures, and states whether a collector that is down can be felt.
+pub(crate) fn compare(binary: &Path, folder: &Path, length: Length, results: &mut Results) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let up = format!("http://{}", listener.local_addr()?);
     // A port that was just free, and where nobody listens.
@@ -35,36 +41,29 @@ pub(crate) fn compare(binary: &Path, folder: &Path) -> Result<()> {
     ];
     let mut lanes = Vec::new();
     for (name, variables) in &cases {
-        let home = folder.join(name.replace(' ', "-"));
-        std::fs::create_dir_all(home.join("work"))?;
-        std::fs::write(home.join("work/kib.txt"), "x".repeat(1024))?;
-        let daemon = Daemon::start_with(binary, &home, variables)?;
-        let client = daemon.connect()?;
-        lanes.push((*name, daemon, client, Vec::new()));
+        let daemon = Home::make(binary, &folder.join(name.replace(' ', "-")))?.start_with(variables)?;
+        let conversation = daemon.connect()?;
+        lanes.push((*name, daemon, conversation, Vec::new()));
     }
     let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-    let read = json!({"jsonrpc": "2.0", "id": 1, "method": "sinew/execute", "params": params});
-    for round in 0..WARM_UP + ROUNDS {
-        for (_, _, client, times) in &mut lanes {
+    let read = Question::new("sinew/execute", &params, "\"success\":true");
+    for round in 0..WARM_UP + length.of(ROUNDS) {
+        for (_, _, conversation, times) in &mut lanes {
             if round == WARM_UP {
                 times.clear();
             }
-            measure(client, &read, CALLS_PER_ROUND, times)?;
+            ask(conversation, &read, CALLS, |time, _| {
+                times.push(time);
+                Ok(())
+            })?;
         }
     }
-    println!();
-    let mut p99 = Vec::new();
-    for (name, _daemon, _client, times) in lanes {
-        let times = Times::new(times);
-        times.print(&format!("read_file of 1 KiB, {name}"));
-        p99.push(times.at(99));
+    for (name, _daemon, _conversation, times) in lanes {
+        results.add(GROUP, name, times);
     }
-    let [_, up, down] = p99.as_slice() else { bail!("three were measured") };
-    let ratio = down / up;
-    println!("\nwith the collector down the p99 is {ratio:.2} of what it is with it up");
-    if ratio > MOST {
-        bail!("a collector that is down can be felt: {ratio:.2} is more than {MOST}");
-    }
+    let p99 = |name: &str| Some(results.find(GROUP, name)?.p99);
+    let ratio = p99("collector down").zip(p99("collector up")).map(|(down, up)| down / up);
+    results.claim("collector down to collector up, p99", ratio, RATIO, Bound::AtMost(MOST));
     Ok(())
 }
 

@@ -1,76 +1,137 @@
 //! A daemon to measure: release build, shipped policy, everything on.
 
-use std::io::BufReader;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::conversation::{Conversation, Program};
 use crate::process;
 
-/// A daemon in a home of its own, ended with the task.
-pub(crate) struct Daemon {
-    process: Child,
-    socket: PathBuf,
+/// How long a start may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks whether it listens: a small part of what a start takes.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// A home that was made for one daemon; its workspace is `work` beside it, with a file of 1 KiB in it.
+pub(crate) struct Home {
+    binary: PathBuf,
+    folder: PathBuf,
 }
 
-impl Daemon {
-    /// Starts one below `folder`; its workspace is `folder/work`.
-    pub(crate) fn start(binary: &Path, folder: &Path) -> Result<Self> {
-        Daemon::start_with(binary, folder, &[])
+impl Home {
+    /// Makes one below `folder`.
+    pub(crate) fn make(binary: &Path, folder: &Path) -> Result<Self> {
+        let _ = std::fs::remove_dir_all(folder);
+        std::fs::create_dir_all(folder.join("work"))?;
+        std::fs::write(folder.join("work/kib.txt"), "x".repeat(1024))?;
+        let home = Home { binary: binary.to_owned(), folder: folder.to_owned() };
+        process::capture(&mut home.sinew(&["init", "--workspace", "."]))?;
+        // The limit of calls a minute would be what is measured.
+        home.edit("config/governance/safety.yaml", |text| {
+            text.replace("tool_calls_per_minute: 600", "tool_calls_per_minute: 100000000")
+        })?;
+        Ok(home)
+    }
+
+    /// The program in this home.
+    pub(crate) fn sinew(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        self.dress(command.args(words));
+        command
+    }
+
+    fn dress(&self, command: &mut Command) {
+        command.env("SINEW_HOME", self.root()).env("HOME", &self.folder).current_dir(self.work());
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.join("home")
+    }
+
+    /// Its workspace.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.join("work")
+    }
+
+    /// Changes a file of the configuration.
+    pub(crate) fn edit(&self, file: &str, change: impl FnOnce(&str) -> String) -> Result<()> {
+        let path = self.root().join(file);
+        let text = std::fs::read_to_string(&path)?;
+        Ok(std::fs::write(path, change(&text))?)
+    }
+
+    /// Puts a manifest among its tools.
+    pub(crate) fn put_manifest(&self, name: &str, text: &str) -> Result<()> {
+        let folder = self.root().join("tools");
+        std::fs::create_dir_all(&folder)?;
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700))?;
+        std::fs::write(folder.join(name), text)?;
+        Ok(std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o600))?)
+    }
+
+    pub(crate) fn start(&self) -> Result<Daemon> {
+        self.start_with(&[])
     }
 
     /// The same with these variables in its environment.
-    pub(crate) fn start_with(binary: &Path, folder: &Path, variables: &[(&str, &str)]) -> Result<Self> {
-        let home = folder.join("home");
-        let sinew = |words: &[&str]| {
-            let mut command = Command::new(binary);
-            command.args(words).env("SINEW_HOME", &home).current_dir(folder.join("work"));
-            command
-        };
-        process::capture(&mut sinew(&["init", "--workspace", "."]))?;
-        unlimited(&home.join("config/governance/safety.yaml"))?;
+    pub(crate) fn start_with(&self, variables: &[(&str, &str)]) -> Result<Daemon> {
+        self.start_as(&mut Command::new(&self.binary), variables)
+    }
+
+    /// The same by a command that runs the program.
+    pub(crate) fn start_as(&self, command: &mut Command, variables: &[(&str, &str)]) -> Result<Daemon> {
+        self.dress(command);
+        command.arg("serve").envs(variables.iter().copied());
         // Only what is measured runs, so root's powers are no danger here.
-        let allow_root: &[&str] = if is_root(folder)? { &["serve", "--allow-root"] } else { &["serve"] };
-        let mut serve = sinew(allow_root);
-        serve.envs(variables.iter().copied());
-        let process = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        Ok(Daemon { process, socket: home.join("run/agent.sock") })
+        if is_root(&self.folder)? {
+            command.arg("--allow-root");
+        }
+        let began = Instant::now();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(Daemon { process: Program(child), socket: self.root().join("run/agent.sock"), began })
+    }
+}
+
+/// A daemon that runs, ended with the task.
+pub(crate) struct Daemon {
+    process: Program,
+    socket: PathBuf,
+    /// When it was started.
+    pub(crate) began: Instant,
+}
+
+impl Daemon {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(crate) fn end(mut self) -> Result<()> {
+        process::capture(Command::new("kill").arg(self.pid().to_string()))?;
+        self.process.0.wait()?;
+        Ok(())
     }
 
     /// A conversation with it, as soon as it listens.
-    pub(crate) fn connect(&self) -> Result<BufReader<UnixStream>> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+    pub(crate) fn connect(&self) -> Result<Conversation> {
         loop {
             match UnixStream::connect(&self.socket) {
-                Ok(stream) => return Ok(BufReader::new(stream)),
-                Err(error) if Instant::now() > deadline => {
+                Ok(stream) => return Conversation::on_socket(stream),
+                Err(error) if self.began.elapsed() > PATIENCE => {
                     return Err(error).context("the daemon does not answer");
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+                Err(_) => std::thread::sleep(LOOK),
             }
         }
     }
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The limit of calls a minute would be what is measured.
-fn unlimited(file: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(file)?;
-    std::fs::write(file, text.replace("tool_calls_per_minute: 600", "tool_calls_per_minute: 100000000"))?;
-    Ok(())
-}
-
 /// Whoever makes a file owns it.
-fn is_root(folder: &Path) -> Result<bool> {
+pub(crate) fn is_root(folder: &Path) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
     Ok(std::fs::metadata(folder)?.uid() == 0)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::times::Times;
+use super::results::Results;
 
 /// The clock counts whole microseconds, rounded down: half of one is what that leaves out on average.
 const ROUNDED_OFF: f64 = 0.5;
@@ -33,8 +33,13 @@ impl Replies {
     }
 }
 
-/// Prints both parts and their sum.
-pub(crate) fn print(ledger: &Path, replies: &Replies) -> Result<()> {
+/// Adds both parts and their sum.
+pub(crate) fn add(
+    ledger: &Path,
+    replies: &Replies,
+    group: &'static str,
+    results: &mut Results,
+) -> Result<()> {
     let (mut decisions, mut ends, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     for segment in segments(ledger)? {
         let text = std::fs::read_to_string(segment)?;
@@ -57,9 +62,9 @@ pub(crate) fn print(ledger: &Path, replies: &Replies) -> Result<()> {
         sums.len(),
         replies.0.len()
     );
-    Times::new(decisions).print("  of it, the decision into the ledger");
-    Times::new(ends).print("  of it, the end into the ledger");
-    Times::new(sums).print("  of it, both: what the ledger adds");
+    results.add(group, "  of Sinew's: the decision into the ledger", decisions);
+    results.add(group, "  of Sinew's: the end into the ledger", ends);
+    results.add(group, "  of Sinew's: both, what the ledger adds", sums);
     Ok(())
 }
 

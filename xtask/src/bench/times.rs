@@ -1,11 +1,4 @@
-//! Times of many rounds, and how a round is taken.
-
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::time::Instant;
-
-use anyhow::{Result, bail};
-use serde_json::Value;
+//! Times of many rounds, and what is read from them.
 
 /// Sorted times in microseconds.
 pub(crate) struct Times(Vec<f64>);
@@ -16,48 +9,38 @@ impl Times {
         Times(times)
     }
 
-    /// The time that so many of a hundred rounds did not exceed.
+    /// The time that so many of a hundred did not exceed.
     pub(crate) fn at(&self, percent: usize) -> f64 {
-        self.0.get(self.0.len() * percent / 100).copied().unwrap_or_default()
+        let place = self.0.len() * percent / 100;
+        self.0.get(place.min(self.0.len().saturating_sub(1))).copied().unwrap_or_default()
     }
 
-    pub(crate) fn print(&self, name: &str) {
-        println!("{name:<44} {:>6.1} µs {:>6.1} µs", self.at(50), self.at(99));
+    pub(crate) fn p50(&self) -> f64 {
+        self.at(50)
+    }
+
+    pub(crate) fn p99(&self) -> f64 {
+        self.at(99)
     }
 }
 
-/// Sends one message `rounds` times, one after the other, and adds how long each answer took.
-pub(crate) fn measure(
-    client: &mut BufReader<UnixStream>,
-    message: &Value,
-    rounds: usize,
-    times: &mut Vec<f64>,
-) -> Result<()> {
-    ask(client, message, rounds, |time, _| {
-        times.push(time);
-        Ok(())
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The same, and shows each answer to whoever wants to know more of it than how long it took.
-pub(crate) fn ask(
-    client: &mut BufReader<UnixStream>,
-    message: &Value,
-    rounds: usize,
-    mut each: impl FnMut(f64, &str) -> Result<()>,
-) -> Result<()> {
-    let line = format!("{message}\n");
-    let mut answer = String::new();
-    for _ in 0..rounds {
-        let asked = Instant::now();
-        client.get_mut().write_all(line.as_bytes())?;
-        answer.clear();
-        client.read_line(&mut answer)?;
-        let time = asked.elapsed().as_secs_f64() * 1e6;
-        if !answer.contains("\"success\":true") && !answer.contains("\"uptime_seconds\"") {
-            bail!("the daemon answered {answer}");
-        }
-        each(time, &answer)?;
+    fn check(times: &[f64], percent: usize, expect: f64) {
+        let found = Times::new(times.to_vec()).at(percent);
+        assert!((found - expect).abs() < f64::EPSILON, "{percent} of {}: {found}", times.len());
     }
-    Ok(())
+
+    #[test]
+    fn a_percentile_is_a_time_that_was_measured() {
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        check(&hundred, 50, 51.0);
+        check(&hundred, 99, 100.0);
+        check(&hundred, 100, 100.0);
+        check(&[7.0], 99, 7.0);
+        check(&[3.0, 1.0, 2.0], 50, 2.0);
+        check(&[], 50, 0.0);
+    }
 }

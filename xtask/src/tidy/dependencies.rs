@@ -1,5 +1,6 @@
 //! Dependencies are stated once, in the root manifest, with one version for all; a crate only says
-//! `name.workspace = true`. Which crate may use which of ours is the matter of `edges`.
+//! `name.workspace = true`. Which crate may use which of ours is the matter of `edges`. A package that is a workspace of
+//! its own is none of ours: it has nobody to inherit from.
 
 use crate::tidy::Finding;
 use crate::tree::{File, Tree};
@@ -10,6 +11,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_manifest(manifest: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
+    if manifest.lines().any(|(_, line)| line.trim() == "[workspace]") {
+        return findings;
+    }
     let mut inside = false;
     for (number, line) in manifest.lines() {
         let line = line.split_once('#').map_or(line, |(before, _)| before).trim();
@@ -47,6 +51,11 @@ mod tests {
 
     fn check_text(manifest: &str, expect: &[(&str, usize, &str)]) {
         assert_findings(&check(&Tree::of(&[("crates/a/Cargo.toml", manifest)])), expect);
+    }
+
+    #[test]
+    fn a_workspace_of_its_own_states_its_own() {
+        check_text("[workspace]\n\n[package]\nname = \"peer\"\n\n[dependencies]\nserde = \"1.0\"\n", &[]);
     }
 
     #[test]

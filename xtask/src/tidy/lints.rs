@@ -1,10 +1,11 @@
-//! Every package takes the lints of the workspace. One that forgets to would be free of all of them, silently.
+//! Every package takes the lints of the workspace. One that forgets to would be free of all of them, silently. A package
+//! that is a workspace of its own is none of ours, and has nobody to take them from.
 
 use crate::tidy::Finding;
 use crate::tree::{File, Tree};
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let members = tree.ending("/Cargo.toml").filter(|manifest| !inherits(manifest));
+    let members = tree.ending("/Cargo.toml").filter(|manifest| !inherits(manifest) && !is_apart(manifest));
     let message = "add the two lines `[lints]` and `workspace = true`";
     members.map(|manifest| Finding::error(&manifest.path, 1, message)).collect()
 }
@@ -12,6 +13,10 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 fn inherits(manifest: &File) -> bool {
     let lines: Vec<&str> = manifest.text.lines().map(str::trim).collect();
     lines.windows(2).any(|pair| pair == ["[lints]", "workspace = true"])
+}
+
+fn is_apart(manifest: &File) -> bool {
+    manifest.lines().any(|(_, line)| line.trim() == "[workspace]")
 }
 
 #[cfg(test)]
@@ -25,6 +30,7 @@ mod tests {
             assert_findings(&check(&Tree::of(&[("crates/a/Cargo.toml", text), ("Cargo.toml", "")])), expect);
         };
         check_text("[package]\n\n[lints]\nworkspace = true\n", &[]);
+        check_text("[workspace]\n\n[package]\n", &[]);
         check_text("[package]\n", &[("crates/a/Cargo.toml", 1, "add the two lines")]);
         check_text("[lints]\nworkspace = false\n", &[("crates/a/Cargo.toml", 1, "`workspace = true`")]);
     }

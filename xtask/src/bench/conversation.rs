@@ -1,0 +1,211 @@
+//! A conversation by lines with one program, whatever carries it, and how its answers are timed.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+/// A program that is ended with what it was started for.
+pub(crate) struct Program(pub(crate) Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Both directions, and the program at the other end where it is this conversation's own.
+pub(crate) struct Conversation {
+    to: Box<dyn Write>,
+    from: BufReader<Box<dyn Read>>,
+    line: String,
+    _program: Option<Program>,
+}
+
+impl Conversation {
+    pub(crate) fn on_socket(stream: UnixStream) -> Result<Self> {
+        let from: Box<dyn Read> = Box::new(stream.try_clone()?);
+        Ok(Conversation {
+            to: Box::new(stream),
+            from: BufReader::new(from),
+            line: String::new(),
+            _program: None,
+        })
+    }
+
+    /// Over the standard input and output of a program of its own.
+    pub(crate) fn on_pipes(command: &mut Command) -> Result<Self> {
+        let shown = crate::process::shown(command);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start `{shown}`"))?;
+        let (to, from) = (child.stdin.take().context("no input")?, child.stdout.take().context("no output")?);
+        let from: Box<dyn Read> = Box::new(from);
+        let program = Some(Program(child));
+        Ok(Conversation {
+            to: Box::new(to),
+            from: BufReader::new(from),
+            line: String::new(),
+            _program: program,
+        })
+    }
+
+    /// With a program whose standard input and output are the other end of a pair of sockets.
+    pub(crate) fn on_pair(command: &mut Command) -> Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let input = std::os::fd::OwnedFd::from(theirs.try_clone()?);
+        command.stdin(input).stdout(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null());
+        let program = Program(command.spawn().context("cannot start the other end")?);
+        // The command keeps its ends open, and nobody would see that the program is gone.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(Conversation::on_socket(ours)?.ending(program))
+    }
+
+    /// The same, and the program ends with it.
+    pub(crate) fn ending(self, program: Program) -> Self {
+        Conversation { _program: Some(program), ..self }
+    }
+
+    pub(crate) fn send(&mut self, line: &str) -> Result<()> {
+        self.to.write_all(line.as_bytes())?;
+        Ok(self.to.flush()?)
+    }
+
+    /// The next line.
+    pub(crate) fn receive(&mut self) -> Result<&str> {
+        self.line.clear();
+        if self.from.read_line(&mut self.line)? == 0 {
+            bail!("the other end is gone");
+        }
+        Ok(&self.line)
+    }
+
+    /// The way into MCP as it has been until 2025.
+    pub(crate) fn initialise(&mut self) -> Result<()> {
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "bench", "version": "1"}});
+        self.send(&Question::new("initialize", &params, "serverInfo").line(0))?;
+        let answer = self.receive()?;
+        if !answer.contains("serverInfo") {
+            bail!("initialize was answered {answer}");
+        }
+        self.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
+    }
+}
+
+/// A request that is asked again and again, each time by another number.
+#[derive(Clone)]
+pub(crate) struct Question {
+    rest: String,
+    /// What is in every answer that did what was asked.
+    expected: String,
+}
+
+impl Question {
+    pub(crate) fn new(method: &str, params: &Value, expected: &str) -> Self {
+        let rest = format!(",\"method\":\"{method}\",\"params\":{params}}}\n");
+        Question { rest, expected: expected.to_owned() }
+    }
+
+    pub(crate) fn line(&self, number: u64) -> String {
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{number}{}", self.rest)
+    }
+
+    fn must_be_answered_by(&self, answer: &str) -> Result<()> {
+        if !answer.contains(&self.expected) {
+            let start: String = answer.chars().take(600).collect();
+            bail!("no `{}` in the answer {start}", self.expected);
+        }
+        Ok(())
+    }
+}
+
+/// Asks one after the other; each answer is shown with how long it took, in microseconds.
+pub(crate) fn ask(
+    conversation: &mut Conversation,
+    question: &Question,
+    calls: usize,
+    mut each: impl FnMut(f64, &str) -> Result<()>,
+) -> Result<()> {
+    for number in 0..calls {
+        let line = question.line(number as u64);
+        let asked = Instant::now();
+        conversation.send(&line)?;
+        let answer = conversation.receive()?;
+        let took = asked.elapsed();
+        question.must_be_answered_by(answer)?;
+        each(micros(took), answer)?;
+    }
+    Ok(())
+}
+
+/// Keeps `depth` questions unanswered all the time. Returns how many were answered in a second.
+pub(crate) fn ask_many(
+    conversation: &mut Conversation,
+    question: &Question,
+    (calls, depth): (usize, usize),
+    times: &mut Vec<f64>,
+) -> Result<f64> {
+    let mut asked = HashMap::with_capacity(depth);
+    let mut number = 0;
+    let began = Instant::now();
+    let mut send = |conversation: &mut Conversation, asked: &mut HashMap<u64, Instant>| {
+        number += 1;
+        asked.insert(number, Instant::now());
+        conversation.send(&question.line(number))
+    };
+    for _ in 0..depth.min(calls) {
+        send(conversation, &mut asked)?;
+    }
+    for answered in 1..=calls {
+        let answer = conversation.receive()?;
+        question.must_be_answered_by(answer)?;
+        let id = id_of(answer).with_context(|| format!("an answer without a number: {answer}"))?;
+        let sent = asked.remove(&id).with_context(|| format!("an answer to `{id}`, which was not asked"))?;
+        times.push(micros(sent.elapsed()));
+        if answered + depth <= calls {
+            send(conversation, &mut asked)?;
+        }
+    }
+    Ok(calls as f64 / began.elapsed().as_secs_f64())
+}
+
+/// The number of an answer, found without parsing it: the time of a parser would be measured too.
+fn id_of(answer: &str) -> Option<u64> {
+    let (_, after) = answer.split_once("\"id\":")?;
+    let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+pub(crate) fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_one_line_of_json_with_its_number() {
+        let line = Question::new("sinew/status", &json!({"a": "b"}), "").line(7);
+        let value: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value, json!({"jsonrpc": "2.0", "id": 7, "method": "sinew/status", "params": {"a": "b"}}));
+        assert_eq!(line.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn the_number_of_an_answer_is_found_wherever_it_is() {
+        assert_eq!(id_of(r#"{"jsonrpc":"2.0","id":12,"result":{}}"#), Some(12));
+        assert_eq!(id_of(r#"{"result":{"call_id":"3"},"id": 4}"#), Some(4));
+        assert_eq!(id_of(r#"{"result":{"call_id":"3"}}"#), None);
+        assert_eq!(id_of(r#"{"id":null}"#), None);
+    }
+}

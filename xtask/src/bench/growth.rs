@@ -1,0 +1,186 @@
+//! What a call costs as what surrounds it grows: tools, rules, records, connections. It should cost the same. Only the
+//! size of its own arguments may be felt, and no more than in proportion.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::conversation::{Conversation, Question, ask, ask_many};
+use super::daemon::{Daemon, Home};
+use super::life;
+use super::results::{Bound, RATIO, Results};
+use super::times::Times;
+use super::wish::Length;
+
+const GROUP: &str = "read_file of 1 KiB as its surroundings grow";
+const SIZES: &str = "a judgement by the size of its arguments";
+const ROUNDS: usize = 20;
+const CALLS: usize = 200;
+/// From the smallest to the largest of an axis a median may grow by this.
+const MOST: f64 = 1.3;
+
+/// What grows, its smallest and its largest.
+const AXES: [(Axis, usize, usize); 4] = [
+    (Axis::Tools, 10, 10_000),
+    (Axis::Globs, 10, 100_000),
+    (Axis::Records, 0, 1_000_000),
+    (Axis::Connections, 1, 1_000),
+];
+
+#[derive(Clone, Copy)]
+enum Axis {
+    Tools,
+    Globs,
+    Records,
+    Connections,
+}
+
+impl Axis {
+    fn name(self) -> &'static str {
+        match self {
+            Axis::Tools => "tools",
+            Axis::Globs => "globs",
+            Axis::Records => "records",
+            Axis::Connections => "connections",
+        }
+    }
+}
+
+/// A daemon with so many of something.
+struct Point {
+    count: usize,
+    daemon: Daemon,
+    conversation: Conversation,
+    /// Conversations that say nothing.
+    silent: Vec<Conversation>,
+    times: Vec<f64>,
+}
+
+/// Each axis in turn: a daemon at its smallest and one at its largest, asked in turns.
+pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mut Results) -> Result<()> {
+    for (axis, smallest, largest) in AXES {
+        let largest = if length == Length::Full { largest } else { largest / 10 };
+        let place = folder.join(axis.name());
+        let points = [smallest, largest].map(|count| point(binary, &place, axis, count));
+        let measured = points.into_iter().collect::<Result<Vec<_>>>();
+        let measured = measured.and_then(|points| compare(axis, points, length, results));
+        measured.with_context(|| format!("as {} grow", axis.name()))?;
+        let _ = std::fs::remove_dir_all(place);
+    }
+    sizes(&Home::make(binary, &folder.join("arguments"))?, length, results)
+}
+
+fn point(binary: &Path, folder: &Path, axis: Axis, count: usize) -> Result<Point> {
+    let place: PathBuf = folder.join(count.to_string());
+    let home = Home::make(binary, &place)?;
+    match axis {
+        Axis::Tools => life::manifests(&home, count)?,
+        Axis::Globs => home.edit("config/governance/tools.yaml", |text| with_globs(text, count))?,
+        Axis::Connections => home.edit("config/sinew.yaml", |text| {
+            text.replace("max_connections: 256", &format!("max_connections: {}", count + 256))
+        })?,
+        Axis::Records => {}
+    }
+    let daemon = home.start()?;
+    let mut point =
+        Point { count, conversation: daemon.connect()?, daemon, silent: Vec::new(), times: Vec::new() };
+    match axis {
+        Axis::Tools | Axis::Globs => {}
+        // A call leaves two records.
+        Axis::Records if count == 0 => {}
+        Axis::Records => drop(ask_many(&mut point.conversation, &read(), (count / 2, 64), &mut Vec::new())?),
+        Axis::Connections => {
+            let others = (1..count).map(|_| point.daemon.connect());
+            point.silent = others.collect::<Result<_>>()?;
+        }
+    }
+    Ok(point)
+}
+
+fn compare(axis: Axis, mut points: Vec<Point>, length: Length, results: &mut Results) -> Result<()> {
+    for _ in 0..length.of(ROUNDS) {
+        for point in &mut points {
+            let times = &mut point.times;
+            ask(&mut point.conversation, &read(), CALLS, |time, _| {
+                times.push(time);
+                Ok(())
+            })?;
+        }
+    }
+    let mut medians = Vec::new();
+    // A shorter axis is another statement: what holds to its tenth may not hold to its end.
+    let counts: Vec<String> = points.iter().map(|point| point.count.to_string()).collect();
+    for point in points {
+        anyhow::ensure!(point.silent.len() <= point.count, "more conversations than were asked for");
+        medians.push(results.add(GROUP, &format!("{}: {}", axis.name(), point.count), point.times));
+    }
+    let grown = medians.first().zip(medians.last()).map(|(smallest, largest)| largest / smallest);
+    let name = format!("growth with {}, {}, p50", axis.name(), counts.join(" to "));
+    results.claim(&name, grown, RATIO, Bound::AtMost(MOST));
+    Ok(())
+}
+
+fn read() -> Question {
+    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
+    Question::new("sinew/execute", &params, "\"success\":true")
+}
+
+/// The policy with so many more patterns that `read_file` must not meet, all of them of the one list.
+fn with_globs(policy: &str, count: usize) -> String {
+    let Some((before, list)) = policy.split_once("    forbidden_paths:\n") else { return policy.to_owned() };
+    let inside = |line: &&str| line.starts_with("      ");
+    let shipped = list.lines().take_while(inside).filter_map(|line| line.trim().strip_prefix("- "));
+    let mut items: Vec<String> = shipped.map(|item| format!("\"{}\"", item.trim_matches('"'))).collect();
+    items.extend((0..count).map(|n| match n % 3 {
+        0 => format!("/{n:x}"),
+        1 => format!("/{n:x}/*"),
+        _ => format!("/*/{n:x}"),
+    }));
+    let after: Vec<&str> = list.lines().skip_while(inside).collect();
+    // On one line: a file of rules may have a mebibyte.
+    format!("{before}    forbidden_paths: [{}]\n{}\n", items.join(","), after.join("\n"))
+}
+
+/// What a call with much to say costs until its verdict: parsed, checked, looked through for secrets, judged.
+fn sizes(home: &Home, length: Length, results: &mut Results) -> Result<()> {
+    let daemon = home.start()?;
+    let mut conversation = daemon.connect()?;
+    let mut kinds = [100, 64 << 10, 1 << 20].map(|size: usize| {
+        let arguments = json!({"path": "new.txt", "content": "word ".repeat(size / 5)});
+        let params = json!({"tool_name": "write_file", "arguments": arguments});
+        (size, Question::new("sinew/explain", &params, "permit"), Vec::new())
+    });
+    for _ in 0..length.of(100) {
+        for (_, question, times) in &mut kinds {
+            ask(&mut conversation, question, 1, |time, _| {
+                times.push(time);
+                Ok(())
+            })?;
+        }
+    }
+    let mut medians = Vec::new();
+    for (size, _, times) in kinds {
+        medians.push((size as f64, Times::new(times.clone()).p50()));
+        results.add(SIZES, &format!("{size} bytes"), times);
+    }
+    let [_, (less, short), (more, long)] = medians.as_slice() else { return Ok(()) };
+    let grown = (long / more) / (short / less);
+    results.claim("cost of a byte, 1 MiB to 64 KiB", Some(grown), RATIO, Bound::AtMost(MOST));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_are_added_to_the_list_and_nothing_is_lost() {
+        let policy = "tools:\n  read_file:\n    forbidden_paths:\n      # why\n      - $HOME/.ssh\n      - \"**/.env\"\n    \
+                      examples:\n      - {a: b}\n";
+        let expect = "tools:\n  read_file:\n    forbidden_paths: [\"$HOME/.ssh\",\"**/.env\",/0,/1/*,/*/2]\n    \
+                      examples:\n      - {a: b}\n";
+        assert_eq!(with_globs(policy, 3), expect);
+        assert_eq!(with_globs("tools: {}\n", 3), "tools: {}\n");
+    }
+}

@@ -1,0 +1,133 @@
+//! Instructions, counted by callgrind: what a stage of the road and a whole call take, whatever else the machine does.
+//!
+//! Each is done so often and then twice as often; the difference is what the rounds took, without starts and ends.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::conversation::{Question, ask};
+use super::daemon::Home;
+use super::results::Results;
+use crate::process;
+use crate::project;
+use crate::tree::Root;
+
+/// The stages that are counted: an example's crate, what it is told to count, what that is, and how often.
+const STAGES: [(&str, &str, &str, usize); 7] = [
+    ("guardrail", "small", "check of a small call", 2_000),
+    ("guardrail", "refusal", "refusal with example and repair", 500),
+    ("governance", "judge", "check, clear, open and judge", 1_000),
+    ("ledger", "call", "both records of a call", 1_000),
+    ("telemetry", "look", "look for secrets in 1 KiB", 1_000),
+    ("telemetry", "spans", "spans of a call", 2_000),
+    ("knowledge", "validator", "validator in a fresh context", 200),
+];
+/// Calls of a whole daemon.
+const CALLS: usize = 2_000;
+const WHOLE: &str = "sinew: a governed read_file of 1 KiB";
+
+/// Counts all of them, where callgrind can be had.
+pub(crate) fn count(root: &Root, binary: &Path, folder: &Path, results: &mut Results) -> Result<()> {
+    if !is_known(&process::capture(Command::new(valgrind()).arg("--version")).unwrap_or_default()) {
+        results.absent.push(
+            "instructions: valgrind 3.25 counts them, the first that knows every system call of ours; `VALGRIND` names one"
+                .to_owned(),
+        );
+        return Ok(());
+    }
+    let folder = folder.join("callgrind");
+    std::fs::create_dir_all(&folder)?;
+    for (name, word, what, rounds) in STAGES {
+        let example = project::build_measure(root, name)?;
+        let once = |rounds: usize| {
+            let mut command = callgrind(&folder);
+            command.arg(&example).args(["count", word, &rounds.to_string()]);
+            let child = command.spawn()?;
+            let log = log_of(&folder, child.id());
+            let output = child.wait_with_output()?;
+            ensure!(output.status.success(), "`{name} count {word}` ended with {}", output.status);
+            collected(&log)
+        };
+        let taken = (once(2 * rounds)? - once(rounds)?) / rounds as f64;
+        results.instructions.insert(format!("{name}: {what}"), taken.round());
+    }
+    let taken = (whole(binary, &folder, 2 * CALLS)? - whole(binary, &folder, CALLS)?) / CALLS as f64;
+    results.instructions.insert(WHOLE.to_owned(), taken.round());
+    Ok(())
+}
+
+fn valgrind() -> String {
+    std::env::var("VALGRIND").unwrap_or_else(|_| "valgrind".to_owned())
+}
+
+/// Whether what it says of itself is a version that knows `openat2`.
+fn is_known(said: &str) -> bool {
+    let version = said.trim().strip_prefix("valgrind-").unwrap_or_default();
+    let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (3, 25)
+}
+
+fn callgrind(folder: &Path) -> Command {
+    let mut command = Command::new(valgrind());
+    command.arg("--tool=callgrind").arg("--callgrind-out-file=/dev/null");
+    command.arg(format!("--log-file={}/%p.log", folder.display()));
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    command
+}
+
+fn log_of(folder: &Path, pid: u32) -> PathBuf {
+    folder.join(format!("{pid}.log"))
+}
+
+/// A daemon that answers so many calls and is told to end.
+fn whole(binary: &Path, folder: &Path, calls: usize) -> Result<f64> {
+    let home = Home::make(binary, &folder.join("daemon"))?;
+    let daemon = home.start_as(callgrind(folder).arg(binary), &[])?;
+    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
+    let read = Question::new("sinew/execute", &params, "\"success\":true");
+    ask(&mut daemon.connect()?, &read, calls, |_, _| Ok(()))?;
+    let log = log_of(folder, daemon.pid());
+    daemon.end()?;
+    collected(&log)
+}
+
+/// All instructions of a process, from what callgrind says at its end.
+fn collected(log: &Path) -> Result<f64> {
+    let text = std::fs::read_to_string(log).with_context(|| format!("no `{}`", log.display()))?;
+    total(&text).with_context(|| format!("`{}` has no count", log.display()))
+}
+
+fn total(text: &str) -> Option<f64> {
+    let (_, after) = text.split_once("Collected :")?;
+    after.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_does_not_know_our_calls_is_none() {
+        for (said, known) in [
+            ("valgrind-3.25.1\n", true),
+            ("valgrind-3.25.0.GIT", true),
+            ("valgrind-4.0.0", true),
+            ("valgrind-3.19.0", false),
+            ("", false),
+        ] {
+            assert_eq!(is_known(said), known, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_count_is_found_in_what_callgrind_says() {
+        assert_eq!(total("==7== Events    : Ir\n==7== Collected : 123456\n==7==\n"), Some(123_456.0));
+        assert_eq!(total("==7== Process terminating\n"), None);
+    }
+}

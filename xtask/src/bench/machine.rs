@@ -1,0 +1,37 @@
+//! What kind of machine a run was on: enough to know what its figures can be compared with, and nothing that names it.
+
+/// The processor, how many of them, the memory, and the system.
+pub(crate) fn class() -> String {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = if count == 1 { "processor" } else { "processors" };
+    let (model, memory) = (model(&read("/proc/cpuinfo")), memory(&read("/proc/meminfo")));
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let kernel = kernel.split('-').next().unwrap_or_default().trim();
+    format!("{count} {processors} ({model}), {memory}, {} {kernel}", std::env::consts::OS)
+}
+
+fn model(cpuinfo: &str) -> String {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
+    name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn memory(meminfo: &str) -> String {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+    kib.map_or_else(|| "memory unknown".to_owned(), |kib| format!("{:.0} GiB", kib / 1024.0 / 1024.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_is_read_from_what_the_kernel_says() {
+        assert_eq!(model("processor\t: 0\nmodel name\t: A Processor @ 2.0GHz\n"), "A Processor @ 2.0GHz");
+        assert_eq!(model(""), std::env::consts::ARCH);
+        assert_eq!(memory("MemTotal:       16384000 kB\nMemFree: 1 kB\n"), "16 GiB");
+        assert_eq!(memory(""), "memory unknown");
+    }
+}

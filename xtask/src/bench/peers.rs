@@ -1,0 +1,160 @@
+//! The programs that are measured beside this one, installed below `target/bench-peers`. Where one cannot be had, that
+//! is said and its rows are missing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::results::Results;
+use super::wish::Peers;
+use crate::process;
+use crate::tree::Root;
+
+const NPM: [&str; 3] = [
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@anthropic-ai/sandbox-runtime@0.0.83",
+    "@openai/codex@0.166.0",
+];
+const ISOLATED_VM: &str = "isolated-vm@7.0.1";
+const PYPI: [&str; 2] = ["fastmcp==4.1.2", "mcp==2.3.0"];
+/// Bubblewrap, and what `srt` runs besides.
+const DEBIAN: [&str; 4] = ["bubblewrap", "socat", "libwrap0", "ripgrep"];
+/// What each is written in, and the one of rmcp.
+const SOURCES: &str = "xtask/bench-peers";
+
+/// What could be had.
+#[derive(Debug, Default)]
+pub(crate) struct Installed {
+    /// The folder with `node_modules`.
+    pub(crate) node: Option<PathBuf>,
+    /// The folder with `node_modules/isolated-vm`.
+    pub(crate) isolated_vm: Option<PathBuf>,
+    pub(crate) python: Option<PathBuf>,
+    /// Where the packages of Debian are unpacked.
+    pub(crate) debian: Option<PathBuf>,
+    pub(crate) rmcp: Option<PathBuf>,
+    /// The files that the others run.
+    pub(crate) sources: PathBuf,
+}
+
+/// Installs what is wished for and is not there yet.
+pub(crate) fn install(root: &Root, wish: Peers, results: &mut Results) -> Result<Installed> {
+    if wish == Peers::LeftOut {
+        results.absent.push("other programs: `--peers` installs and measures them".to_owned());
+        return Ok(Installed::default());
+    }
+    let folder = root.path().join("target/bench-peers");
+    std::fs::create_dir_all(&folder)?;
+    let mut had = |what: &str, tried: Result<PathBuf>| match tried {
+        Ok(found) => Some(found),
+        Err(error) => {
+            results.absent.push(format!("{what}: {error:#}"));
+            None
+        }
+    };
+    Ok(Installed {
+        node: had(&NPM.join(" "), npm(&folder.join("node"), &NPM, "srt")),
+        isolated_vm: had(ISOLATED_VM, isolated_vm(&folder.join("isolated-vm"))),
+        python: had(&PYPI.join(" "), pypi(&folder.join("python"))),
+        debian: had(&DEBIAN.join(" "), debian(&folder.join("debian"))),
+        rmcp: had("rmcp", rmcp(root, &folder.join("rmcp"))),
+        sources: root.path().join(SOURCES),
+    })
+}
+
+fn npm(folder: &Path, packages: &[&str], program: &str) -> Result<PathBuf> {
+    if !folder.join("node_modules/.bin").join(program).exists() {
+        std::fs::create_dir_all(folder)?;
+        let mut install = Command::new("npm");
+        install.args(["install", "--silent", "--no-audit", "--no-fund", "--no-save", "--prefix"]);
+        process::run(install.arg(folder).args(packages))?;
+    }
+    Ok(folder.to_owned())
+}
+
+/// It is built from C++ where there is no ready build of it, which takes a compiler and node's headers, and minutes that
+/// are not spent twice in vain.
+fn isolated_vm(folder: &Path) -> Result<PathBuf> {
+    let tried = folder.join("tried");
+    let works = || {
+        let mut node = Command::new("node");
+        process::works(
+            node.current_dir(folder).args(["-e", "new (require('isolated-vm').Isolate)().dispose()"]),
+        )
+    };
+    if !tried.exists() {
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(&tried, "")?;
+        let mut install = Command::new("timeout");
+        install.args([
+            "180",
+            "npm",
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--no-save",
+            "--prefix",
+        ]);
+        process::run(install.arg(folder).arg(ISOLATED_VM))?;
+    }
+    ensure!(works(), "it could not be built here; remove `{}` to try again", folder.display());
+    Ok(folder.to_owned())
+}
+
+fn pypi(folder: &Path) -> Result<PathBuf> {
+    let python = folder.join("bin/python");
+    let works = || process::works(Command::new(&python).args(["-c", "import fastmcp, mcp.server"]));
+    if !works() {
+        process::run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+        let mut install = Command::new(&python);
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        process::run(install.args(PYPI))?;
+    }
+    Ok(python)
+}
+
+/// Unpacked and not installed: that needs nobody's leave, and changes nothing outside.
+fn debian(folder: &Path) -> Result<PathBuf> {
+    if !folder.join("usr/bin/bwrap").exists() {
+        std::fs::create_dir_all(folder)?;
+        process::run(Command::new("apt-get").args(["download", "--quiet"]).args(DEBIAN).current_dir(folder))?;
+        for entry in std::fs::read_dir(folder)? {
+            let package = entry?.path();
+            if package.extension().is_some_and(|end| end == "deb") {
+                process::run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(folder))?;
+            }
+        }
+    }
+    Ok(folder.to_owned())
+}
+
+fn rmcp(root: &Root, target: &Path) -> Result<PathBuf> {
+    let manifest = root.path().join(SOURCES).join("rmcp-server/Cargo.toml");
+    let mut build = root.cargo(&["build", "--release", "--locked", "--quiet"]);
+    process::run(build.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target))?;
+    let program = target.join("release/rmcp-server");
+    program.exists().then_some(program).context("cargo built it elsewhere")
+}
+
+impl Installed {
+    /// A program of the npm packages, with what it needs of Debian's on its path.
+    pub(crate) fn node_program(&self, name: &str) -> Option<Command> {
+        let mut command = Command::new(self.node.as_ref()?.join("node_modules/.bin").join(name));
+        if let Some(debian) = &self.debian {
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{}:{path}", debian.join("usr/bin").display()));
+            command
+                .env("LD_LIBRARY_PATH", debian.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH)));
+        }
+        Some(command)
+    }
+
+    /// A server of ours in Python.
+    pub(crate) fn python_program(&self, file: &str) -> Option<Command> {
+        let mut command = Command::new(self.python.as_ref()?);
+        command.arg(self.sources.join(file));
+        Some(command)
+    }
+}

@@ -1,0 +1,165 @@
+//! What a run found: times, the statements that must hold, and counts of instructions.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::times::Times;
+
+/// One thing that was measured many times.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Figure {
+    /// Figures of one group did the same work in the same rounds.
+    pub(crate) group: &'static str,
+    pub(crate) name: String,
+    /// In microseconds.
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) per_second: Option<f64>,
+}
+
+/// The unit of a ratio.
+pub(crate) const RATIO: &str = "×";
+
+/// Which way is worse.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// A statement with a bound: a ratio of two figures of one run, or an amount.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Claim {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    /// [`RATIO`], or what an amount is counted in.
+    pub(crate) unit: &'static str,
+    pub(crate) bound: Bound,
+}
+
+impl Claim {
+    pub(crate) fn holds(&self) -> bool {
+        match self.bound {
+            Bound::AtMost(most) => self.value <= most,
+            Bound::AtLeast(least) => self.value >= least,
+        }
+    }
+}
+
+/// Everything of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) claims: Vec<Claim>,
+    /// Instructions of one round, by what it does.
+    pub(crate) instructions: BTreeMap<String, f64>,
+    /// What could not be measured, and why.
+    pub(crate) absent: Vec<String>,
+}
+
+impl Results {
+    /// Adds a figure, and returns its median.
+    pub(crate) fn add(&mut self, group: &'static str, name: &str, times: Vec<f64>) -> f64 {
+        let times = Times::new(times);
+        let (p50, p99) = (times.p50(), times.p99());
+        self.figures.push(Figure { group, name: name.to_owned(), p50, p99, per_second: None });
+        p50
+    }
+
+    /// Adds a figure of many calls at once.
+    pub(crate) fn add_deep(&mut self, group: &'static str, name: &str, times: Vec<f64>, per_second: f64) {
+        self.add(group, name, times);
+        if let Some(figure) = self.figures.last_mut() {
+            figure.per_second = Some(per_second);
+        }
+    }
+
+    /// The figure of this name.
+    pub(crate) fn find(&self, group: &str, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.group == group && figure.name == name)
+    }
+
+    /// States something, if it was measured.
+    pub(crate) fn claim(&mut self, name: &str, value: Option<f64>, unit: &'static str, bound: Bound) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.claims.push(Claim { name: name.to_owned(), value, unit, bound });
+        }
+    }
+
+    /// How many times the median of one figure of a group is that of another.
+    pub(crate) fn ratio(&self, group: &str, of: &str, to: &str) -> Option<f64> {
+        Some(self.find(group, of)?.p50 / self.find(group, to)?.p50)
+    }
+
+    pub(crate) fn to_json(&self, machine: &str) -> Value {
+        let figures = self.figures.iter().map(|figure| {
+            json!({"group": figure.group, "name": figure.name, "p50_us": rounded(figure.p50),
+                "p99_us": rounded(figure.p99), "per_second": figure.per_second.map(f64::round)})
+        });
+        let claims = self.claims.iter().map(|claim| {
+            let (bound, limit) = match claim.bound {
+                Bound::AtMost(limit) => ("at_most", limit),
+                Bound::AtLeast(limit) => ("at_least", limit),
+            };
+            json!({"name": claim.name, "value": rounded(claim.value), "unit": claim.unit, bound: limit,
+                "holds": claim.holds()})
+        });
+        json!({"machine": machine, "figures": figures.collect::<Vec<_>>(),
+            "claims": claims.collect::<Vec<_>>(), "instructions": self.instructions, "absent": self.absent})
+    }
+}
+
+/// A hundredth is finer than anything that is measured here.
+pub(crate) fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(value: f64, bound: Bound) -> Claim {
+        Claim { name: "it".to_owned(), value, unit: "×", bound }
+    }
+
+    #[test]
+    fn a_bound_itself_is_within() {
+        assert!(claim(1.0, Bound::AtMost(1.0)).holds());
+        assert!(!claim(1.01, Bound::AtMost(1.0)).holds());
+        assert!(claim(8.0, Bound::AtLeast(8.0)).holds());
+        assert!(!claim(7.9, Bound::AtLeast(8.0)).holds());
+    }
+
+    #[test]
+    fn ratios_are_of_medians_within_one_group() {
+        let mut results = Results::default();
+        results.add("read", "ours", vec![1.0, 2.0, 90.0]);
+        results.add("read", "theirs", vec![4.0]);
+        results.add("spawn", "other", vec![8.0]);
+        assert_eq!(results.ratio("read", "ours", "theirs"), Some(0.5));
+        assert_eq!(results.ratio("read", "ours", "other"), None, "not the same work");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_stated() {
+        let mut results = Results::default();
+        results.claim("nothing", None, "×", Bound::AtMost(1.0));
+        results.claim("by nothing", Some(f64::INFINITY), "×", Bound::AtMost(1.0));
+        assert!(results.claims.is_empty());
+    }
+
+    #[test]
+    fn the_file_says_what_holds() {
+        let mut results = Results::default();
+        results.add_deep("read", "ours", vec![1.234_5], 1000.4);
+        results.claim("ratio", Some(0.996), "×", Bound::AtMost(1.0));
+        let json = results.to_json("a machine");
+        assert_eq!(json["figures"][0]["p50_us"], 1.23);
+        assert_eq!(json["figures"][0]["per_second"], 1000.0);
+        assert_eq!(
+            json["claims"][0],
+            json!({"name": "ratio", "value": 1.0, "unit": "×", "at_most": 1.0, "holds": true})
+        );
+    }
+}
