@@ -9,3 +9,5 @@ mod meta;
 mod pins;
 mod real;
 mod run;
+mod sse;
+mod turns;

@@ -1,5 +1,9 @@
 //! What loosens waits over a restart too: a daemon that starts holds to what was accepted.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use serde_json::{Value, json};
 use tests::{Daemon, Home, until};
 
@@ -100,18 +104,47 @@ fn where_nobody_knows_what_was_accepted_it_is_said_aloud() {
 }
 
 #[test]
-fn what_leads_nowhere_does_not_keep_the_rest_from_being_kept() {
+fn calls_that_were_made_before_there_was_a_daemon_accept_nothing_and_leave_no_doubt() {
+    let home = home(SHUT);
+    let path = format!("path={}", home.workspace().join("shut/a.txt").display());
+    home.run(&["call", "read_file", &path]).must_exit(3);
+    home.configure("governance/tools.yaml", OPEN);
+    let daemon = Daemon::start_in(home);
+    assert!(reads(&daemon), "nobody had accepted less");
+    assert_eq!(starts(daemon.home()), ["first"]);
+    let home = daemon.stop();
+    std::fs::remove_dir_all(home.root().join("state/accepted")).expect("removed");
+    assert_eq!(starts(Daemon::start_in(home).home()), ["first", "unknown"], "there was one");
+}
+
+/// What was accepted is known to the next start, with this in the folder of the manifests.
+fn is_kept_beside(put: impl Fn(&Path)) {
     let home = home(SHUT);
     let tools = home.root().join("tools");
     std::fs::create_dir_all(&tools).unwrap();
-    for name in ["loop.yaml", "nowhere.yaml"] {
-        std::os::unix::fs::symlink(tools.join("loop.yaml"), tools.join(name)).unwrap();
-    }
+    put(&tools);
     let home = Daemon::start_in(home).stop();
     home.configure("governance/tools.yaml", OPEN);
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon), "what was accepted is known");
     assert_eq!(starts(daemon.home()), ["first", "waiting"]);
+}
+
+#[test]
+fn what_leads_nowhere_does_not_keep_the_rest_from_being_kept() {
+    is_kept_beside(|tools| {
+        for name in ["loop.yaml", "nowhere.yaml"] {
+            std::os::unix::fs::symlink(tools.join("loop.yaml"), tools.join(name)).unwrap();
+        }
+    });
+}
+
+/// As a home with very many manifests has.
+#[test]
+fn thousands_of_files_are_kept_for_the_next_start() {
+    is_kept_beside(|tools| {
+        (0..4_200).for_each(|n| std::fs::write(tools.join(format!("{n}.txt")), "a note").unwrap());
+    });
 }
 
 #[test]
@@ -131,4 +164,34 @@ fn what_could_not_be_kept_for_the_next_start_does_not_hold() {
     assert!(!reads(&daemon));
     let daemon = Daemon::start_in(daemon.stop());
     assert!(!reads(&daemon), "what holds is kept");
+}
+
+#[test]
+fn where_nobody_knows_what_was_accepted_the_tools_of_manifests_wait() {
+    const ECHO: &str = "tool:\n  schema_version: 2.0\n  id: speaker\n  type: cli\n  name: Speaker\n  version: 1.0.0\n  \
+                        description: Says it again\n  cli_specific: {executable: echo}\n  commands:\n    - name: say\n      \
+                        description: Says it\n      category: read_only\n      risk_level: low\n      argv: [hello]\n";
+    let home = home(SHUT);
+    let tools = home.root().join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(tools.join("speaker.yaml"), ECHO).unwrap();
+    std::fs::set_permissions(tools.join("speaker.yaml"), Permissions::from_mode(0o600)).unwrap();
+    let knows = |daemon: &Daemon| {
+        let told = daemon.agent().execute("speaker.say", &json!({}));
+        told["metadata"]["refusal"]["code"] != "unknown_tool"
+    };
+    let daemon = Daemon::start_in(home);
+    assert!(knows(&daemon), "the first start takes what is there");
+    let home = daemon.stop();
+    std::fs::write(home.root().join("state/accepted/seal"), "another").unwrap();
+    let daemon = Daemon::start_in(home);
+    assert!(!knows(&daemon), "nobody knows who has seen it");
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(!knows(&daemon), "a second start is no way around it");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(knows(&daemon));
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(knows(&daemon), "it was accepted");
+    assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown", "taken"]);
 }

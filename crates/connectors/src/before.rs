@@ -1,10 +1,15 @@
 //! What the arguments of a call go through before its tool gets them: the processor that its manifest names. What was
-//! judged stays as it was: paths, commands and addresses are not the processor's to change.
+//! judged stays as it was: paths, commands and addresses are not the processor's to change. What a human was shown is what
+//! the tool gets: the processor is not asked again.
 
 use governance::Permit;
 use knowledge::{Function, Workers};
+use registry::{AtWork, Preview};
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tool::{Arguments, Failure, FailureKind, SESSION_ARGUMENT};
+
+use crate::parsed;
 
 /// What arguments go through.
 #[derive(Clone, Debug)]
@@ -17,14 +22,26 @@ impl Before {
     /// The arguments as the tool gets them.
     pub(crate) async fn process(&self, arguments: Arguments, permit: &Permit) -> Result<Arguments, Failure> {
         let Some(processor) = &self.processor else { return Ok(arguments) };
+        match permit.foretold() {
+            Some(foretold) => Ok(foretold.clone()),
+            None => self.ask(processor, arguments, permit).await,
+        }
+    }
+
+    async fn ask(
+        &self,
+        processor: &Function,
+        arguments: Arguments,
+        permit: &Permit,
+    ) -> Result<Arguments, Failure> {
         let failed = |why: String| {
             let message = format!("nothing was run: the arguments could not be processed: {why}");
             Failure::new(FailureKind::Crashed, message)
                 .hint("the tool's processor is at fault: its manifest must be mended")
         };
         let input = Value::Object(arguments);
-        let made =
-            self.workers.compute(processor, &input).await.map_err(|error| failed(error.to_string()))?;
+        let made = parsed::computed(&self.workers, processor, &input).await;
+        let made = made.map_err(|error| failed(error.to_string()))?;
         let (Value::Object(given), Value::Object(made)) = (input, made) else {
             return Err(failed(format!("`{}` did not answer with an object", processor.id)));
         };
@@ -39,9 +56,31 @@ impl Before {
         }
     }
 
-    /// For the person who is asked about a call.
-    pub(crate) fn fact(&self) -> Option<(String, String)> {
-        let processor = self.processor.as_ref()?;
-        Some(("before".to_owned(), format!("the processor `{}` rewrites its arguments", processor.id)))
+    /// The same before the call runs, for the person who is asked about it. On a thread that may block.
+    pub(crate) fn foresee(&self, arguments: Arguments, permit: &Permit) -> Result<Foreseen, Failure> {
+        let Some(processor) = &self.processor else { return Ok(Foreseen { arguments, by: None }) };
+        let runtime =
+            Handle::try_current().map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
+        let arguments = runtime.block_on(self.ask(processor, arguments, permit))?;
+        Ok(Foreseen { arguments, by: Some(processor.id.to_string()) })
+    }
+}
+
+/// The arguments as the tool would get them.
+pub(crate) struct Foreseen {
+    pub(crate) arguments: Arguments,
+    /// The processor that rewrote them.
+    by: Option<String>,
+}
+
+impl Foreseen {
+    /// A preview of these arguments.
+    pub(crate) fn preview(self, mut facts: Vec<(String, String)>, at_work: AtWork) -> Preview {
+        let Foreseen { arguments, by } = self;
+        let Some(by) = by else { return Preview { facts, at_work, ..Preview::default() } };
+        let given =
+            format!("what the processor `{by}` makes of its arguments: {}", Value::Object(arguments.clone()));
+        facts.push(("gets".to_owned(), given));
+        Preview { facts, rewritten: Some(arguments), at_work, ..Preview::default() }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use governance::Permit;
 use manifest::{ArgvPart, CliSection, Command as ToolCommand, OutputForm};
-use registry::{Order, Preview, Running, ToolExecutor};
+use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Grant, Sandbox, Workplace};
 use serde_json::Value;
 use tool::{Arguments, Category, Failure, FailureKind, Output};
@@ -133,10 +133,19 @@ impl Line {
 
 impl ToolExecutor for Cli {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        let command = self.line.command(permit, &permit.call().handed_over(), Instant::now())?;
-        let mut facts = self.program.foresee(permit, &command, &command.arguments)?;
-        facts.extend(self.before.fact());
-        Ok(Preview { facts, ..Preview::default() })
+        let foreseen = self.before.foresee(permit.call().handed_over(), permit)?;
+        let command = self.line.command(permit, &foreseen.arguments, Instant::now())?;
+        let facts = self.program.foresee(permit, &command, &command.arguments)?;
+        Ok(foreseen.preview(facts, AtWork::AsDefined))
+    }
+
+    fn stands_for(&self) -> Vec<(&'static str, String)> {
+        let words = |part: &ArgvPart| match part {
+            ArgvPart::Word(word) => word.clone(),
+            ArgvPart::Optional(words) => format!("[{}]", words.join(" ")),
+        };
+        let argv: Vec<String> = self.line.argv.iter().map(words).collect();
+        vec![("program", self.line.executable.clone()), ("argv", argv.join(" "))]
     }
 
     fn run(&self, order: Arc<Order>) -> Running {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use document::Document;
 use governance::Permit;
 use manifest::{Command as ToolCommand, LocalRuntime, LocalSection, OutputForm};
-use registry::{Order, Preview, Running, ToolExecutor};
+use registry::{AtWork, Order, Preview, Running, ToolExecutor};
 use sandbox::{Command, Grant, Sandbox, Workplace};
 use serde_json::json;
 use tool::{Arguments, Failure, FailureKind, canonical};
@@ -150,12 +150,17 @@ impl Feed {
 
 impl ToolExecutor for Local {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        let command = self.feed.command(&as_opened(permit), Instant::now())?;
+        let foreseen = self.before.foresee(as_opened(permit), permit)?;
+        let command = self.feed.command(&foreseen.arguments, Instant::now())?;
         // The script itself was looked at when it was accepted, and is what it was then: its digest stands for it.
         let words: Vec<OsString> = self.feed.script.shown_words().into_iter().map(Into::into).collect();
-        let mut facts = self.program.foresee(permit, &command, &words)?;
-        facts.extend(self.before.fact());
-        Ok(Preview { facts, ..Preview::default() })
+        let facts = self.program.foresee(permit, &command, &words)?;
+        Ok(foreseen.preview(facts, AtWork::AsDefined))
+    }
+
+    fn stands_for(&self) -> Vec<(&'static str, String)> {
+        let Script { interpreter, .. } = &*self.feed.script;
+        vec![("program", interpreter.clone()), ("argv", self.feed.script.shown_words().join(" "))]
     }
 
     fn run(&self, order: Arc<Order>) -> Running {

@@ -7,10 +7,12 @@ mod answer;
 mod backoff;
 mod client;
 mod definitions;
+mod events;
 mod health;
 mod http;
 mod message;
 mod pins;
+mod sse;
 mod stdio;
 mod stopped;
 mod upstream;
@@ -54,6 +56,8 @@ pub(crate) enum Reach {
     Started(Arc<ServerCommand>, Program),
     /// It is somewhere.
     Address(String),
+    /// It is somewhere, and says what it says by a stream.
+    Stream(String),
 }
 
 /// The body of an `mcp` tool.
@@ -97,6 +101,7 @@ impl Mcp {
         };
         let place = match &self.reach {
             Reach::Address(url) => Place::Address(url.clone(), owner),
+            Reach::Stream(url) => Place::Stream(url.clone()),
             Reach::Started(server, program) => {
                 let (server, grant) = (Arc::clone(server), self.grant);
                 let start = move |permit: &Permit| server.command(permit, grant, deadline);
@@ -143,6 +148,7 @@ impl ServerCommand {
 
 impl ToolExecutor for Mcp {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        let foreseen = self.before.foresee(as_opened(permit), permit)?;
         let (mut facts, at_work) = match &self.reach {
             Reach::Started(server, program) => {
                 let command = server.command(permit, self.grant, Instant::now())?;
@@ -150,11 +156,23 @@ impl ToolExecutor for Mcp {
                 (program.foresee(permit, &command, &words)?, AtWork::AsDefined)
             }
             Reach::Address(url) => (vec![("server".to_owned(), format!("POST {url}"))], AtWork::Far),
+            Reach::Stream(url) => {
+                let told = format!("GET {url}, and POST to the address there that it names");
+                (vec![("server".to_owned(), told)], AtWork::Far)
+            }
         };
         facts.extend(self.upstream.health.as_ref().map(HealthCall::fact));
         facts.push(("asks".to_owned(), format!("the tool `{}` of the server", self.tool)));
-        facts.extend(self.before.fact());
-        Ok(Preview { facts, at_work, ..Preview::default() })
+        Ok(foreseen.preview(facts, at_work))
+    }
+
+    fn stands_for(&self) -> Vec<(&'static str, String)> {
+        match &self.reach {
+            Reach::Started(server, _) => {
+                vec![("program", server.program().to_owned()), ("argv", server.arguments().join(" "))]
+            }
+            Reach::Address(url) | Reach::Stream(url) => vec![("url", url.clone())],
+        }
     }
 
     fn let_go(&self, whose: Whose<'_>) {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, ToolResult, TraceContext};
 
 use crate::arguments::as_opened;
+use crate::parsed;
 use crate::payload::After;
 use crate::plan::{Given, Plan, Step};
 use crate::road::{InnerCall, Road};
@@ -53,7 +54,7 @@ impl Meta {
         let plan = match &self.orchestration {
             None => Plan::of_each(&self.aggregates, &arguments),
             Some(helper) => {
-                let answer = self.workers.compute(helper, &Value::Object(arguments)).await;
+                let answer = parsed::computed(&self.workers, helper, &Value::Object(arguments)).await;
                 Plan::read(answer.map_err(|error| no_plan(&error.to_string()))?)
             }
         };
@@ -118,6 +119,10 @@ impl ToolExecutor for Meta {
     fn preview(&self, _permit: &Permit) -> Result<Preview, Failure> {
         let calls = format!("{}; each is judged by itself when it comes to it", self.aggregates.join(", "));
         Ok(Preview { facts: vec![("may call".to_owned(), calls)], ..Preview::default() })
+    }
+
+    fn stands_for(&self) -> Vec<(&'static str, String)> {
+        vec![("calls", self.aggregates.join(", "))]
     }
 
     fn makes_calls(&self) -> bool {

@@ -1,6 +1,7 @@
 //! JSON that a stranger wrote, into a value, as far as that is not too much. A few bytes of text become many of memory: a
 //! list of zeros takes twenty times its length, so values are counted before any is made.
 
+use knowledge::{Function, KnowledgeError, Workers};
 use serde_json::Value;
 
 /// More values than this nobody reads, and no answer that is meant well has.
@@ -21,6 +22,22 @@ pub(crate) fn value(text: &[u8]) -> Result<Value, Unfit> {
         return Err(Unfit::TooMany);
     }
     serde_json::from_slice(text).map_err(|_| Unfit::NotJson)
+}
+
+/// What a function makes of its input.
+pub(crate) async fn computed(
+    workers: &Workers,
+    function: &Function,
+    input: &Value,
+) -> Result<Value, KnowledgeError> {
+    let text = workers.compute(function, input).await?;
+    value(text.as_bytes()).map_err(|unfit| {
+        let message = match unfit {
+            Unfit::NotJson => "not JSON, or nested too deeply".to_owned(),
+            Unfit::TooMany => format!("more than {MOST_VALUES} values"),
+        };
+        KnowledgeError::Shape { kind: function.kind, id: function.id.to_string(), message }
+    })
 }
 
 /// How many values a text has, at least. Of text that is no JSON it says nothing.

@@ -9,6 +9,8 @@ use manifest::{ApiComplexity, FieldMapping};
 use serde_json::{Map, Value, json};
 use tool::{Failure, FailureKind, Output};
 
+use crate::parsed;
+
 /// What an answer goes through.
 #[derive(Clone, Debug)]
 pub(crate) struct After {
@@ -41,7 +43,7 @@ impl After {
             fields.extend(found);
         }
         let value = match &self.processor {
-            Some(processor) => self.workers.compute(processor, &value).await.map_err(failed)?,
+            Some(processor) => parsed::computed(&self.workers, processor, &value).await.map_err(failed)?,
             None => value,
         };
         let value = wrapped(value);
@@ -65,7 +67,7 @@ impl After {
             let value = match helper {
                 Some(helper) => {
                     let input = json!({"id": mapping.name, "data": payload, holder: held});
-                    self.workers.compute(helper, &input).await?
+                    parsed::computed(&self.workers, helper, &input).await?
                 }
                 None if mapping.group.is_some() => held.get(&mapping.name).cloned().unwrap_or_default(),
                 None => held.clone(),

@@ -131,6 +131,7 @@ impl Connectors {
                 (Reach::Started(Arc::new(command), program), pinned)
             }
             (Transport::StreamableHttp, _, Some(url)) => (Reach::Address(url.clone()), String::new()),
+            (Transport::Sse, _, Some(url)) => (Reach::Stream(url.clone()), String::new()),
             _ => return Ok(Behind::Nothing),
         };
         let pins = Pins::of(self.upstreams.as_ref(), &manifest.callable_id());
@@ -265,12 +266,10 @@ enum Behind {
 fn uncallable(manifest: &Manifest) -> Uncallable {
     let (kind, id) = (manifest.kind().as_str(), manifest.id());
     let hint = match manifest.mcp().map(|section| section.transport) {
-        Some(Transport::Sse | Transport::Websocket) => {
-            "its transport is not spoken here: most such servers also speak `streamable_http`, or `stdio`"
-                .to_owned()
-        }
         Some(Transport::Stdio) => "a server on `stdio` needs `server_command:`".to_owned(),
-        Some(Transport::StreamableHttp) => "a server on `streamable_http` needs `url:`".to_owned(),
+        Some(Transport::Sse | Transport::StreamableHttp | Transport::Websocket) => {
+            "a server on the network needs `url:`".to_owned()
+        }
         None => format!("add `{kind}_specific:` to {}", manifest.path().display()),
     };
     Uncallable { why: format!("`{id}` does not say how it is run"), hint }

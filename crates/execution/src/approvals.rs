@@ -148,6 +148,10 @@ impl Approvals {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn editors(&self) -> MutexGuard<'_, HashMap<String, Vec<mpsc::Sender<Edit>>>> {
+        self.editors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -300,8 +300,7 @@ pub(crate) struct Key {
 
 impl Key {
     fn of(key: &str, request: &Request, ledger: &Ledger) -> Key {
-        let Caller { uid, client, session, .. } = &request.caller;
-        let scoped = json!({"uid": uid, "client": client, "session": session, "idempotency_key": key});
+        let scoped = json!({"party": request.caller.party(), "idempotency_key": key});
         let sent =
             json!({"arguments": request.arguments, "cwd": request.cwd.as_deref().map(Path::to_string_lossy)});
         let digest = |value: &Value| ledger.keyed_digest(&canonical::bytes(value));

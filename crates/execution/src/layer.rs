@@ -73,6 +73,8 @@ pub struct ToolExecutionLayer {
     pub(crate) tool_changes: tokio::sync::watch::Sender<u64>,
     pub(crate) reloads: Reloads,
     pub(crate) openings: Slots,
+    /// Callers take turns at the processes that run validators.
+    pub(crate) validations: Slots,
     pub(crate) mode_turn: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     draining: AtomicBool,
@@ -108,6 +110,7 @@ impl ToolExecutionLayer {
             world: ArcSwap::from_pointee(world),
             mode: ModeCell::new(mode),
             openings: Slots::new(MOST_OPENING),
+            validations: Slots::new(MOST_VALIDATING),
             mode_turn: tokio::sync::Mutex::new(()),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
@@ -273,5 +276,8 @@ pub(crate) fn places(world: &World, mode: Mode) -> usize {
 
 /// Tools of this process share one pool of threads that may block; beyond its size more would only wait inside.
 const MOST_RUNNING: usize = 256;
+/// Calls whose validators are asked at a time: as many as there are processes for them, so that who waits does so here, where
+/// callers take turns.
+const MOST_VALIDATING: usize = 4;
 /// Paths that are being opened at a time. Opening takes microseconds unless something is stuck.
 pub(crate) const MOST_OPENING: usize = 64;

@@ -91,7 +91,8 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     let tool = look_up(call, &arguments)?;
     let (permit, approved) = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => (permit, Approved::Unasked),
-        Verdict::Question(question) => approvals::approve(layer, call, tool, question).await?,
+        // Apart from the rest: every call would carry the room that waiting for a human takes.
+        Verdict::Question(question) => Box::pin(approvals::approve(layer, call, tool, question)).await?,
         Verdict::Denial(denial) => return Err(call.denied(denial).into()),
     };
     let (permit, place) = reserve(layer, call, permit).await?;
@@ -125,17 +126,28 @@ pub(crate) async fn judge(
     let checked = call.timed(Stage::Check, || aside_if_large(arguments, check));
     match checked {
         Ok(fitting) => {
-            let valid = validate(call, fitting).await?.made_by(&call.caller);
+            let valid = validate(layer, call, fitting).await?.made_by(&call.caller);
             decide(layer.deciding(), call, valid).await
         }
-        Err(rejected) => Err(repair::offered(layer, call, rejected).await),
+        Err(rejected) => Err(Box::pin(repair::offered(layer, call, rejected)).await),
     }
 }
 
 /// The tool's own validators, which run in a process of their own and may take their time.
-pub(crate) async fn validate(call: &Call, fitting: Fitting) -> Result<ValidCall, Box<Refusal>> {
+pub(crate) async fn validate(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    fitting: Fitting,
+) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
-    let Validated { call: valid, slow } = call.in_time(fitting.validated()).await??;
+    let validating = async {
+        let _place = match fitting.is_unseen() {
+            true => Some(layer.validations.take(call.caller.connection).await),
+            false => None,
+        };
+        fitting.validated().await
+    };
+    let Validated { call: valid, slow } = call.in_time(validating).await??;
     for (validator, took) in slow {
         let (tool, took_ms) = (&call.tool_name, u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         tracing::warn!(
@@ -221,7 +233,7 @@ async fn reserve(layer: &ToolExecutionLayer, call: &Call, permit: Permit) -> Res
         None => {
             layer.calls.enter(&call.track, Standing::Queued);
             sessions::end_if_closed(call);
-            call.in_time(place_unless_changed(layer, call)).await??
+            call.in_time(Box::pin(place_unless_changed(layer, call))).await??
         }
     };
     match slot {

@@ -121,7 +121,7 @@ impl Attempt<'_> {
         let end = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
             // Most looks at files end here: a task and a timer would cost them more than they do.
             Poll::Ready(end) => End::Came(Ok(end)),
-            Poll::Pending => self.wait_for(tokio::spawn(work), limit).await,
+            Poll::Pending => Box::pin(self.wait_for(tokio::spawn(work), limit)).await,
         };
         match end {
             End::Came(Ok(Ok(end))) => {

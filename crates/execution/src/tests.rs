@@ -9,6 +9,7 @@ mod modes;
 mod reload;
 mod repeats;
 mod retry;
+mod rewriting;
 mod secrets;
 mod sessions;
 

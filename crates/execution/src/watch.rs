@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use governance::{Machine, Move, Need, Transitions};
 use jiff::Timestamp;
 use ledger::State;
+use telemetry::metrics;
 use tokio::sync::Notify;
 use tool::Mode;
 
@@ -133,6 +134,8 @@ impl ToolExecutionLayer {
     }
 
     async fn hear_of_ledger(&self, state: &State) {
+        // What was lost is known once it is ready again.
+        metrics::lost_records(self.ledger.health().lost_records);
         match state {
             State::Ready => self.settle_modes().await,
             State::Unavailable { .. } => self.watch.count(Counted::Exhaustion),

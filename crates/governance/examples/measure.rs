@@ -1,7 +1,9 @@
 //! Measures what a judgement costs: `cargo run --release -p governance --example measure -- [calls]`.
 //!
 //! Prints the median time of one call through `clear` and `judge`, opening left out, under the policy that ships and under
-//! one of 1,000 tools with 100 patterns each, and how many times dearer the second is.
+//! one of 1,000 tools with 100 patterns each, and how many times dearer the second is. With `count judge N` it takes N calls
+//! through both and the opening between them under the policy that ships, and prints nothing: for whoever counts
+//! instructions.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -23,7 +25,14 @@ const TOOLS: usize = 1000;
 const PATTERNS: usize = 100;
 
 fn main() -> Result<()> {
-    let calls: u32 = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (calls, counting): (u32, bool) = match words.as_slice() {
+        [] => (100_000, false),
+        [calls] => (calls.parse()?, false),
+        ["count", "judge", calls] => (calls.parse()?, true),
+        other => return Err(format!("not {other:?}").into()),
+    };
     let folder = std::env::temp_dir().join("governance-measure");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("work"))?;
@@ -34,12 +43,15 @@ fn main() -> Result<()> {
         names: FileNames::of_this_system(),
     };
     let shipped = Policy::embedded(&around)?;
-    let begun = Instant::now();
-    let large = large(&folder, &around)?;
-    println!("a policy of {TOOLS} tools and {PATTERNS} patterns each loads in {:?}", begun.elapsed());
     let workspace = Workspace::at(&folder.join("work"), WorkspaceAccess::ReadWrite)?;
     let workspaces = Workspaces::new(vec![workspace]);
     let small = measure(&shipped, "read_file", &workspaces, calls)?;
+    if counting {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let large = large(&folder, &around)?;
+    println!("a policy of {TOOLS} tools and {PATTERNS} patterns each loads in {:?}", begun.elapsed());
     let dear = measure(&large, "tool_500", &workspaces, calls)?;
     println!("the policy that ships: {:?} to clear and {:?} to judge a call", small.0, small.1);
     let times = ratio(dear, small);

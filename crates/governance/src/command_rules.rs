@@ -1,19 +1,21 @@
 //! Which programs a tool may start: words against the words of a rule. Nothing here knows a shell.
 //!
 //! A rule that allows is read narrowly: the program exactly as it is written, then the words that must follow it, in
-//! their places. A rule that forbids is read widely: the program by its last name, its words anywhere after it in
-//! their order, and also behind a program that starts others. What a program finds to run in a file is not seen here.
+//! their places. A rule that forbids is read widely, in `forbidding.rs`. What a program finds to run in a file is not seen
+//! here.
 
+mod forbidding;
 mod git;
-mod starters;
+mod quiet;
+mod readings;
 
 use document::Located;
 use tool::{RefusalCode, RuleRef};
 
-use self::starters::STARTERS;
+use self::readings::Readings;
 use crate::command_entry::{CommandEntry, CommandPattern, WordEntry};
+use crate::glob::Purpose;
 use crate::grounds::{Grounds, place, shown};
-use crate::name::fold;
 use crate::problems::Inspection;
 use crate::remedy;
 use crate::surroundings::FileNames;
@@ -119,14 +121,16 @@ impl CommandRules {
 
     /// The examples that stand beside a pattern hold, or the policy does not load.
     fn run_examples(&self, inspection: &mut Inspection<'_>) {
-        let allowed = self.allowed.iter().flat_map(|list| &list.rules);
-        let allows: Vec<_> = allowed.map(|rule| (rule, CommandRule::allows as Match)).collect();
-        let forbids = self.forbidden.iter().map(|rule| (rule, CommandRule::forbids as Match));
-        for (rule, matches) in allows.into_iter().chain(forbids) {
+        let allowed = self.allowed.iter().flat_map(|list| &list.rules).map(|rule| (rule, Purpose::Allow));
+        let forbidden = self.forbidden.iter().map(|rule| (rule, Purpose::Forbid));
+        for (rule, purpose) in allowed.chain(forbidden) {
             for (line, expected) in &rule.examples {
-                let found = match Command::from_line(line) {
-                    Command::Words(words) => matches(rule, &words, self.names),
-                    Command::ForAShell(_) => false,
+                let found = match (Command::from_line(line), purpose) {
+                    (Command::Words(words), Purpose::Allow) => rule.allows(&words),
+                    (Command::Words(words), Purpose::Forbid) => {
+                        rule.forbids(&Readings::of(&words, self.names))
+                    }
+                    (Command::ForAShell(_), _) => false,
                 };
                 if found != *expected {
                     let says = if *expected { "must match" } else { "must not match" };
@@ -152,7 +156,7 @@ impl CommandRules {
                 return Err(self.denied(command, "needs_a_shell", hint));
             }
         };
-        let found = self.forbidden.iter().position(|rule| rule.forbids(words, self.names));
+        let found = self.forbids(words);
         let before = self.forbidden.iter().take(found.unwrap_or(self.forbidden.len()));
         notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));
         if let Some(rule) = found.and_then(|at| self.forbidden.get(at)) {
@@ -166,7 +170,7 @@ impl CommandRules {
             let hint = "a tool that starts programs needs `allowed_commands` in tools.yaml";
             return Err(self.denied(command, "not_listed", hint));
         };
-        let found = list.rules.iter().position(|rule| rule.allows(words, self.names));
+        let found = list.rules.iter().position(|rule| rule.allows(words));
         let before = list.rules.iter().take(found.unwrap_or(list.rules.len()));
         notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));
         match found.and_then(|at| list.rules.get(at)) {
@@ -179,6 +183,15 @@ impl CommandRules {
                 Err(self.denied(command, "not_listed", &hint))
             }
         }
+    }
+
+    /// The first of the rules that forbid it.
+    fn forbids(&self, words: &[String]) -> Option<usize> {
+        if self.forbidden.is_empty() {
+            return None;
+        }
+        let said = Readings::of(words, self.names);
+        self.forbidden.iter().position(|rule| rule.forbids(&said))
     }
 
     fn denied(&self, command: &Command, detail: &str, hint: &str) -> Grounds {
@@ -203,8 +216,6 @@ impl CommandRules {
     }
 }
 
-type Match = fn(&CommandRule, &[String], FileNames) -> bool;
-
 impl CommandRule {
     fn compile(entry: &Located<CommandEntry>, id: &str, inspection: &mut Inspection<'_>) -> Self {
         check_words(entry, inspection);
@@ -224,47 +235,9 @@ impl CommandRule {
     }
 
     /// The words of the rule, each in its place.
-    pub(crate) fn allows(&self, command: &[String], _names: FileNames) -> bool {
+    pub(crate) fn allows(&self, command: &[String]) -> bool {
         command.len() >= self.words.len()
             && self.words.iter().zip(command).all(|(choice, word)| choice.contains(word))
-    }
-
-    /// The words of the rule in their order, wherever they stand; also behind a program that starts others.
-    pub(crate) fn forbids(&self, command: &[String], names: FileNames) -> bool {
-        let Some(program) = command.first() else { return false };
-        let starts_others =
-            STARTERS.contains(&last_name(program, names).as_str()) || git::runs_its_words(command, names);
-        let meets = |line: &[String], how: fn(&Self, &[String], FileNames) -> bool| {
-            let starts = if starts_others { line.len() } else { 1 };
-            (0..starts).any(|at| line.get(at..).is_some_and(|rest| how(self, rest, names)))
-        };
-        let says = |line: &[String]| meets(line, Self::follows) || meets(line, Self::is_given_as_alias);
-        // A setting has its value behind a `=`, an address its program behind `ext::`. Taken apart there, a line is no line
-        // of git's any more, and nothing is said of aliases.
-        says(command)
-            || (starts_others
-                && (says(&parted(command, &[])) || meets(&parted(command, &['=', ':']), Self::follows)))
-    }
-
-    fn follows(&self, line: &[String], names: FileNames) -> bool {
-        let Some((programs, wanted)) = self.words.split_first() else { return true };
-        let Some((program, rest)) = line.split_first() else { return false };
-        let has = |program: &str, rest: &[String]| {
-            let is_program = programs.iter().any(|known| last_name(known, names) == program);
-            let mut rest = rest.iter();
-            is_program && wanted.iter().all(|choice| rest.any(|word| choice.contains(word)))
-        };
-        let program = last_name(program, names);
-        let as_git = git::spelt_out(&program);
-        as_git.is_some_and(|[git, command]| has(&git, &[&[command], rest].concat())) || has(&program, rest)
-    }
-
-    /// Whether the rule is about some of git's commands, and git is given one that may stand for any.
-    fn is_given_as_alias(&self, line: &[String], names: FileNames) -> bool {
-        let is_git = |program: &String| last_name(program, names) == "git";
-        let binds =
-            self.words.len() > 1 && self.words.first().is_some_and(|programs| programs.iter().any(is_git));
-        binds && line.split_first().is_some_and(|(program, rest)| is_git(program) && git::is_alias(rest))
     }
 }
 
@@ -276,22 +249,6 @@ impl std::fmt::Display for CommandRule {
         let words: Vec<String> = self.words.iter().map(|choice| choice.join("|")).collect();
         f.write_str(&words.join(" "))
     }
-}
-
-/// The last part of a program's name, as the file system compares names.
-fn last_name(program: &str, names: FileNames) -> String {
-    let last = program.rsplit('/').next().unwrap_or_default();
-    match names {
-        FileNames::CaseSensitive => last.to_owned(),
-        FileNames::CaseInsensitive => fold(last),
-    }
-}
-
-/// The words within the words of a command, parted where a shell would, and here: a program for a shell hides in one.
-fn parted(command: &[String], here: &[char]) -> Vec<String> {
-    let parts = |c: char| c.is_whitespace() || FOR_A_SHELL.contains(&c) || here.contains(&c);
-    let within = command.iter().flat_map(|word| word.split(parts));
-    within.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 fn words_of(pattern: &CommandPattern) -> Vec<Vec<String>> {

@@ -34,6 +34,7 @@ mod path_rules;
 mod pattern;
 mod policy;
 mod problems;
+mod program_folders;
 mod rates;
 mod reach;
 mod reached;

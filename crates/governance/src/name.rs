@@ -13,7 +13,8 @@ impl Name {
     ///
     /// Good enough to refuse by, never to allow by.
     pub(crate) fn lexical(base: &Path, text: &str) -> Name {
-        let mut name = PathBuf::from("/");
+        let mut name = PathBuf::with_capacity(base.as_os_str().len() + text.len() + 2);
+        name.push("/");
         for part in base.join(text).components() {
             match part {
                 Component::ParentDir => {
@@ -28,6 +29,10 @@ impl Name {
 
     /// The folders that a text goes into and leaves again by `..`, read as letters.
     pub(crate) fn left_behind(base: &Path, text: &str) -> Vec<Name> {
+        let goes_up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+        if !goes_up(base) && !goes_up(Path::new(text)) {
+            return Vec::new();
+        }
         let mut name = PathBuf::from("/");
         let mut left = Vec::new();
         for part in base.join(text).components() {

@@ -57,8 +57,12 @@ pub(crate) fn admit_typed(
     refuse_forbidden(standing, &name, request, notes)?;
     // A `..` succeeds only if the folder it leaves is there: going through one that the caller may not look into
     // would tell whether it exists.
+    let left = Name::left_behind(&request.base, &request.text);
+    if left.is_empty() {
+        return Ok(());
+    }
     let look = PathRequest { access: PathAccess::Read, ..request.clone() };
-    Name::left_behind(&request.base, &request.text).iter().try_for_each(|folder| {
+    left.iter().try_for_each(|folder| {
         refuse_forbidden(standing, folder, &look, notes)?;
         let (rule, states) = admit_place(standing, workspaces, folder, &look, notes)?;
         notes.holds(&rule, || states.to_string(), || folder.to_string());

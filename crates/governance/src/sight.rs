@@ -34,6 +34,12 @@ impl Sight {
         self.forbidden.as_ref().map_or(&[], |globs| globs.outright())
     }
 
+    /// What the rules of the call forbid, as it is written.
+    pub fn patterns(&self) -> Vec<&str> {
+        let written = self.forbidden.iter().flat_map(|globs| globs.written());
+        written.map(|written| written.text.as_str()).collect()
+    }
+
     /// Whether doing this there would be refused as forbidden.
     pub(crate) fn forbids(&self, path: &Path, access: PathAccess) -> bool {
         let Some(name) = Name::canonical(path) else { return true };

@@ -18,7 +18,7 @@ use crate::policy::Policy;
 use crate::rates::Rates;
 use crate::reached::Reached;
 use crate::sight::Sight;
-use crate::situation::{Situation, Workspace};
+use crate::situation::{Situation, Workspace, WorkspaceAccess};
 use crate::tool_rules::{ToolRules, WayOut};
 use crate::tools_file::Isolation;
 use crate::trail::{Notes, Trail};
@@ -421,6 +421,7 @@ impl<'a> Standing<'a> {
             rates: self.rates(situation.mode),
             folders: self.folders(situation),
             program_folders: self.program_folders(),
+            written_to: self.written_to(situation),
             max_response_bytes: self.policy.safety.gateway.max_response_bytes,
             outbound: self.goes_out().then(|| self.outbound()),
             confinement: self.rules.map(|rules| rules.confinement).unwrap_or_default(),
@@ -440,6 +441,22 @@ impl<'a> Standing<'a> {
             Some(list) => list.folders.iter().map(|folder| Workspace::granted(folder)).collect(),
             None => situation.workspaces.iter().cloned().collect(),
         }
+    }
+
+    /// Where programs of its calls could have been put by a call.
+    fn written_to(&self, situation: &Situation<'_>) -> Vec<PathBuf> {
+        if !self.definition.requires_sandbox() {
+            return Vec::new();
+        }
+        let own = self.folders(situation);
+        let all = own.iter().chain(situation.workspaces.iter());
+        let mut found: Vec<PathBuf> = Vec::new();
+        for folder in all.filter(|folder| folder.access() == WorkspaceAccess::ReadWrite) {
+            if !found.iter().any(|known| known == folder.root()) {
+                found.push(folder.root().to_owned());
+            }
+        }
+        found
     }
 
     fn program_folders(&self) -> Vec<PathBuf> {

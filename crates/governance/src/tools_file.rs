@@ -162,6 +162,16 @@ pub enum Isolation {
     Reduced,
 }
 
+impl Isolation {
+    /// The word used in configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Isolation::Full => "full",
+            Isolation::Reduced => "reduced",
+        }
+    }
+}
+
 /// What a confined process reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

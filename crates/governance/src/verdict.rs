@@ -7,7 +7,7 @@ use std::time::Duration;
 use guardrail::ValidCall;
 use resources::{Opened, OpenedPath};
 use serde_json::{Map, Value};
-use tool::{PathAccess, Refusal, RefusalCode, RuleRef};
+use tool::{Arguments, PathAccess, Refusal, RefusalCode, RuleRef};
 
 use crate::cleared::Cleared;
 use crate::facts::Seen;
@@ -38,6 +38,7 @@ pub struct Permit {
     rules: Vec<RuleRef>,
     limits: Limits,
     seen: Seen,
+    foretold: Option<Arguments>,
 }
 
 /// What a permitted call may use.
@@ -56,11 +57,23 @@ pub(crate) struct Limits {
     pub(crate) folders: Vec<Workspace>,
     /// Where programs are taken from besides the system's folders.
     pub(crate) program_folders: Vec<PathBuf>,
+    /// Where calls of its caller write, this one or others.
+    pub(crate) written_to: Vec<PathBuf>,
 }
 
 impl Permit {
     pub(crate) fn new(opened: Opened<Cleared>, rules: Vec<RuleRef>, limits: Limits, seen: Seen) -> Self {
-        Permit { opened, rules, limits, seen }
+        Permit { opened, rules, limits, seen, foretold: None }
+    }
+
+    /// The same, to be run with its arguments as a human was shown them: the tool rewrites them, and not once more.
+    pub fn foretelling(self, rewritten: Option<Arguments>) -> Self {
+        Permit { foretold: rewritten, ..self }
+    }
+
+    /// What the tool made of its arguments when it was last asked what it would do.
+    pub fn foretold(&self) -> Option<&Arguments> {
+        self.foretold.as_ref()
     }
 
     /// The call.
@@ -117,6 +130,11 @@ impl Permit {
     /// The folders that a confined process of this call takes programs from before it takes them from the system's.
     pub fn program_folders(&self) -> &[PathBuf] {
         &self.limits.program_folders
+    }
+
+    /// The folders that this call may write to, or another of its caller's: no program is taken from there.
+    pub fn written_to(&self) -> &[PathBuf] {
+        &self.limits.written_to
     }
 
     /// Why the tool's rules, which are only recorded, would have denied this call.

@@ -1,7 +1,8 @@
 //! Measures what the guardrail costs: `cargo run --release -p guardrail --example measure -- [rounds]`.
 //!
 //! Prints the cost of checking small calls that pass, with the shipped map in force, then of one that is refused with
-//! its example and a repair: the check a call waits for, and the help a mistaken one gets.
+//! its example and a repair: the check a call waits for, and the help a mistaken one gets. With `count small N` or
+//! `count refusal N` it does that N times and prints nothing: for whoever counts instructions.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -20,7 +21,8 @@ const BATCH: u32 = 64;
 const BOUND: Duration = Duration::from_micros(5);
 
 fn main() -> Result<()> {
-    let rounds: usize = std::env::args().nth(1).map_or(Ok(5_000), |text| text.parse())?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let curated = Curated::embedded()?;
     let (definition, schema) = write_file()?;
     let known = Known { definition: &definition, schema: &schema };
@@ -33,6 +35,18 @@ fn main() -> Result<()> {
     if !passes(small.clone()) || !passes(all.clone()) || passes(wrong.clone()) {
         return Err("the guard does not do what is measured".into());
     }
+    let rounds = match words.as_slice() {
+        [] => 5_000,
+        [rounds] => rounds.parse()?,
+        ["count", what, times] => {
+            let arguments = if *what == "refusal" { &wrong } else { &small };
+            for _ in 0..times.parse::<usize>()? {
+                black_box(passes(arguments.clone()));
+            }
+            return Ok(());
+        }
+        other => return Err(format!("not {other:?}").into()),
+    };
     let median = measure("check of a small call", rounds, &small, passes);
     measure("check of a call with every argument", rounds, &all, passes);
     measure("refusal with example and repair", rounds / 10, &wrong, passes);

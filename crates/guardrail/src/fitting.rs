@@ -40,6 +40,11 @@ impl Fitting {
         &self.arguments
     }
 
+    /// Whether the tool has validators that have not seen them.
+    pub fn is_unseen(&self) -> bool {
+        self.validators.is_some()
+    }
+
     /// Asks the tool's validators. One that gives no proper answer refuses the call like one that says no.
     pub async fn validated(self) -> Result<Validated, Box<Refusal>> {
         let slow = match &self.validators {

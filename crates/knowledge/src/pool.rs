@@ -16,7 +16,8 @@ use crate::error::KnowledgeError;
 use crate::function::{Function, Kind, Validation};
 use crate::wire::{self, Reply, Request, Task};
 
-/// Workers at once. A function takes half a millisecond or, once in a while, all its time.
+/// Workers at once for validators, and as many for all else: those who are still being checked do not wait for what already
+/// runs. A function takes half a millisecond or, once in a while, all its time.
 const MOST: usize = 4;
 /// What the engine says of a call of a helper that is not there: of one among others, and of one where there are none.
 const NO_HELPER: [&str; 2] = ["not a function", "helpers is not defined"];
@@ -53,7 +54,8 @@ pub struct Workers {
 struct Shared {
     start: Box<Start>,
     idle: Mutex<Vec<Worker>>,
-    places: Arc<Semaphore>,
+    validating: Semaphore,
+    computing: Semaphore,
 }
 
 struct Worker {
@@ -78,8 +80,12 @@ impl std::fmt::Debug for Workers {
 impl Workers {
     /// Workers that are started so, when they are first needed.
     pub fn new(start: impl Fn() -> Starting + Send + Sync + 'static) -> Self {
-        let shared =
-            Shared { start: Box::new(start), idle: Mutex::default(), places: Arc::new(Semaphore::new(MOST)) };
+        let shared = Shared {
+            start: Box::new(start),
+            idle: Mutex::default(),
+            validating: Semaphore::new(MOST),
+            computing: Semaphore::new(MOST),
+        };
         Workers { shared: Arc::new(shared) }
     }
 
@@ -97,11 +103,11 @@ impl Workers {
         }
     }
 
-    /// What a helper or processor makes of its input.
-    pub async fn compute(&self, function: &Function, input: &Value) -> Result<Value, KnowledgeError> {
+    /// What a helper or processor makes of its input, as JSON text: a few bytes of it may become many of memory, so whoever
+    /// reads it says how much is too much.
+    pub async fn compute(&self, function: &Function, input: &Value) -> Result<String, KnowledgeError> {
         match self.ask(function, Task::Compute, &input.to_string()).await? {
-            (Reply::Value(text), _) => serde_json::from_str(&text)
-                .map_err(|error| refused(function, Reply::Shape(format!("not JSON: {error}")))),
+            (Reply::Value(text), _) => Ok(text),
             (other, _) => Err(refused(function, other)),
         }
     }
@@ -140,7 +146,11 @@ impl Workers {
         let unavailable = |error: io::Error| KnowledgeError::Unavailable(error.to_string());
         let request = wire::framed(&request).map_err(unavailable)?;
         // The semaphore is never closed; were it, nothing would run.
-        let place = self.shared.places.acquire().await;
+        let places = match function.kind {
+            Kind::Validator => &self.shared.validating,
+            Kind::Helper | Kind::Processor => &self.shared.computing,
+        };
+        let place = places.acquire().await;
         let _place = place.map_err(|_| KnowledgeError::Unavailable("closed".to_owned()))?;
         self.ask_workers(function, &request).await
     }

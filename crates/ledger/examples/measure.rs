@@ -1,7 +1,8 @@
 //! Measures what the ledger costs: `cargo run --release -p ledger --example measure -- [records] [folder]`.
 //!
 //! Prints the cost of a record that is only in the kernel and of one on disk, then the time of a start, of questions
-//! and of a verification over the ledger so made. Fails where a start or an answer takes longer than it may.
+//! and of a verification over the ledger so made. Fails where a start or an answer takes longer than it may. With
+//! `count call N` it puts N decisions and their ends on record and prints nothing: for whoever counts instructions.
 
 use std::{
     error::Error,
@@ -21,11 +22,17 @@ const LONGEST_ANSWER: Duration = Duration::from_millis(100);
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let counting = arguments.next_if(|word| word == "count").and_then(|_| arguments.next()).is_some();
     let records: u64 = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
     let folder = arguments.next().map_or_else(|| std::env::temp_dir().join("ledger-measure"), PathBuf::from);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
+    }
+    if counting {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(record(&folder, records))?;
+        return Ok(std::fs::remove_dir_all(&folder)?);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(write(&folder, records))?;
@@ -85,6 +92,16 @@ fn decision(n: u64) -> Decision {
 fn outcome(n: u64) -> Outcome {
     let status = if n % 100 == 3 { Status::Failed } else { Status::Done };
     Outcome { output_digest: Some("o".repeat(64)), ..Outcome::new(status, Duration::from_micros(n % 5000)) }
+}
+
+/// Calls, and nothing else.
+async fn record(folder: &Path, calls: u64) -> Result<()> {
+    let (ledger, _) = Ledger::open(folder, &Options::default())?;
+    for n in 0..calls {
+        let intent = ledger.intend(decision(n), ()).await?;
+        ledger.conclude(&intent, outcome(n))?;
+    }
+    Ok(())
 }
 
 async fn write(folder: &Path, records: u64) -> Result<()> {

@@ -16,6 +16,7 @@ use crate::answer::Answer;
 use crate::connect::Connection;
 use crate::error::OutboundError;
 use crate::question::{Method, Question};
+use crate::stream::Stream;
 use crate::vet::Place;
 
 const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -37,15 +38,38 @@ pub(crate) async fn exchange(
     question: &Question,
     (most, is_enough): (u64, &mut Enough<'_>),
 ) -> Result<Answer, OutboundError> {
+    let (response, _driving) = send(place, connection, question).await?;
+    Ok(read(place, response, (most, is_enough)).await)
+}
+
+/// Asks, and leaves the body to be read as it comes.
+pub(crate) async fn listen(
+    place: &Place,
+    connection: Connection,
+    question: &Question,
+) -> Result<Stream, OutboundError> {
+    let (response, driving) = send(place, connection, question).await?;
+    let (head, body) = response.into_parts();
+    let (status, content_type) = (head.status.as_u16(), header(&head.headers, &CONTENT_TYPE));
+    Ok(Stream { status, content_type, host: place.host.clone(), body, _driving: driving })
+}
+
+/// What drives a connection, which ends with it.
+type Driving = JoinSet<Result<(), hyper::Error>>;
+
+async fn send(
+    place: &Place,
+    connection: Connection,
+    question: &Question,
+) -> Result<(Response<Incoming>, Driving), OutboundError> {
     let garbled = |cause| OutboundError::Garbled { host: place.host.clone(), cause };
     let mut builder = http1::Builder::new();
     builder.max_headers(MOST_HEADERS).max_buf_size(MOST_HEADER_BYTES);
     let (mut sender, driver) = builder.handshake(TokioIo::new(connection)).await.map_err(garbled)?;
-    // Ends with this function, however it ends, and the connection with it.
     let mut driving = JoinSet::new();
     driving.spawn(driver);
     let response = sender.send_request(request(&place.url, question)?).await.map_err(garbled)?;
-    Ok(read(place, response, (most, is_enough)).await)
+    Ok((response, driving))
 }
 
 fn request(url: &Url, question: &Question) -> Result<Request<Full<Bytes>>, OutboundError> {

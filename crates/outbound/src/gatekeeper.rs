@@ -10,10 +10,11 @@ use url::Url;
 use crate::answer::Answer;
 use crate::connect::connect;
 use crate::error::OutboundError;
-use crate::exchange::{Enough, exchange};
+use crate::exchange::{self, Enough, exchange};
 use crate::question::{Caps, Method, Question};
 use crate::redirect;
 use crate::resolver::Resolver;
+use crate::stream::Stream;
 use crate::tls::Roots;
 use crate::vet::{NamedBy, vet};
 
@@ -91,6 +92,21 @@ impl Gatekeeper {
         self.ask_once(permit, question, NamedBy::Manifest, caps, is_enough).await
     }
 
+    /// Asks a server that a manifest names, and leaves what it says to be read as it comes. By the deadline it must have begun.
+    pub async fn listen(
+        &self,
+        permit: &Permit,
+        question: &Question,
+        deadline: Instant,
+    ) -> Result<Stream, OutboundError> {
+        let listening = async {
+            let place = vet(permit, &self.resolver, &question.url, NamedBy::Manifest).await?;
+            let connection = connect(&place, &self.tls).await?;
+            exchange::listen(&place, connection, question).await
+        };
+        in_time(listening, question, deadline).await
+    }
+
     async fn ask_once(
         &self,
         permit: &Permit,
@@ -104,14 +120,22 @@ impl Gatekeeper {
             let connection = connect(&place, &self.tls).await?;
             exchange(&place, connection, question, (caps.body_bytes, is_enough)).await
         };
-        let left = caps.deadline.saturating_duration_since(Instant::now());
-        match tokio::time::timeout(left, asking).await {
-            Ok(answered) => answered,
-            Err(_) => {
-                let url = Url::parse(&question.url).ok();
-                let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
-                Err(OutboundError::TimedOut { host })
-            }
+        in_time(asking, question, caps.deadline).await
+    }
+}
+
+async fn in_time<T>(
+    asking: impl Future<Output = Result<T, OutboundError>>,
+    question: &Question,
+    deadline: Instant,
+) -> Result<T, OutboundError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match tokio::time::timeout(left, asking).await {
+        Ok(answered) => answered,
+        Err(_) => {
+            let url = Url::parse(&question.url).ok();
+            let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
+            Err(OutboundError::TimedOut { host })
         }
     }
 }

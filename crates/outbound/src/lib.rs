@@ -16,6 +16,7 @@ mod port;
 mod question;
 mod redirect;
 mod resolver;
+mod stream;
 mod tls;
 mod vet;
 
@@ -26,4 +27,5 @@ pub use answer::Answer;
 pub use error::OutboundError;
 pub use gatekeeper::{Gatekeeper, MOST_HOPS};
 pub use question::{Caps, Method, Question};
+pub use stream::Stream;
 pub use tls::Roots;

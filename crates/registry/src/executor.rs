@@ -7,7 +7,7 @@ use std::sync::Arc;
 use governance::Permit;
 use ledger::Intent;
 use serde_json::Value;
-use tool::{Failure, Output, Progress};
+use tool::{Arguments, Failure, Output, Progress};
 
 /// Leave to run: a permit whose decision is already in the ledger.
 ///
@@ -26,6 +26,9 @@ pub struct Preview {
     pub changes: Vec<Change>,
     /// Anything else that its arguments and paths do not say: the program behind a name, what a script holds.
     pub facts: Vec<(String, String)>,
+    /// Its arguments as the tool would get them, where something of the tool's own rewrites them. Whoever runs the call
+    /// by an answer to this is handed these: [`Permit::foretold`].
+    pub rewritten: Option<Arguments>,
     /// Who does the work.
     pub at_work: AtWork,
 }
@@ -74,6 +77,12 @@ pub trait ToolExecutor: Send + Sync + 'static {
     /// another waits for a human.
     fn pinned(&self) -> Option<Value> {
         None
+    }
+
+    /// What stands behind it, for the person who accepts a tool that is new: a program and its words, an address. Of what
+    /// is a part of Sinew there is nothing to say.
+    fn stands_for(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     /// Lets go of what it keeps for the next call, such as a process that waits for one: nobody may use it any more. What

@@ -90,6 +90,12 @@ impl ToolRegistry {
         tool.definition.answers_to(wanted).then_some(tool)
     }
 
+    /// Leaves these tools and their other names.
+    pub fn retain(&mut self, keep: impl Fn(&ToolDefinition) -> bool) {
+        self.tools.retain(|_, tool| keep(&tool.definition));
+        self.aliases.retain(|_, name| self.tools.contains_key(name));
+    }
+
     /// The known name a misspelt one was probably meant to be.
     pub fn nearest(&self, wanted: &str) -> Option<&str> {
         nearest(wanted, self.tools.keys().map(ToolName::as_str))

@@ -48,10 +48,12 @@ fn resolve_at_hand(request: PathRequest) -> Option<OpenedPath> {
     let spelling = Spelling::check(&request).ok()?;
     let reach = || platform::reach_at_hand(&spelling.raw);
     let handle = reach().ok()?;
-    if !platform::device_at_hand(&handle).is_some_and(is_known_local) {
+    let status = platform::status_at_hand(&handle)?;
+    if !is_known_local(status.facts.identity.device) {
         return None;
     }
-    let (canonical, object) = resolve::reached(handle, request.access, reach).ok()?;
+    let (canonical, object) =
+        resolve::reached((handle, status), (&spelling.raw, request.access), reach).ok()?;
     match object {
         // A file with several names is searched for, which takes its time.
         Object::File { .. } if links::is_due(&object) => return None,
@@ -86,17 +88,28 @@ fn is_known_local(device: u64) -> bool {
 }
 
 impl OpenedPath {
-    /// Whether it is a small file whose whole content is in memory: reading it waits for nothing.
-    pub fn is_at_hand(&self) -> bool {
-        let Object::File { handle, facts, place: None } = &self.object else { return false };
-        let Some(most) = usize::try_from(facts.size).ok().filter(|size| *size <= SMALL) else { return false };
-        if !is_known_local(facts.identity.device) {
-            return false;
+    /// Takes in the whole content of a small file that is in memory, and says whether it could: reading it then waits
+    /// for nothing. For who reads it now; whoever asks later is told what was there at this moment.
+    pub fn take_in_hand(&self) -> bool {
+        if self.in_hand.get().is_some() {
+            return true;
         }
-        let Ok(file) = platform::reopen_for_reading(handle) else { return false };
+        let content = self.content_at_hand();
+        content.is_some_and(|content| self.in_hand.set(content).is_ok())
+    }
+
+    fn content_at_hand(&self) -> Option<Vec<u8>> {
+        let Object::File { handle, facts, place: None } = &self.object else { return None };
+        let most = usize::try_from(facts.size).ok().filter(|size| *size <= SMALL)?;
+        if !is_known_local(facts.identity.device) {
+            return None;
+        }
+        let file = platform::reopen_for_reading(handle).ok()?;
         // One byte more than the size: a read that ends with the file says that nothing was left out.
         let mut content = vec![0; most + 1];
-        platform::read_at_hand(&file, &mut content, 0).is_ok_and(|length| length == most)
+        let length = platform::read_at_hand(&file, &mut content, 0).ok()?;
+        content.truncate(most);
+        (length == most).then_some(content)
     }
 }
 
@@ -126,8 +139,9 @@ mod tests {
             (slow.canonical(), slow.typed(), slow.key())
         );
         assert_eq!(fast.metadata(), slow.metadata());
-        assert!(fast.is_at_hand());
-        assert_eq!(fast.read_range(0, 100).unwrap().bytes, b"content");
+        assert!(fast.take_in_hand());
+        std::fs::write(&path, "another").unwrap();
+        assert_eq!(fast.read_range(0, 100).unwrap().bytes, b"content", "not read a second time");
     }
 
     #[test]
@@ -151,12 +165,12 @@ mod tests {
         let path = world.file("ws/large", &"x".repeat(SMALL + 1));
         let opened = open(read(&path)).unwrap();
         assert_eq!(opened.paths()[0].kind(), ObjectKind::File);
-        assert!(!opened.paths()[0].is_at_hand(), "too large");
+        assert!(!opened.paths()[0].take_in_hand(), "too large");
         let path = world.file("ws/grows", "abc");
         let opened = open(read(&path)).unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(b"defgh", 3).unwrap();
-        assert!(!opened.paths()[0].is_at_hand(), "longer than it was");
+        assert!(!opened.paths()[0].take_in_hand(), "longer than it was");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use rustix::fs::FileType;
@@ -55,6 +56,8 @@ pub struct OpenedPath {
     pub(crate) access: PathAccess,
     pub(crate) object: Object,
     pub(crate) other_names: OtherNames,
+    /// The whole content, where it was small and in memory when it was about to be read.
+    pub(crate) in_hand: OnceLock<Vec<u8>>,
 }
 
 /// What was reached, with the handles that may be used for it and no others.
@@ -176,15 +179,15 @@ impl OpenedPath {
     pub(crate) fn new(request: PathRequest, spelling: Spelling, canonical: PathBuf, object: Object) -> Self {
         let other_names =
             if links::is_due(&object) { OtherNames::Unknown } else { OtherNames::Known(Vec::new()) };
-        let (key, access) = (request.key, request.access);
-        OpenedPath { key, typed: spelling.typed, canonical, access, object, other_names }
+        let (key, access, in_hand) = (request.key, request.access, OnceLock::new());
+        OpenedPath { key, typed: spelling.typed, canonical, access, object, other_names, in_hand }
     }
 
     /// The same path, which has reached this by now.
     pub(crate) fn with_object(&self, object: Object) -> Self {
         let (key, access, other_names) = (self.key.clone(), self.access, OtherNames::Known(Vec::new()));
-        let (typed, canonical) = (self.typed.clone(), self.canonical.clone());
-        OpenedPath { key, typed, canonical, access, object, other_names }
+        let (typed, canonical, in_hand) = (self.typed.clone(), self.canonical.clone(), OnceLock::new());
+        OpenedPath { key, typed, canonical, access, object, other_names, in_hand }
     }
 
     /// The argument it came from.

@@ -23,8 +23,8 @@ use macos as system;
 compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ for this system");
 
 pub(crate) use system::{
-    LONGEST_PATH, MOST_LINKS, copy_attributes, device_at_hand, is_local, is_magic, may_write, name_of, reach,
-    reach_at_hand, reach_from, reach_without_links, read_at_hand, reopen_directory, reopen_for_reading,
+    LONGEST_PATH, MOST_LINKS, copy_attributes, is_local, is_magic, may_write, name_of, reach, reach_at_hand,
+    reach_from, reach_without_links, read_at_hand, reopen_directory, reopen_for_reading, status_at_hand,
     sync_file,
 };
 

@@ -53,6 +53,9 @@ impl OpenedPath {
 
     /// Reads at most `max_bytes` bytes from `offset` on.
     pub fn read_range(&self, offset: u64, max_bytes: u64) -> Result<Portion, AccessError> {
+        if let Some(content) = self.in_hand.get() {
+            return Ok(Portion::of(content, offset, max_bytes));
+        }
         let failed = |error| AccessError::io("reading", &self.canonical, error);
         let reader = Reader { at: offset, ..self.reader()? };
         reader.portion(max_bytes).map_err(failed)
@@ -61,6 +64,16 @@ impl OpenedPath {
     /// The SHA-256 of the content in lower-case hexadecimal.
     pub fn sha256(&self) -> Result<String, AccessError> {
         self.reader()?.sha256().map_err(|error| AccessError::io("reading", &self.canonical, error))
+    }
+}
+
+impl Portion {
+    /// A part of what was read before.
+    fn of(content: &[u8], offset: u64, max_bytes: u64) -> Self {
+        let clamped = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(content.len());
+        let (start, end) = (clamped(offset), clamped(offset.saturating_add(max_bytes)));
+        let bytes = content.get(start..end).unwrap_or_default().to_vec();
+        Portion { bytes, more: end < content.len(), size: content.len() as u64 }
     }
 }
 

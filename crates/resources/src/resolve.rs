@@ -81,7 +81,10 @@ fn attempt(spelling: &Spelling, access: PathAccess) -> Result<(PathBuf, Object),
         return Ok(link);
     }
     let reach = || platform::reach(&spelling.raw);
-    let found = reach().and_then(|handle| reached(handle, access, reach));
+    let found = reach().and_then(|handle| {
+        let status = platform::status(&handle)?;
+        reached((handle, status), (&spelling.raw, access), reach)
+    });
     found.or_else(|errno| unreached(spelling, errno, access))
 }
 
@@ -117,15 +120,16 @@ fn link_in(folder: &Path, leaf: &OsStr) -> Result<Option<(PathBuf, Object)>, Err
 
 /// What a handle refers to; `reach` opens the same path once more.
 pub(crate) fn reached(
-    handle: OwnedFd,
-    access: PathAccess,
+    (handle, status): (OwnedFd, platform::Status),
+    (path, access): (&Path, PathAccess),
     reach: impl Fn() -> Result<OwnedFd, Errno>,
 ) -> Result<(PathBuf, Object), Errno> {
-    let platform::Status { kind, facts } = platform::status(&handle)?;
+    let platform::Status { kind, facts } = status;
     let name = platform::name_of(&handle, &facts)?;
-    // A file that is just being replaced has another name, or none, by the time it is asked for it.
-    let again = platform::status(reach()?)?;
-    if again.facts.identity != facts.identity {
+    // A file that is just being replaced has another name, or none, by the time it is asked for it. One that has the very
+    // name it was reached by is what that name leads to.
+    let is_as_asked = name.as_os_str() == path.as_os_str();
+    if !is_as_asked && platform::status(reach()?)?.facts.identity != facts.identity {
         return Ok((name, Object::NotThere { obstacle: Obstacle::Changed, vacancy: None }));
     }
     let object = match (kind, access) {

@@ -1,7 +1,10 @@
 //! What confinement costs: `true` started plainly, confined in both tiers, and by bubblewrap where it is installed, in
 //! turns. What is measured is how long a caller waits, from its order to the report.
 //!
-//! `cargo run --release -p sandbox --example measure`
+//! `cargo run --release -p sandbox --example measure -- [--rounds N] [--raw] [NAME=COMMAND…]`
+//!
+//! Each NAME=COMMAND is measured beside them, split at spaces, once in eight rounds: others take their time. With `--raw`
+//! every time is printed, in microseconds, a line each.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +13,8 @@ use sandbox::{Confined, End, Entered, Sandbox};
 use tool::SandboxTier;
 
 const ROUNDS: usize = 200;
+/// Commands of others run in one of so many rounds.
+const SELDOM: usize = 8;
 /// Rounds that only warm up.
 const WARM_UP: usize = 10;
 /// Before each start, so that what is left of the one before is gone: namespaces are taken apart after the answer, and
@@ -32,6 +37,34 @@ const STARTS: [(&str, Start); 4] = [
     ("bwrap --ro-bind / / --unshare-all", Start::Bubblewrap),
 ];
 
+/// What the command line asked for.
+struct Wish {
+    rounds: usize,
+    raw: bool,
+    beside: Vec<(String, Vec<String>)>,
+}
+
+impl Wish {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut wish = Wish { rounds: ROUNDS, raw: false, beside: Vec::new() };
+        while let Some(word) = words.next() {
+            match (word.as_str(), word.split_once('=')) {
+                ("--raw", _) => wish.raw = true,
+                ("--rounds", _) => {
+                    let number = words.next().and_then(|number| number.parse().ok());
+                    wish.rounds = number.ok_or("`--rounds` needs a number")?;
+                }
+                (_, Some((name, command))) => {
+                    let command = command.split(' ').map(str::to_owned).collect();
+                    wish.beside.push((name.to_owned(), command));
+                }
+                (other, None) => return Err(format!("`{other}` is no NAME=COMMAND")),
+            }
+        }
+        Ok(wish)
+    }
+}
+
 fn main() -> ExitCode {
     match sandbox::enter() {
         Entered::Launcher(code) => return code,
@@ -40,8 +73,9 @@ fn main() -> ExitCode {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     // In a task, as the daemon's calls are: what waits outside of one is woken by another thread first.
+    let wish = Wish::parse(std::env::args().skip(1));
     let measured = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
-        let task = runtime.spawn(measure());
+        let task = runtime.spawn(measure(wish?));
         runtime.block_on(task).map_err(|error| error.to_string())?
     });
     match measured {
@@ -53,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn measure() -> Result<(), String> {
+async fn measure(wish: Wish) -> Result<(), String> {
     let sandboxes = [SandboxTier::Full, SandboxTier::Reduced].map(Sandbox::at_most);
     for sandbox in &sandboxes {
         let sandbox = sandbox.clone();
@@ -61,9 +95,16 @@ async fn measure() -> Result<(), String> {
         tried.await.map_err(|error| error.to_string())?;
     }
     let mut times = STARTS.map(|_| Vec::new());
-    for round in 0..ROUNDS + WARM_UP {
+    let mut beside = vec![Vec::new(); wish.beside.len()];
+    for round in 0..wish.rounds + WARM_UP {
         if round == WARM_UP {
             times = STARTS.map(|_| Vec::new());
+        }
+        for ((_, command), times) in wish.beside.iter().zip(&mut beside).filter(|_| round % SELDOM == 0) {
+            let Some((program, words)) = command.split_first() else { continue };
+            tokio::time::sleep(PAUSE).await;
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            times.extend(plain(program, &words));
         }
         for ((_, start), times) in STARTS.into_iter().zip(&mut times) {
             tokio::time::sleep(PAUSE).await;
@@ -76,7 +117,15 @@ async fn measure() -> Result<(), String> {
             times.extend(took);
         }
     }
-    print(&times);
+    if wish.raw {
+        let ours = STARTS.iter().map(|(name, _)| *name).zip(&times);
+        for (name, times) in ours.chain(wish.beside.iter().map(|(name, _)| name.as_str()).zip(&beside)) {
+            let times: Vec<String> = times.iter().map(|time| time.as_micros().to_string()).collect();
+            println!("{name}\t{}", times.join(" "));
+        }
+    } else {
+        print(&times);
+    }
     Ok(())
 }
 

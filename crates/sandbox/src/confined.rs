@@ -55,8 +55,8 @@ impl Confined {
         };
         let (mut writable, mut readable) = (of(WorkspaceAccess::ReadWrite), of(WorkspaceAccess::ReadOnly));
         refuse_nul(command)?;
-        let shelves = Shelves::of(permit, &writable)?;
-        let program = program::find(&command.program, &shelves.search(), &writable)?;
+        let shelves = Shelves::of(permit)?;
+        let program = program::find(&command.program, &shelves.search(), permit.written_to())?;
         if command.grant == Grant::ReadOnly {
             readable.append(&mut writable);
         }

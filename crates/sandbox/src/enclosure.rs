@@ -5,12 +5,10 @@
 //! files that were hidden are those that have the names. A name alone does not tell that, and neither does the number of a
 //! file: it is given out again, to the second next save of an editor.
 
-use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::CWD;
 use sha2::{Digest, Sha256};
 
 use crate::identity;
@@ -62,9 +60,8 @@ impl Enclosure {
 
 /// Tells the file of this name from every other that ever has it. One that is gone has a stamp too.
 fn stamp(path: &Path) -> [u8; 32] {
-    let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
     let mut stamp = [0; 32];
-    if let Ok(facts) = identity::facts_at(CWD, &name) {
+    if let Ok(facts) = identity::facts_of(path) {
         let numbers = [facts.file.0, facts.file.1, facts.made.0, facts.made.1];
         stamp
             .chunks_exact_mut(8)

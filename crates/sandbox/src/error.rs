@@ -37,10 +37,8 @@ pub enum SandboxError {
     /// It is somewhere a confined process could have written it.
     #[error("`{0}` is not in a folder that programs are taken from")]
     UntrustedProgram(PathBuf),
-    /// Policy has programs taken from a folder that confined programs write to, or that may not be read.
-    #[error(
-        "programs cannot be taken from `{0}`: a confined program could have written them, or may not read it"
-    )]
+    /// Policy has programs taken from a folder that calls write to, or that may not be read.
+    #[error("programs cannot be taken from `{0}`: a call could have written them, or may not read it")]
     UntrustedFolder(PathBuf),
     /// A word names a file by the program's own view, which nobody else has.
     #[error("`{0}` leads through a process, so that it cannot be shown what it is; name the file itself")]

@@ -2,12 +2,12 @@
 //! its words name. For a person who is asked about it; the run itself finds and pins its program anew.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use governance::{Permit, WorkspaceAccess};
+use governance::Permit;
 
 use crate::command::Command;
 use crate::confined::{refuse_nul, working_folder};
@@ -45,28 +45,27 @@ impl Foresight {
     pub fn of(permit: &Permit, command: &Command) -> Result<Foresight, SandboxError> {
         refuse_nul(command)?;
         let folders = permit.folders();
-        let writable = folders.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
-        let writable: Vec<PathBuf> = writable.map(|folder| folder.root().to_owned()).collect();
-        let shelves = Shelves::of(permit, &writable)?;
-        let program = program::find(&command.program, &shelves.search(), &writable)?.executable;
+        let shelves = Shelves::of(permit)?;
+        let program = program::find(&command.program, &shelves.search(), permit.written_to())?.executable;
         let folder = working_folder(command, permit)?;
-        let files = named(&folder, &command.arguments, |path| {
-            folders.iter().any(|granted| path.starts_with(granted.root()))
-        })?;
+        // A shell reads its words there too.
+        let words = command.arguments.iter().map(|word| word.as_bytes()).chain(command.input.as_deref());
+        let files =
+            named(&folder, words, |path| folders.iter().any(|granted| path.starts_with(granted.root())))?;
         let variables = environment::names(&command.variables);
         Ok(Foresight { program, folder, files, variables })
     }
 }
 
 /// The files of the granted folders that words name.
-fn named(
+fn named<'a>(
     folder: &Path,
-    arguments: &[OsString],
+    words: impl Iterator<Item = &'a [u8]>,
     is_granted: impl Fn(&Path) -> bool,
 ) -> Result<Vec<Executable>, SandboxError> {
     let mut looked_at = BTreeSet::new();
     let (mut known, mut files, mut bytes) = (BTreeSet::new(), Vec::new(), 0);
-    for name in arguments.iter().flat_map(|word| names(word.as_bytes())) {
+    for name in words.flat_map(names) {
         if !looked_at.insert(name) {
             continue;
         }
@@ -141,8 +140,8 @@ mod tests {
         }
         std::fs::create_dir(root.join("d")).unwrap();
         let check = |words: &[&str], expect: &[&str]| {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            let found = named(&root, &words, |path| path.starts_with(&root)).unwrap();
+            let bytes = words.iter().map(|word| word.as_bytes());
+            let found = named(&root, bytes, |path| path.starts_with(&root)).unwrap();
             let mut found: Vec<_> =
                 found.iter().map(|file| file.path.file_name().unwrap().to_owned()).collect();
             found.sort();
@@ -163,9 +162,9 @@ mod tests {
     fn a_command_that_names_more_than_can_be_looked_at_is_not_foreseen() {
         let folder = tempfile::tempdir().unwrap();
         let words: String = (0..=MOST_NAMES).map(|n| format!("{n} ")).collect();
-        let found = named(folder.path(), &[words.into()], |_| true);
+        let found = named(folder.path(), [words.as_bytes()].into_iter(), |_| true);
         assert!(matches!(found, Err(SandboxError::NamesTooMuch(_))), "{found:?}");
-        let own = named(folder.path(), &["-c".into(), "sh</proc/self/cwd/x".into()], |_| true);
+        let own = named(folder.path(), [b"-c".as_slice(), b"sh</proc/self/cwd/x"].into_iter(), |_| true);
         assert!(matches!(own, Err(SandboxError::OwnView(_))), "{own:?}");
     }
 }

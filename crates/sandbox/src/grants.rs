@@ -10,6 +10,7 @@ use crate::aftermath::Before;
 use crate::error::SandboxError;
 use crate::identity::{self, Held};
 use crate::inventory::{self, Inventory};
+use crate::linked::Linked;
 use crate::look::{self, Closed};
 use crate::spec::Spec;
 
@@ -31,6 +32,7 @@ impl Grants {
         }
         let mut found = found.whole()?;
         found.hidden.extend(self.forbidden_in_system(&roots));
+        found.hide(self.other_names_of_hidden(&found, &roots)?);
         spec.hidden = found.out_of_sight().cloned().collect();
         spec.kept = found.mountable().collect();
         spec.pinned = found.pinned(&self.writable, &self.readable).into_iter().collect();
@@ -39,6 +41,21 @@ impl Grants {
         let hidden = spec.hidden.iter().map(|held| held.path.clone()).collect();
         let Inventory { kept, repositories, .. } = found;
         Ok(Before { writable: self.writable.clone(), hidden, kept, repositories })
+    }
+
+    /// The names in the granted folders of files that are forbidden under another one.
+    fn other_names_of_hidden(&self, found: &Inventory, roots: &[&Path]) -> Result<Vec<Held>, SandboxError> {
+        if roots.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut linked = Linked::default();
+        found.hidden.iter().try_for_each(|held| linked.note(&held.path))?;
+        let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        let outside = self.sight.forbidden_by_name().iter().map(PathBuf::as_path);
+        linked.note_outside(outside.filter(|path| !is_granted(path)));
+        let hidden = found.out_of_sight().map(|held| held.path.clone()).collect();
+        let names = roots.iter().map(|root| linked.names_in(root, &hidden));
+        Ok(names.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// What the rules forbid by name in the folders of the system, which nobody looks through. What this user cannot

@@ -1,11 +1,12 @@
 //! Which file has a name, told so that another one with the same number is not taken for it: numbers are given out again.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Stat, fstat};
+use rustix::fs::{CWD, FileType, Stat, fstat};
 
 /// A file's device, and its number there.
 pub(crate) type Number = (u64, u64);
@@ -26,6 +27,12 @@ pub(crate) struct Facts {
     pub(crate) made: (u64, u64),
     /// How many names it has.
     pub(crate) names: u64,
+}
+
+/// What this name stands for.
+pub(crate) fn facts_of(path: &Path) -> io::Result<Facts> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    facts_at(CWD, &name)
 }
 
 /// What a name in a folder stands for, itself and not what it links to.

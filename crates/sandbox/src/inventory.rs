@@ -69,6 +69,14 @@ impl Inventory {
         self.problem = self.problem.take().or(other.problem);
     }
 
+    /// Hides these as well, whatever else they are.
+    pub(crate) fn hide(&mut self, names: Vec<Held>) {
+        for held in &names {
+            self.kept.remove(&held.path);
+        }
+        self.hidden.extend(names);
+    }
+
     /// All that there is, or why it is not all.
     pub(crate) fn whole(mut self) -> Result<Inventory, SandboxError> {
         match self.problem.take() {

@@ -25,6 +25,7 @@ mod inventory;
 mod launcher;
 mod left;
 mod line;
+mod linked;
 mod look;
 mod loosened;
 mod outlets;

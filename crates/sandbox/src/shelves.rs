@@ -1,5 +1,5 @@
 //! Folders that a policy lets a call take programs from, besides those of the system: a toolchain in a home, say. They are
-//! there to be read and run; what a confined program could write is none.
+//! there to be read and run; what a call could write to is none.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ pub(crate) struct Shelves {
 }
 
 impl Shelves {
-    /// Those that are there. `writable` are the folders that confined programs write to. Blocks on the disk.
-    pub(crate) fn of(permit: &Permit, writable: &[PathBuf]) -> Result<Shelves, SandboxError> {
+    /// Those that are there. Blocks on the disk.
+    pub(crate) fn of(permit: &Permit) -> Result<Shelves, SandboxError> {
         let mut roots = Vec::new();
         for folder in permit.program_folders() {
             let Ok(root) = folder.canonicalize() else { continue };
             let overlaps = |other: &PathBuf| root.starts_with(other) || other.starts_with(&root);
-            if writable.iter().any(overlaps) || !permit.shows(&root) {
+            if permit.written_to().iter().any(overlaps) || !permit.shows(&root) {
                 return Err(SandboxError::UntrustedFolder(root));
             }
             roots.push(root);

@@ -29,6 +29,7 @@ mod inventory;
 mod launcher;
 mod left;
 mod line;
+mod linked;
 mod look;
 mod loosened;
 mod outlets;

@@ -9,6 +9,7 @@ use execution::{Acceptance, Difference, Effect, ReloadReport, Reloaded, ToolExec
 use tokio::signal::unix::Signal;
 
 use crate::config_watch::ConfigWatch;
+use crate::heap;
 use crate::settings::Settings;
 use crate::settings_file::ReloadMode;
 
@@ -42,6 +43,13 @@ impl Reloader {
 
     /// Reads the configuration and takes it, as far as it may be taken.
     pub(crate) async fn reload(&self, acceptance: Acceptance) -> ReloadReport {
+        let report = self.take(acceptance).await;
+        // Whichever of the two configurations was let go, its room is not needed until the next time.
+        tokio::task::spawn_blocking(heap::give_back);
+        report
+    }
+
+    async fn take(&self, acceptance: Acceptance) -> ReloadReport {
         let source = Arc::clone(&self.source);
         let read = tokio::task::spawn_blocking(move || source()).await;
         let fresh = match read.unwrap_or_else(|_| Err("a fault inside Sinew".to_owned())) {

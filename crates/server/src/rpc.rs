@@ -33,6 +33,9 @@ pub(crate) struct Unreadable {
     pub(crate) error: RpcError,
 }
 
+/// What stands around most results.
+const ENVELOPE_BYTES: usize = 128;
+
 const ENVELOPE: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
 /// Reads one line.
@@ -111,9 +114,10 @@ struct Response<'a> {
 
 fn encode(id: Option<&Id>, reply: &Reply) -> Vec<u8> {
     let (result, error) = (reply.as_deref().ok(), reply.as_ref().err());
+    let mut line = Vec::with_capacity(ENVELOPE_BYTES + result.map_or(0, |result| result.get().len()));
     let response = Response { jsonrpc: "2.0", id, result, error };
     // Strings, numbers and JSON that is already written: there is nothing here that could fail.
-    let mut line = serde_json::to_vec(&response).unwrap_or_default();
+    let _ = serde_json::to_writer(&mut line, &response);
     line.push(b'\n');
     line
 }

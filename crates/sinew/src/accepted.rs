@@ -16,12 +16,16 @@ use ledger::Ledger;
 use serde_json::Value;
 use server::Home;
 
-/// A configuration is a handful of short files. What is larger is no configuration, and is not copied.
+/// A configuration is a handful of short files, and at most ten thousand manifests. What is larger is no configuration,
+/// and is not copied.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-const MOST_FILES: usize = 4096;
+const MOST_FILES: usize = 16_384;
 /// A copy has what stands behind each tool besides, and is sealed: what was once kept can be read again.
 const MOST_BYTES_OF_COPY: usize = 2 * MOST_BYTES;
 const DEEPEST: usize = 8;
+/// Those who write a copy, and how many files are worth another one.
+const MOST_WRITERS: usize = 32;
+const FEWEST_EACH: usize = 64;
 
 /// The files of a configuration at one moment, by their place below the copy.
 #[derive(PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub(crate) enum Kept {
     Unusable(String),
     /// A copy, as it was accepted: where it is.
     Copy(PathBuf),
+    /// What is there now, to the byte.
+    Same,
 }
 
 impl Snapshot {
@@ -144,9 +150,10 @@ impl Walk<'_> {
     }
 }
 
-/// What was accepted last, if it is known.
-pub(crate) fn kept(home: &Home, ledger: &Ledger) -> Kept {
+/// What was accepted last, if it is known, beside what is there now, if that is.
+pub(crate) fn kept(home: &Home, ledger: &Ledger, now: Option<&Snapshot>) -> Kept {
     match sealed(home, ledger) {
+        Ok(Some((_, kept))) if Some(&kept) == now => Kept::Same,
         Ok(Some((copy, _))) => Kept::Copy(copy),
         Ok(None) => Kept::Nothing,
         Err(why) => Kept::Unusable(why),
@@ -193,8 +200,8 @@ impl Keeper {
     pub(crate) fn keep(&self, home: &Home, snapshot: &Snapshot) -> io::Result<()> {
         let turn = self.turn();
         let ledger = turn.upgrade().ok_or_else(no_seal)?;
-        let kept = Snapshot::of_copy(&place(home));
-        if !(matches!(kept, Ok(kept) if kept == *snapshot) && place(home).join(SEAL).exists()) {
+        // One whose seal does not hold is written anew, whatever is in it.
+        if !matches!(sealed(home, &ledger), Ok(Some((_, kept))) if kept == *snapshot) {
             write_copy(home, &ledger, snapshot)?;
         }
         let upstreams = upstreams(home, Taking::Accepted);
@@ -227,11 +234,7 @@ fn write_copy(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Result<(
     remove(&new)?;
     remove(&old)?;
     make_folder(&new)?;
-    for (name, content) in &snapshot.0 {
-        let file = new.join(name);
-        file.parent().map_or(Ok(()), make_folder)?;
-        write(&file, content)?;
-    }
+    write_files(&new, snapshot)?;
     write(&new.join(SEAL), snapshot.seal(ledger).as_bytes())?;
     match fs::rename(&copy, &old) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -240,6 +243,27 @@ fn write_copy(home: &Home, ledger: &Ledger, snapshot: &Snapshot) -> io::Result<(
     fs::rename(&new, &copy)?;
     fs::File::open(home.state())?.sync_all()?;
     remove(&old)
+}
+
+/// Each is on disk before it is done. A file system commits for all who wait for it together, so many are written by many.
+fn write_files(folder: &Path, snapshot: &Snapshot) -> io::Result<()> {
+    let files: Vec<_> = snapshot.0.iter().collect();
+    let put = |(name, content): &(&PathBuf, &Vec<u8>)| {
+        let file = folder.join(name);
+        file.parent().map_or(Ok(()), make_folder)?;
+        write(&file, content)
+    };
+    let each = files.len().div_ceil(MOST_WRITERS).max(FEWEST_EACH);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> =
+            files.chunks(each).map(|part| scope.spawn(move || part.iter().try_for_each(put))).collect();
+        let ended = |writer: std::thread::ScopedJoinHandle<'_, io::Result<()>>| {
+            writer.join().unwrap_or_else(|_| Err(io::Error::other("a writer of the copy panicked")))
+        };
+        // All of them are waited for, whatever became of the first.
+        let ends: Vec<io::Result<()>> = writers.into_iter().map(ended).collect();
+        ends.into_iter().collect()
+    })
 }
 
 const SEAL: &str = "seal";

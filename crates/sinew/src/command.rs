@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod demo;
 mod doctor;
+mod each;
 mod explain;
 mod help;
 mod hook;

@@ -1,5 +1,6 @@
 //! Puts the parts together: the same world, ledger and layer for the daemon and for a call without one.
 
+mod trial;
 mod web;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use crate::own_folders;
 use crate::setting::Setting;
 use crate::terminal::{NOTE, paint, tell};
 
+pub(crate) use trial::trial;
 pub(crate) use web::web;
 
 /// Which folders a call may work in.
@@ -74,11 +76,8 @@ fn configured(
     let curated = curated(setting, &registry)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {
-        let access = match configured.access {
-            server::WorkspaceAccess::ReadOnly => WorkspaceAccess::ReadOnly,
-            server::WorkspaceAccess::ReadWrite => WorkspaceAccess::ReadWrite,
-        };
-        let workspace = Workspace::at(&configured.path, access).map_err(|error| error.to_string());
+        let workspace =
+            Workspace::at(&configured.path, access(configured.access)).map_err(|error| error.to_string());
         let apart = |workspace: Workspace| {
             own_folders::refuse(setting.home(), workspace.root(), configured.access).map(|()| workspace)
         };
@@ -96,7 +95,18 @@ fn configured(
             |here: &Workspace| !list.iter().any(|known: &Workspace| here.root().starts_with(known.root()));
         list.extend(here.filter(is_new));
     }
-    Ok(World { registry, policy, curated, workspaces: Workspaces::new(list), hosts })
+    let workspaces = Workspaces::new(list);
+    let definitions = registry.definitions().map(AsRef::as_ref);
+    policy.check_program_folders(definitions, &workspaces).map_err(Problem::configuration)?;
+    Ok(World { registry, policy, curated, workspaces, hosts })
+}
+
+/// What the settings let callers do in a workspace, as the policy speaks of it.
+pub(crate) fn access(configured: server::WorkspaceAccess) -> WorkspaceAccess {
+    match configured {
+        server::WorkspaceAccess::ReadOnly => WorkspaceAccess::ReadOnly,
+        server::WorkspaceAccess::ReadWrite => WorkspaceAccess::ReadWrite,
+    }
 }
 
 /// The walls this machine can build, as the policy speaks of them.

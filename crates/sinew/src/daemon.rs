@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use connectors::Taking;
 use execution::{Configuration, ToolExecutionLayer, World, loosens};
+use ledger::{Filter, Ledger, Recovery};
 use server::{Fresh, ReloadMode, Settings, Source};
 
 use crate::accepted::{self, Kept, Snapshot};
@@ -37,14 +38,20 @@ struct Files {
 pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     let files = read(setting, Taking::Newest)?;
     let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
-    let first = recovery.first_start;
-    let kept = match accepted::kept(setting.home(), &ledger) {
-        Kept::Copy(copy) => read_copy(&setting.reading(&copy)),
+    let first = is_first(&ledger, &recovery);
+    let mut is_kept = false;
+    let kept = match accepted::kept(setting.home(), &ledger, files.snapshot.as_ref().ok()) {
+        // The same files make the same world: nothing can be looser.
+        Kept::Same => {
+            is_kept = true;
+            Ok(None)
+        }
+        Kept::Copy(copy) => read_copy(&setting.reading(&copy)).map(Some),
         Kept::Unusable(why) => Err(Some(why)),
         Kept::Nothing => Err(None),
     };
     let (files, configuration) = match kept {
-        Ok((world, settings)) if is_looser(&settings, &world, &files) => {
+        Ok(Some((world, settings))) if is_looser(&settings, &world, &files) => {
             let settings = Settings { reload: settings.reload, ..files.settings };
             (Files { world, settings, ..files }, Configuration::Waiting)
         }
@@ -53,21 +60,36 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
         Err(None) if first => (read(setting, Taking::Accepted)?, Configuration::First),
         Err(why) => {
             warn_of_unknown(why.as_deref());
-            (read(setting, Taking::Accepted)?, Configuration::Unknown)
+            (without_manifests(read(setting, Taking::Accepted)?), Configuration::Unknown)
         }
     };
     let Files { world, settings, snapshot } = files;
-    let is_waiting = matches!(configuration, Configuration::Waiting);
+    let is_accepted = !matches!(configuration, Configuration::Waiting | Configuration::Unknown);
     let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
     compose::settle(setting, &settings)?;
     layer.announce_start(configuration).map_err(Problem::configuration)?;
     match snapshot {
-        // These files are not accepted yet; those that are were kept before.
-        _ if is_waiting => {}
+        // Not accepted yet. What is was kept before, or is kept by the first reload that has nothing to ask.
+        _ if !is_accepted || is_kept => {}
         Ok(snapshot) => keep(setting, &snapshot),
         Err(why) => tracing::warn!(why, "what holds now is not kept for the next start"),
     }
     Ok(Daemon { layer, settings, source: source(setting.clone()) })
+}
+
+/// Whether no daemon has served here before. Calls that a person made without one leave records too, and accept nothing.
+fn is_first(ledger: &Ledger, recovery: &Recovery) -> bool {
+    if recovery.first_start {
+        return true;
+    }
+    let is_whole = recovery.missing.is_none() && recovery.damage.is_empty() && recovery.torn.is_empty();
+    let has = |filter: Filter| {
+        ledger.query(&Filter { limit: Some(1), ..filter }).map(|records| !records.is_empty())
+    };
+    // Where the first records are gone by age, so may be that of a start.
+    let from_the_beginning = has(Filter { before_seq: Some(2), ..Filter::default() });
+    let started = has(Filter { kind: Some("start".to_owned()), ..Filter::default() });
+    is_whole && matches!((from_the_beginning, started), (Ok(true), Ok(false)))
 }
 
 /// Whether the files open something that was not accepted, where somebody is to be asked.
@@ -85,12 +107,23 @@ fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
     read().map_err(|problem: Problem| Some(problem.message))
 }
 
+/// What manifests add may be what nobody has seen: it waits for a human, as it would on a reload.
+fn without_manifests(mut files: Files) -> Files {
+    if files.settings.reload == ReloadMode::Ask {
+        files.world.registry.retain(|tool| tool.origin().is_none());
+    }
+    files
+}
+
 fn warn_of_unknown(why: Option<&str>) {
     let why = why.unwrap_or("there is no copy of it");
-    tracing::warn!(why, "what was accepted is not known: the configuration is taken as it is");
+    tracing::warn!(why, "what was accepted is not known: the rules are taken as they are, manifests wait");
     tell(paint(
         NOTE,
-        format!("warning: what was accepted is not known ({why}): the configuration is taken as it is"),
+        format!(
+            "warning: what was accepted is not known ({why}): the rules are taken as they are, and the tools of manifests \
+             wait for `sinew reload --accept`"
+        ),
     ));
 }
 

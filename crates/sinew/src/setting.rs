@@ -18,6 +18,8 @@ use crate::exit::{Exit, Problem};
 
 /// How long a process that holds the state may take until it answers or lets go.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long commands that take the state one after the other are waited for, as long as each gives it on.
+const LONGEST_QUEUE: Duration = Duration::from_secs(60);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 /// One attempt: whether another is worth making depends on who holds the state, which is looked at here.
 const ONCE: Duration = Duration::ZERO;
@@ -102,11 +104,21 @@ impl Setting {
     }
 
     fn reach_or<L>(&self, take: fn(&Home) -> Result<L, ServeError>) -> Result<Reach<L>, Problem> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LONGEST_QUEUE;
         self.home.prepare().map_err(|error| explain(&error))?;
+        let mut holder = StateLock::holder(&self.home);
         loop {
-            if self.is_reachable()? {
-                return Ok(Reach::Daemon);
+            match self.is_reachable() {
+                Ok(true) => return Ok(Reach::Daemon),
+                Ok(false) => {}
+                Err(problem) => {
+                    // Who holds it by now is not who was waited for: there is a queue, and it moves.
+                    let before = std::mem::replace(&mut holder, StateLock::holder(&self.home));
+                    if holder == before || Instant::now() >= deadline {
+                        return Err(problem);
+                    }
+                    continue;
+                }
             }
             // Another command may have taken the state since we looked.
             match take(&self.home) {

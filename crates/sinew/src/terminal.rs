@@ -1,11 +1,12 @@
 //! What reaches a person's screen: colours where they are wanted, and never a control character from outside.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{FlushArg, tcflush};
 pub(crate) use tool::{visible, visible_line};
 
 use crate::exit::{Exit, Problem};
@@ -59,6 +60,22 @@ pub(crate) fn linger(pause: Duration) -> Result<(), Problem> {
 /// Prints a line of talk, beside the results. Talk that nobody hears is no reason to end.
 pub(crate) fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
+}
+
+/// Whether a person can be asked.
+pub(crate) fn is_attended() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks on the terminal. Anything but a yes is a no.
+pub(crate) fn agrees(question: &str) -> bool {
+    // What was typed before there was a question is no answer to it.
+    let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
+    let mut out = anstream::stderr();
+    let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
+    let mut line = String::new();
+    let read = asked.and_then(|()| io::stdin().lock().read_line(&mut line));
+    read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
 }
 
 /// Writes text from outside: as it is into a pipe, with control characters made visible on a terminal.

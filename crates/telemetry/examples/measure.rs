@@ -1,7 +1,8 @@
 //! Measures what telemetry costs a call: `cargo run --release -p telemetry --example measure`.
 //!
 //! Prints the cost of a look for secrets in text without one, of the spans of a call that nobody exports, and of an event
-//! into the log. What a collector costs is measured by `cargo xtask bench`, on the whole daemon.
+//! into the log. What a collector costs is measured by `cargo xtask bench`, on the whole daemon. With `count look N` or
+//! `count spans N` it does that N times and prints nothing: for whoever counts instructions.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -21,11 +22,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     if redactor.redact_text(&clean) != clean {
         return Err("the text is not what is measured: something in it looks like a secret".into());
     }
-    measure("a look at 1 KiB without a secret", || drop(black_box(redactor.redact_text(&clean))));
-    measure("a look at one line without a secret", || drop(black_box(redactor.redact_text(line))));
     let trace = TraceContext::root();
     let (call_id, mode, session) = (CallId::fresh(), Mode::Normal, None);
     let call = Subject { tool: "read_file", call_id, trace: &trace, mode, session };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => {}
+        ["count", what, times] => {
+            let look = *what == "look";
+            for _ in 0..times.parse::<usize>()? {
+                if look { drop(black_box(redactor.redact_text(&clean))) } else { spans(&call) }
+            }
+            return Ok(());
+        }
+        other => return Err(format!("not {other:?}").into()),
+    }
+    measure("a look at 1 KiB without a secret", || drop(black_box(redactor.redact_text(&clean))));
+    measure("a look at one line without a secret", || drop(black_box(redactor.redact_text(line))));
     measure("the spans of a call, not exported", || spans(&call));
     let folder = tempfile::tempdir()?;
     let log = LogTarget::Directory(folder.path().to_owned());

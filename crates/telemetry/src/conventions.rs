@@ -54,6 +54,7 @@ pub mod metric {
     pub const TOOLS_RUNNING: &str = "sinew.tools.running";
     pub const TRUNCATED_BYTES: &str = "sinew.output.truncated_bytes";
     pub const TRUNCATED_ITEMS: &str = "sinew.output.truncated_items";
+    pub const LOST_RECORDS: &str = "sinew.ledger.lost_records";
 
     /// The bucket boundaries of every duration, in seconds, as the MCP conventions give them.
     pub const DURATION_BOUNDARIES: [f64; 14] =

@@ -51,7 +51,12 @@ impl Watch {
     }
 }
 
-/// Shows an event to all who watch; costs one look where nobody does.
+/// Whether anybody watches: a record is made for them at once.
+pub(crate) fn is_watched() -> bool {
+    EVENTS.receiver_count() > 0
+}
+
+/// Shows an event to all who watch.
 pub(crate) fn publish(event: &'static str, record: &impl Serialize) {
     publish_to(&EVENTS, event, record);
 }

@@ -101,8 +101,8 @@ pub(crate) fn assemble(
     let limits = limits(&settings.log)?;
     let (directory, stderr) = match target {
         LogTarget::Directory(directory) => (Some(directory), None),
-        LogTarget::Stderr => (None, Some(Stderr)),
-        LogTarget::DirectoryAndStderr(directory) => (Some(directory), Some(Stderr)),
+        LogTarget::Stderr => (None, Some(Stderr(Colour::of_stderr()))),
+        LogTarget::DirectoryAndStderr(directory) => (Some(directory), Some(Stderr(Colour::of_stderr()))),
     };
     let file = directory
         .map(|directory| LineWriter::start("sinew-log", RotatingFile::open(directory, limits)?))
@@ -110,7 +110,6 @@ pub(crate) fn assemble(
     let stderr = stderr.map(|stderr| LineWriter::start("sinew-stderr", stderr)).transpose()?;
     let writers = file.iter().chain(&stderr).cloned().collect();
     let exports = Arc::new(export.map(otel::build).transpose()?.unwrap_or_default());
-    let stderr = stderr.map(|writer| (writer, Colour::of_stderr()));
     let layer = LogLayer { file, stderr, otlp: exports.logs.clone() };
     let guard = Guard { writers, exports, flushed: false, settings: settings.clone(), filter: handle };
     Ok((Registry::default().with(filter).with(filter_fn(is_fit_to_tell)).with(layer), guard))

@@ -1,8 +1,10 @@
 //! The log: every `tracing` event becomes one record, which is written as a JSON line to the rotating file, as a
 //! short line to standard error, and handed to OTLP, whichever of them are configured.
 //!
-//! All strings are redacted once, before any of the three sees them. Writing happens on other threads.
+//! All strings are redacted once, before any of the three sees them. Where only the file and standard error want them,
+//! that happens on the threads that write, too.
 
+mod heard;
 mod human;
 mod json;
 mod record;
@@ -10,10 +12,12 @@ mod rotate;
 mod stderr;
 mod writer;
 
+use std::sync::Arc;
+
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use crate::within;
+use heard::{Heard, Pending};
 
 pub(crate) use human::{Colour, line as human_line};
 pub(crate) use record::Record;
@@ -24,27 +28,21 @@ pub(crate) use writer::LineWriter;
 /// Where records go.
 pub(crate) struct LogLayer {
     pub(crate) file: Option<LineWriter>,
-    pub(crate) stderr: Option<(LineWriter, Colour)>,
+    pub(crate) stderr: Option<LineWriter>,
     pub(crate) otlp: Option<crate::otel::Logs>,
 }
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut record = Record::of(event);
-        if record.trace_id.is_none() {
-            record.adopt(within::current());
-        }
-        if let Some(event) = record.event {
-            crate::feed::publish(event, &record);
-        }
-        if let Some(file) = &self.file {
-            file.write(json::line(&record));
-        }
-        if let Some((stderr, colour)) = &self.stderr {
-            stderr.write(human::line(&record.as_map(), *colour).into_bytes());
+        let pending = Arc::new(Pending::new(Heard::of(event)));
+        if event.metadata().target() == crate::event::TARGET && crate::feed::is_watched() {
+            crate::feed::publish(event.metadata().name(), pending.record());
         }
         if let Some(otlp) = &self.otlp {
-            otlp.write(&record);
+            otlp.write(pending.record());
+        }
+        for lines in self.file.iter().chain(&self.stderr) {
+            lines.write(&pending);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Labels are words of a small, closed set; never a path, a query, a caller or a process.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
@@ -100,6 +100,12 @@ pub enum Level {
     ToolsRunning,
 }
 
+/// The ledger misses this many records by now that it had acknowledged.
+pub fn lost_records(count: u64) {
+    LOST_RECORDS.store(count, Ordering::Relaxed);
+}
+
+static LOST_RECORDS: AtomicU64 = AtomicU64::new(0);
 static APPROVALS_PENDING: AtomicI64 = AtomicI64::new(0);
 static TOOLS_RUNNING: AtomicI64 = AtomicI64::new(0);
 
@@ -167,6 +173,7 @@ impl Instruments {
         let counter = |name, unit| meter.u64_counter(name).with_unit(unit).build();
         gauge(&meter, metric::APPROVALS_PENDING, "{approval}", Level::ApprovalsPending);
         gauge(&meter, metric::TOOLS_RUNNING, "{call}", Level::ToolsRunning);
+        lost_records_counter(&meter);
         Instruments {
             operation_duration: seconds(&meter, metric::OPERATION_DURATION),
             calls: counter(metric::TOOL_CALLS, "{call}"),
@@ -190,5 +197,14 @@ fn gauge(meter: &Meter, name: &'static str, unit: &'static str, level: Level) {
         .i64_observable_gauge(name)
         .with_unit(unit)
         .with_callback(move |observer| observer.observe(level.now(), &[]))
+        .build();
+}
+
+/// Exported at nought too: whoever watches for a loss sees that somebody counts.
+fn lost_records_counter(meter: &Meter) {
+    let _ = meter
+        .u64_observable_counter(metric::LOST_RECORDS)
+        .with_unit("{record}")
+        .with_callback(|observer| observer.observe(LOST_RECORDS.load(Ordering::Relaxed), &[]))
         .build();
 }

@@ -113,6 +113,9 @@ pub enum Note<'a> {
     Result(&'a Value),
 }
 
+/// As many as a call has that nobody is asked about.
+const USUAL_STAGES: usize = 8;
+
 /// One call, from its first byte to its reply. A span that is dropped without an end counts as cancelled.
 pub struct CallSpan {
     started: Instant,
@@ -139,7 +142,7 @@ impl CallSpan {
     /// The call begins now.
     pub fn start(call: &Subject<'_>) -> Self {
         let exported = otel::pipelines().map(|to| Box::new(Exported::new(to, call)));
-        CallSpan { started: Instant::now(), stages: Mutex::new(Vec::new()), exported }
+        CallSpan { started: Instant::now(), stages: Mutex::new(Vec::with_capacity(USUAL_STAGES)), exported }
     }
 
     /// The same for a call that is judged and never run: its stages are timed, and no exporter hears of it.

@@ -22,6 +22,41 @@ pub enum Door {
     Hook,
 }
 
+/// Whose door it is. A name that is given at one says nothing about who gives it at another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// Everybody's who works for the user.
+    #[default]
+    Agents,
+    /// The human's alone.
+    Human,
+    /// None: the call is made by the process that runs it.
+    Own,
+}
+
+impl Door {
+    /// Whose door it is.
+    pub fn side(self) -> Side {
+        match self {
+            Door::Socket | Door::Mcp | Door::Hook => Side::Agents,
+            Door::Control => Side::Human,
+            Door::Embedded => Side::Own,
+        }
+    }
+}
+
+impl Side {
+    /// What a person is told of a party besides its name. Of most there is nothing to tell.
+    pub fn told(self) -> &'static str {
+        match self {
+            Side::Agents => "",
+            Side::Human => ", through the human's door",
+            Side::Own => ", in a process of its own",
+        }
+    }
+}
+
 /// The party on whose behalf a call runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Caller {
@@ -34,7 +69,7 @@ pub struct Caller {
     pub door: Door,
     /// The connection, unique in this daemon's life.
     pub connection: u64,
-    /// What the client calls itself. Untrusted: for display, never for a decision.
+    /// What the client calls itself. Untrusted: it can narrow whose something is, never widen it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// The worker session this call belongs to.
@@ -52,14 +87,19 @@ pub fn shortened(shown: &str, longest: usize, whole: &str) -> String {
 }
 
 impl Caller {
-    /// Whether two calls are the same party's. What a client calls itself is its own word: it can only narrow.
+    /// Whether two calls are the same party's. What a client calls itself is its own word: it can only narrow. Whoever
+    /// comes through the human's door is another party than whoever gives themselves the same name at the agents'.
     pub fn is_same_party(&self, other: &Caller) -> bool {
-        (self.uid, &self.client, &self.session) == (other.uid, &other.client, &other.session)
+        self.identity() == other.identity()
     }
 
     /// One word for the party: what is kept for one is found by nobody else's.
     pub fn party(&self) -> String {
-        canonical::sha256_hex(&canonical::bytes(&json!([self.uid, self.client, self.session])))
+        canonical::sha256_hex(&canonical::bytes(&json!(self.identity())))
+    }
+
+    fn identity(&self) -> (u32, Option<&str>, Option<&str>, Side) {
+        (self.uid, self.client.as_deref(), self.session.as_deref(), self.door.side())
     }
 
     /// The name by which records are filtered: the client's own word for itself, else the user.

@@ -6,9 +6,19 @@ use sha2::{Digest, Sha256};
 
 /// The value with sorted keys and no spaces, so that equal values have equal bytes.
 pub fn bytes(value: &Value) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
+    let mut out = Vec::with_capacity(256 + text_bytes(value));
     write(value, &mut out);
     out
+}
+
+/// The bytes of all strings, which are most of what is written where it is much.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(map) => map.values().map(text_bytes).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
 }
 
 /// The SHA-256 of [`bytes`], in lower-case hexadecimal.
@@ -25,8 +35,10 @@ pub fn sha256_hex(content: &[u8]) -> String {
 pub fn hex(content: &[u8]) -> String {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let mut text = String::with_capacity(content.len() * 2);
     let nibbles = content.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    nibbles.filter_map(|nibble| DIGITS.get(usize::from(nibble))).collect()
+    text.extend(nibbles.filter_map(|nibble| DIGITS.get(usize::from(nibble))));
+    text
 }
 
 fn write(value: &Value, out: &mut Vec<u8>) {

@@ -35,7 +35,7 @@ mod workspace_access;
 pub mod canonical;
 pub mod strict_json;
 
-pub use caller::{Caller, Door, shortened};
+pub use caller::{Caller, Door, Side, shortened};
 pub use category::Category;
 pub use definition::{Annotations, ToolDefinition};
 pub use definition_error::DefinitionError;

@@ -155,6 +155,24 @@ impl Walls {
         Ok(report)
     }
 
+    /// Reads what a program wrote, on a thread that may take long and within the deadline: how much there is to read was for
+    /// the program to say.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        reading: impl FnOnce(&Permit) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let order = Arc::clone(&self.order);
+        let reading = tokio::task::spawn_blocking(move || reading(order.value()));
+        match tokio::time::timeout_at(self.deadline.into(), reading).await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(_)) => Err(Failure::new(FailureKind::Crashed, "reading what the program wrote failed")),
+            Err(_) => {
+                let message = "reading what the program wrote took too long";
+                Err(Failure::new(FailureKind::TimedOut, message).hint("ask for less"))
+            }
+        }
+    }
+
     fn ended(&self, report: &Report) -> Result<(), Failure> {
         let name = report.executable.path.display();
         let failed = match report.end {

@@ -53,7 +53,7 @@ fn thread_cpu() -> Duration {
 /// to a thread would take longer than doing it.
 fn is_at_hand(permit: &Permit) -> bool {
     let looks = permit.call().definition().annotations().read_only_hint;
-    looks && !permit.paths().is_empty() && permit.paths().iter().all(OpenedPath::is_at_hand)
+    looks && !permit.paths().is_empty() && permit.paths().iter().all(OpenedPath::take_in_hand)
 }
 
 impl<A, O> ToolExecutor for OnThread<A, O>

@@ -6,6 +6,9 @@ use serde::Serialize;
 /// A path of the longest kind, escaped, and everything else beside the content.
 const FOR_FACTS: u64 = 32 * 1024;
 
+/// What a byte of text takes at most as JSON: `\u0001`.
+const LONGEST_ESCAPE: u64 = 6;
+
 /// What the content of an answer may take: the policy's bound less room for the facts around it.
 pub(crate) fn for_content(permit: &Permit) -> u64 {
     permit.max_output_bytes().saturating_sub(FOR_FACTS).max(FOR_FACTS)
@@ -13,11 +16,14 @@ pub(crate) fn for_content(permit: &Permit) -> u64 {
 
 /// The longest beginning of a text that takes at most `budget` bytes as a JSON string.
 pub(crate) fn beginning(text: &str, budget: u64) -> &str {
+    if (text.len() as u64).saturating_mul(LONGEST_ESCAPE) <= budget {
+        return text;
+    }
     let mut left = budget;
     for (at, c) in text.char_indices() {
         let cost = match c {
             '"' | '\\' | '\n' | '\r' | '\t' => 2,
-            c if c.is_ascii_control() => 6,
+            c if c.is_ascii_control() => LONGEST_ESCAPE,
             c => c.len_utf8() as u64,
         };
         if cost > left {

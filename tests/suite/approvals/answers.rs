@@ -16,9 +16,8 @@ fn b52_t169_the_first_decision_stands_and_the_others_are_told() {
             std::thread::spawn(move || decide(&mut control, &id, answer)["result"]["decided"] == true)
         })
         .collect();
-    let taken =
-        tries.into_iter().filter(|_| true).map(|one| one.join().unwrap()).filter(|taken| *taken).count();
-    assert_eq!(taken, 1, "one decision is taken");
+    let taken: Vec<bool> = tries.into_iter().map(|one| one.join().unwrap()).collect();
+    assert_eq!(taken.iter().filter(|taken| **taken).count(), 1, "one decision is taken: {taken:?}");
     let late = decide(&mut control, &id, "deny");
     assert_eq!(late["error"]["data"]["code"], "already_decided", "{late}");
     let unknown = decide(&mut control, "0000000000", "approve");

@@ -65,13 +65,11 @@ fn b53_an_answer_that_comes_at_once_is_not_lost() {
     let mut control = daemon.control();
     for n in 0..20 {
         let call = suspend(&daemon, json!({"path": format!("{n}.txt"), "content": "x"}));
-        // As soon as it can be seen, without a pause.
-        let id = loop {
+        // As soon as it can be seen.
+        let id = tests::found("the question", || {
             let list = control.request("control/approvals.list", &json!({}));
-            if let Some(id) = list["result"]["approvals"][0]["id"].as_str() {
-                break id.to_owned();
-            }
-        };
+            list["result"]["approvals"][0]["id"].as_str().map(str::to_owned)
+        });
         assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
         assert_eq!(call.join().unwrap()["success"], true);
     }

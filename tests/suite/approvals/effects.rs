@@ -40,6 +40,9 @@ fn a_file_that_is_named_like_a_secret_can_be_asked_about() {
         decide(&mut daemon.control(), &id, "approve");
         assert_eq!(bring(&daemon, "write_file", &arguments, &id)["success"], true);
     }
+    let arguments = json!({"path": "secret=Zm9vYmFyYmF6cXV4/sub/x.txt", "content": "x", "create_dirs": true});
+    let (_, facts) = asked(&daemon, "write_file", &arguments);
+    assert!(!facts.iter().any(|fact| fact.contains("redacted")), "nor what it makes on the way: {facts:?}");
 }
 
 #[test]
@@ -153,6 +156,35 @@ fn t167_a_yes_for_a_program_is_not_for_a_folder_that_was_added_nor_for_another_m
 }
 
 #[test]
+fn t155_a_yes_in_one_mode_is_none_in_another_that_asks_the_same() {
+    let home = asking_home(300);
+    let modes = std::fs::read_to_string(home.root().join("config/governance/modes.yaml")).unwrap();
+    let asks = "require_approval_for: [high_risk_tools, any_write_operation, network]";
+    assert!(modes.contains(asks), "{modes}");
+    home.configure("governance/modes.yaml", &modes.replace(asks, "require_approval_for: []"));
+    let daemon = Daemon::start_in(home);
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let (id, _) = asked(&daemon, "write_file", &arguments);
+    decide(&mut daemon.control(), &id, "approve");
+    let set = daemon.control().request("control/mode.set", &json!({"mode": "ALERT", "reason": "test"}));
+    assert!(set["result"].is_object(), "{set}");
+    let refused = bring(&daemon, "write_file", &arguments, &id);
+    assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
+    assert!(!daemon.home().workspace().join("a.txt").exists());
+}
+
+#[test]
+fn what_a_file_holds_is_not_told_on_the_way_to_a_question() {
+    let daemon = daemon_asking_about("tools:\n  edit_file: {requires_approval: true}\n");
+    daemon.home().file("notes.txt", "first line\nSECRET_WORD=hunter2banana\n");
+    let edits = json!([{"old_text": "first line\nSECRET_WORDX=", "new_text": "x"}]);
+    let refused = daemon.agent().execute("edit_file", &json!({"path": "notes.txt", "edits": edits}));
+    assert_eq!(detail(&refused), "not_foreseeable", "{refused}");
+    assert!(!refused.to_string().contains("hunter2banana"), "{refused}");
+    questions(&mut daemon.control(), 0);
+}
+
+#[test]
 fn what_a_name_makes_look_like_a_secret_hides_no_path() {
     let daemon = asking_daemon();
     let mut agent = daemon.agent();
@@ -194,7 +226,12 @@ fn t155_another_folder_another_limit_or_another_definition_is_another_call() {
         assert_eq!(detail(&refused), "approval_mismatch", "{other}: {refused}");
     }
     // The time it may take, and the walls it runs in, are a part of what was shown.
-    for (before, after) in [("timeout_seconds: 60", "timeout_seconds: 50"), ("50}", "50, memory_mb: 64}")] {
+    for (before, after) in [
+        ("timeout_seconds: 60", "timeout_seconds: 50"),
+        ("50}", "50, memory_mb: 64}"),
+        ("timeout_seconds: 50, memory_mb: 64", "timeout_seconds: 60, min_isolation: reduced"),
+        ("min_isolation: reduced", "forbidden_paths: [\"**/secret\"]"),
+    ] {
         let file = daemon.home().root().join("config/governance/tools.yaml");
         let text = std::fs::read_to_string(&file).unwrap();
         daemon.home().configure("governance/tools.yaml", &text.replace(before, after));
@@ -213,9 +250,12 @@ fn t159_a_script_that_an_interpreter_is_given_is_bound() {
     let daemon = daemon_asking_about(
         "tools:\n  run_command: {requires_approval: true, allowed_commands: [sh, python3]}\n",
     );
-    for (program, name) in [("sh", "x.sh"), ("python3", "x.py")] {
+    for (program, name, command) in [
+        ("sh", "x.sh", json!({"command": ["sh", "x.sh"]})),
+        ("python3", "x.py", json!({"command": ["python3", "x.py"]})),
+        ("sh", "y.sh", json!({"command": ["sh"], "stdin": ". ./y.sh\n"})),
+    ] {
         daemon.home().file(name, "exit(0)\n");
-        let command = json!({"command": [program, name]});
         let (id, facts) = asked(&daemon, "run_command", &command);
         assert!(facts.iter().any(|fact| fact.starts_with("reads ") && fact.contains(name)), "{facts:?}");
         decide(&mut daemon.control(), &id, "approve");

@@ -73,6 +73,24 @@ fn a_client_whose_name_is_masked_or_cut_gets_its_own_answer() {
     }
 }
 
+/// Neither has a name; whoever is at the human's door is somebody else all the same.
+#[test]
+fn t167_what_was_said_to_a_call_of_the_humans_own_is_not_said_to_an_agent() {
+    let daemon = asking_daemon();
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let params = json!({"tool_name": "write_file", "arguments": arguments, "approval": "async"});
+    let asked = daemon.control().request("control/execute", &params)["result"].clone();
+    let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
+    let card = daemon.control().request("control/approvals.show", &json!({"id": id}));
+    assert!(card["result"]["caller"].as_str().unwrap().ends_with("through the human's door"), "{card}");
+    daemon.home().run(&["approve", id, "--for", "10m", "--yes"]).must_exit(0);
+    let refused = with_approval(&mut daemon.agent(), &arguments, id);
+    assert_eq!(refused["success"], false, "{refused}");
+    let asked = daemon.agent().execute_with("write_file", &arguments, &json!({"approval": "async"}));
+    assert_eq!(code(&asked), "approval_pending", "{asked}");
+    assert!(!daemon.home().workspace().join("a.txt").exists());
+}
+
 #[test]
 fn whoever_waited_first_gets_what_a_human_changed() {
     let daemon = asking_daemon();

@@ -121,6 +121,7 @@ fn guessing_is_slowed_down() {
     // As long as it is on disk, whatever happens to the daemon.
     let tries = daemon.home().root().join("state/operator-pin-tries");
     let counted = std::fs::read_to_string(&tries).unwrap();
+    assert!(counted.contains("\"wrong\":9") && !counted.contains("null"), "{counted}");
     let home = daemon.crash();
     std::fs::write(&tries, r#"{"wrong": 9, "not_before": "2099-01-01T00:00:00Z"}"#).unwrap();
     let daemon = Daemon::start_in(home);

@@ -61,12 +61,6 @@ fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
     let daemon = Daemon::start_in(home);
     let files = ["a b.txt", "c.txt"].map(|name| daemon.home().file(name, "1\n2\n").display().to_string());
     let arguments = json!({"files": ["./a b.txt", "c.txt"]});
-    let pending =
-        daemon.agent().execute_with("counter.count_lines", &arguments, &json!({"approval": "async"}));
-    if code(&pending) == "sandbox_unavailable" {
-        eprintln!("skipped: no sandbox on this machine");
-        return;
-    }
     let (id, facts) = asked(&daemon, "counter.count_lines", &arguments);
     let has =
         |facts: &[String], line: &str| assert!(facts.iter().any(|fact| fact == line), "{line}: {facts:?}");
@@ -105,4 +99,83 @@ fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     let refused = bring(&daemon, "counter.count_lines", &arguments, &id);
     assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
+}
+
+/// What the processor of these tests makes of `{text}`.
+const SHOUT: &str = "      process_input: shout\n  executable_knowledge:\n    processors:\n      - id: shout\n        \
+                     language: javascript\n        function: |\n          \
+                     module.exports = (data) => ({ ...data, text: data.text.toUpperCase() + '!', more: 1 });\n";
+
+/// A manifest of this type whose one command `say` says a text, after a processor.
+fn shouting(kind: &str, section: &str, more: &str) -> String {
+    format!(
+        "tool:\n  schema_version: 2.0\n  id: {kind}-shout\n  type: {kind}\n  name: Shout\n  version: 1.0.0\n  \
+         description: Say it louder\n  {kind}_specific: {section}\n  commands:\n    - name: echo\n      \
+         category: system_write\n      risk_level: high\n      timeout_seconds: 15\n{more}      \
+         parameters: [{{name: text, type: string}}]\n{SHOUT}"
+    )
+}
+
+/// What a processor makes of the arguments is what the human sees, word by word, and what the tool then gets.
+#[test]
+fn t155_a_card_shows_what_a_processor_makes_of_the_arguments() {
+    let home = asking_home(300);
+    let kinds = ["cli", "local", "mcp"];
+    let asked_about: String = kinds
+        .map(|kind| format!("  {kind}-shout.echo: {{requires_approval: true, allowed_in_modes: [NORMAL]}}\n"))
+        .concat();
+    home.configure("governance/tools.yaml", &format!("tools:\n{asked_about}"));
+    let server = home.file("server.py", include_str!("../manifests/server.py")).display().to_string();
+    let tools = home.root().join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
+    let put = |name: &str, text: &str| {
+        std::fs::write(tools.join(name), text).unwrap();
+        std::fs::set_permissions(tools.join(name), Permissions::from_mode(0o600)).unwrap();
+    };
+    put("say.py", SAY);
+    put("cli.yaml", &shouting("cli", "{executable: echo}", "      argv: [\"{text}\"]\n"));
+    put("local.yaml", &shouting("local", "{entry_point: say.py, runtime: python}", ""));
+    let section = format!("{{server_command: python3 {server}, transport: stdio}}");
+    put("mcp.yaml", &shouting("mcp", &section, ""));
+    let daemon = Daemon::start_in(home);
+    let arguments = json!({"text": "quiet"});
+    let given = json!({"text": "QUIET!", "more": 1});
+    let said = format!("gets what the processor `shout` makes of its arguments: {given}");
+    for (kind, shown) in [
+        ("cli", format!("argv {}", json!(["echo", "QUIET!"]))),
+        ("local", format!("stdin {}", json!({"command": "echo", "arguments": given}))),
+        ("mcp", said.clone()),
+    ] {
+        let tool = format!("{kind}-shout.echo");
+        let (id, facts) = asked(&daemon, &tool, &arguments);
+        for line in [&shown, &said] {
+            assert!(facts.contains(line), "{kind}: {line}: {facts:?}");
+        }
+        decide(&mut daemon.control(), &id, "approve");
+        let ran = bring(&daemon, &tool, &arguments, &id);
+        assert!(ran["output"].to_string().contains("QUIET!"), "{kind}: {ran}");
+    }
+}
+
+/// Nobody is asked about what cannot be foretold.
+#[test]
+fn a_processor_that_fails_is_no_question() {
+    let home = asking_home(300);
+    home.configure(
+        "governance/tools.yaml",
+        "tools:\n  cli-shout.echo: {requires_approval: true, allowed_in_modes: [NORMAL]}\n",
+    );
+    let tools = home.root().join("tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
+    let text = shouting("cli", "{executable: echo}", "      argv: [\"{text}\"]\n");
+    std::fs::write(tools.join("cli.yaml"), text.replace("data.text.toUpperCase()", "data.none.none"))
+        .unwrap();
+    std::fs::set_permissions(tools.join("cli.yaml"), Permissions::from_mode(0o600)).unwrap();
+    let daemon = Daemon::start_in(home);
+    let refused = daemon.agent().execute("cli-shout.echo", &json!({"text": "quiet"}));
+    assert_eq!(detail(&refused), "not_foreseeable", "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("`shout`"), "{refused}");
+    questions(&mut daemon.control(), 0);
 }

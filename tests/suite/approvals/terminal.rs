@@ -33,6 +33,8 @@ fn t161_the_watch_shows_a_hostile_call_with_visible_characters_only() {
     terminal.press("x");
     screen.push_str(&terminal.until("why you are asked"));
     terminal.press("q");
+    screen.push_str(&terminal.until("q quit"));
+    terminal.press("q");
     let (code, rest) = terminal.end();
     assert_eq!(code, Some(0), "{rest}");
     screen.push_str(&rest);
@@ -40,6 +42,33 @@ fn t161_the_watch_shows_a_hostile_call_with_visible_characters_only() {
     let left = without_our_own(&screen);
     let bad: Vec<char> = left.chars().filter(|c| tool::is_unseen(*c)).collect();
     assert!(bad.is_empty(), "{bad:?} in {left:?}");
+}
+
+#[test]
+fn init_offers_a_pin_to_the_person_at_the_terminal() {
+    let pin = |home: &Home| home.root().join("state/operator-pin");
+    let home = Home::new();
+    let mut terminal = Terminal::run(&home, &["init"]);
+    terminal.until("set one now? [y/N]");
+    terminal.press("\n");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("`sinew pin set`") && !pin(&home).exists(), "{screen}");
+    let mut terminal = Terminal::run(&home, &["init"]);
+    terminal.until("set one now? [y/N]");
+    terminal.press("y\n");
+    for question in ["new operator PIN", "the same again"] {
+        terminal.until(question);
+        terminal.press("correct horse\n");
+    }
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(pin(&home).exists() && !screen.contains("horse"), "{screen}");
+    // Whoever has one is not asked again, and where nobody can be asked nobody is.
+    for home in [home, Home::new()] {
+        let told = home.run(&["init"]).must_exit(0);
+        assert!(!told.stderr().contains("[y/N]"), "{told}");
+    }
 }
 
 /// The screen without what the view itself writes to move, clear and colour.

@@ -58,6 +58,18 @@ fn a_forbidden_command_of_git_has_no_other_name() {
             &["git", "clone", "ext::sudo id", "y"],
             &["env", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=alias.x", "GIT_CONFIG_VALUE_0=push", "git", "x"],
             &["/usr/lib/git-core/git-push"],
+            &["git", "grep", "-nOsudo", "one"],
+            &["git", "grep", "--open=sudo", "one"],
+            &["git", "rebase", "-xsudo", "HEAD"],
+            &["git", "bisect", "run", "git", "p"],
+            &["git", "submodule", "foreach", "git p"],
+            &["git", "difftool", "--ext=sudo", "HEAD"],
+            &["git", "archive", "--remote=.", "--exec=sudo", "HEAD"],
+            &["git", "fetch", "--upl", "sudo", "."],
+            &["git", "config", "core.pager", "sudo"],
+            &["env", "-iSsudo id"],
+            &["env", "GIT_PAGER=git p", "git", "-p", "log"],
+            &["sh", "-c", "s'ud'o id"],
         ] {
             let refusal = run(words)["metadata"]["refusal"].clone();
             let said = (&refusal["code"], &refusal["detail"]);

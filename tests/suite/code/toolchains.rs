@@ -234,10 +234,11 @@ fn programs_are_not_taken_from_what_a_workspace_holds() {
             "governance/tools.yaml",
             &taking_from(&home.user().canonicalize().unwrap().join(place)),
         );
-        let daemon = Daemon::start_in(home);
-        let told = ask(&daemon, "run_linter", &json!({"linter": "ruff"}));
-        assert!(told["error"].as_str().unwrap().contains("programs cannot be taken from"), "{told}");
-        assert!(told["metadata"]["failure"]["hint"].as_str().unwrap().contains("program_folders"), "{told}");
+        let refused = home.run(&["check", "--json"]).must_exit(7).json();
+        let told = &refused["errors"][0];
+        assert!(told["message"].as_str().unwrap().contains("programs cannot be taken from"), "{refused}");
+        assert!(told["file"].as_str().unwrap().ends_with("tools.yaml") && told["line"] == 2, "{refused}");
+        home.run(&["serve"]).must_exit(7);
         assert!(!mark.exists());
     }
     let home = Home::initialised();
@@ -246,6 +247,63 @@ fn programs_are_not_taken_from_what_a_workspace_holds() {
         let refused = home.run(&["check"]);
         assert_ne!(refused.output.status.code(), Some(0), "{written}: {refused}");
     }
+}
+
+/// Not only what this tool may write counts, but what any call may: `write_file` reaches every workspace.
+#[test]
+fn programs_are_not_taken_from_a_workspace_that_only_other_tools_write_to() {
+    let home = Home::initialised();
+    let user = home.user().canonicalize().unwrap();
+    for folder in ["other", "work/tools"] {
+        std::fs::create_dir_all(user.join(folder)).unwrap();
+    }
+    let rule = |folder: &str| {
+        let (folder, other) = (user.join(folder), user.join("other"));
+        format!(
+            "tools:\n  run_linter:\n    allowed_in_modes: [NORMAL]\n    allowed_paths: [{other:?}/**]\n    \
+             program_folders:\n      - {folder:?}\n"
+        )
+        .replace("\"/**", "/**\"")
+    };
+    home.configure("governance/tools.yaml", &rule("work/tools"));
+    let refused = home.run(&["check", "--json"]).must_exit(7).json();
+    assert_eq!(refused["errors"][0]["line"], 6, "{refused}");
+    // Nor from where another user could put them.
+    let open = user.join("open");
+    std::fs::create_dir(&open).unwrap();
+    home.configure("governance/tools.yaml", &rule("open"));
+    home.run(&["check"]).must_exit(0);
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let refused = home.run(&["check", "--json"]).must_exit(7).json();
+    let told = &refused["errors"][0];
+    assert!(told["message"].as_str().unwrap().contains("it can be changed by"), "{refused}");
+    assert!(told["suggestion"].as_str().unwrap().starts_with("chmod go-w "), "{refused}");
+}
+
+/// What the folder is when a program is started counts too, not only what it was when the policy was read.
+#[test]
+fn programs_are_not_taken_from_a_folder_that_came_to_lead_into_a_workspace() {
+    let home = Home::initialised();
+    let user = home.user().canonicalize().unwrap();
+    for folder in ["other", "tools/bin", "work/tools/bin"] {
+        std::fs::create_dir_all(user.join(folder)).unwrap();
+    }
+    let mark = user.join("mark");
+    let script = home.file("tools/bin/ruff", &format!("#!/bin/sh\necho ran > '{}'\n", mark.display()));
+    std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (tools, other) = (user.join("tools"), user.join("other"));
+    let rules = format!(
+        "{{allowed_in_modes: [NORMAL], allowed_paths: ['{}/**'], program_folders: [{tools:?}]}}",
+        other.display()
+    );
+    home.configure("governance/tools.yaml", &format!("tools:\n  run_linter: {rules}\n"));
+    let daemon = Daemon::start_in(home);
+    std::fs::rename(&tools, user.join("away")).unwrap();
+    std::os::unix::fs::symlink(user.join("work/tools"), &tools).unwrap();
+    let told = ask(&daemon, "run_linter", &json!({"linter": "ruff", "path": other.display().to_string()}));
+    assert!(told["error"].as_str().unwrap().contains("programs cannot be taken from"), "{told}");
+    assert!(told["metadata"]["failure"]["hint"].as_str().unwrap().contains("program_folders"), "{told}");
+    assert!(!mark.exists());
 }
 
 fn taking_from(folder: &Path) -> String {

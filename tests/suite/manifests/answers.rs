@@ -62,6 +62,7 @@ fn a_processor_that_changes_what_was_judged_or_fails_stops_the_call() {
         ("drops", "{ text: data.text }", "changed `path`, which was judged"),
         ("lists", "[data]", "did not answer with an object"),
         ("loops", "(() => { for (;;) {} })()", "exceeded 1s timeout"),
+        ("swells", "{ ...data, list: new Array(140000).fill(0) }", "more than 131072 values"),
     ];
     for (id, gives, _) in cases {
         let text =

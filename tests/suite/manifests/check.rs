@@ -145,3 +145,37 @@ fn an_example_that_is_no_longer_true_is_told() {
     let drifted = test("{scenario: failure_invalid_param, input: {}, error: {message: other words}}", 1);
     assert!(drifted.contains("other words"), "{drifted}");
 }
+
+/// A tool that only looks, and another that says it writes, with one example.
+fn echoing(category: &str, more: &str, example: &str) -> String {
+    format!(
+        "tool:\n{CORE}  cli_specific: {{executable: echo}}\n  commands:\n    - name: c\n      category: {category}\n      \
+         risk_level: low\n      argv: ['{{text}}']\n{more}      parameters: [{{name: text, type: string}}]\n  examples:\n    c:\n      \
+         - {example}\n"
+    )
+}
+
+#[test]
+fn an_example_of_a_tool_that_only_looks_is_run_and_drift_is_told() {
+    let test = |text: &str, code: i32| {
+        let home = Home::new();
+        let file = write(&home, "t.yaml", text);
+        home.run(&["manifest", "test", &file, "--json"]).must_exit(code).json()["cases"][0].clone()
+    };
+    let says =
+        |said: &str| format!("{{scenario: success, input: {{text: hi}}, output: {{stdout: \"{said}\\n\"}}}}");
+    let ran = test(&echoing("read_only", "", &says("hi")), 0);
+    assert_eq!((&ran["tried"], &ran["holds"]), (&json!("run"), &json!(true)), "{ran}");
+    let drifted = test(&echoing("read_only", "", &says("ho")), 1);
+    let why = "at /stdout: the tool answers \"hi\\n\", the example says \"ho\\n\"";
+    assert_eq!((&drifted["tried"], drifted["why"].as_str()), (&json!("run"), Some(why)), "{drifted}");
+    // What may change something is not run to see whether an example is true.
+    let held = test(&echoing("system_write", "", &says("ho")), 0);
+    assert_eq!((&held["tried"], &held["holds"]), (&json!("checked"), &json!(true)), "{held}");
+    let asked = test(&echoing("read_only", "      requires_approval: true\n", &says("ho")), 0);
+    let why = asked["not_run"].as_str().unwrap_or_else(|| panic!("{asked}"));
+    assert!(asked["tried"] == "checked" && why.contains("pproval"), "nobody is asked: {asked}");
+    let promise = "      output_schema: {properties: {stdout: {type: integer}}}\n";
+    let unpromised = test(&echoing("system_write", promise, &says("hi")), 1);
+    assert!(unpromised["why"].as_str().unwrap().contains("what `output_schema` promises"), "{unpromised}");
+}

@@ -49,13 +49,19 @@ fn a_server_that_is_kept_does_not_see_what_takes_the_place_of_a_hidden_file() {
     assert_eq!(now["content"].as_str().unwrap_or_default(), "", "what came to be: {now}");
 }
 
-#[test]
-fn a_server_is_kept_for_one_caller_and_no_other() {
-    let daemon = Daemon::start_in(home("", ""));
+/// Whoever opened a session, its worker, and its id.
+fn session(daemon: &Daemon) -> (Client, Client, Value) {
     let mut orchestrator = daemon.agent();
     let terms = json!({"allowlist": ["fake.look"], "hop_budget": 9});
     let session = orchestrator.request("sinew/session.open", &terms)["result"].clone();
-    let mut worker = Client::connect(session["socket"].as_str().unwrap().as_ref());
+    let worker = Client::connect(session["socket"].as_str().unwrap().as_ref());
+    (orchestrator, worker, session["session_id"].clone())
+}
+
+#[test]
+fn a_server_is_kept_for_one_caller_and_no_other() {
+    let daemon = Daemon::start_in(home("", ""));
+    let (mut orchestrator, mut worker, _) = session(&daemon);
     let (its, ours) = (look(&mut worker, "/nowhere"), look(&mut orchestrator, "/nowhere"));
     assert_ne!(its["born"], ours["born"], "each has its own");
     assert_eq!(look(&mut worker, "/nowhere")["born"], its["born"]);
@@ -67,14 +73,11 @@ fn a_server_is_kept_for_one_caller_and_no_other() {
 #[test]
 fn a_server_that_is_kept_goes_with_its_session_with_the_mode_and_with_the_daemon() {
     let daemon = Daemon::start_in(home("", ""));
-    let mut orchestrator = daemon.agent();
-    let terms = json!({"allowlist": ["fake.look"], "hop_budget": 9});
-    let session = orchestrator.request("sinew/session.open", &terms)["result"].clone();
-    let mut worker = Client::connect(session["socket"].as_str().unwrap().as_ref());
+    let (mut orchestrator, mut worker, session) = session(&daemon);
     let ours = look(&mut orchestrator, "/nowhere");
     look(&mut worker, "/nowhere");
     assert_eq!(servers(daemon.home()), 2);
-    let closed = orchestrator.request("sinew/session.close", &json!({"session_id": session["session_id"]}));
+    let closed = orchestrator.request("sinew/session.close", &json!({"session_id": session}));
     assert!(closed.get("error").is_none(), "{closed}");
     until("the worker's server is gone", || servers(daemon.home()) == 1);
     assert_eq!(look(&mut orchestrator, "/nowhere")["born"], ours["born"], "the other is not");

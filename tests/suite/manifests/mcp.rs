@@ -14,13 +14,24 @@ const SERVER: &str = include_str!("server.py");
 
 /// A manifest of the server of these tests.
 fn manifest(words: &str, more: &str) -> String {
-    let commands: String =
-        ["echo", "add", "slow", "die", "flood", "chatter", "complain", "look", "gone", "health_check"]
-            .iter()
-            .map(|name| {
-                format!("    - {{name: {name}, category: read_only, risk_level: low, timeout_seconds: 15}}\n")
-            })
-            .collect();
+    let commands: String = [
+        "echo",
+        "add",
+        "slow",
+        "die",
+        "flood",
+        "blank",
+        "chatter",
+        "complain",
+        "look",
+        "gone",
+        "health_check",
+    ]
+    .iter()
+    .map(|name| {
+        format!("    - {{name: {name}, category: read_only, risk_level: low, timeout_seconds: 15}}\n")
+    })
+    .collect();
     format!(
         "tool:\n  id: fake\n  type: mcp\n  name: Fake\n  version: 1.0.0\n  description: A server for tests\n  \
          mcp_specific:\n    server_command: {words}\n    transport: stdio\n{more}  commands:\n{commands}    - name: write\n      \
@@ -130,6 +141,14 @@ fn t163_what_a_server_says_of_its_own_harmlessness_counts_for_nothing() {
     assert!(!card.contains("harmless"), "{card}");
     let shown = daemon.home().run(&["tools", "show", "fake.write"]).must_exit(0).stdout();
     assert!(shown.contains("system_write") && !shown.contains("harmless"), "{shown}");
+}
+
+/// Not at its deadline, which is long: nobody waits for what says nothing.
+#[test]
+fn blank_lines_without_end_are_no_answer() {
+    let daemon = Daemon::start_in(home("", ""));
+    let told = ask(&daemon, "blank", &json!({}));
+    assert!(told["error"].as_str().unwrap().contains("a megabyte of blank lines"), "{told}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ import time
 STATELESS = "--stateless" in sys.argv
 WORDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "words.txt")
 HEALTH = os.path.join(os.path.dirname(WORDS), "health.txt")
+LATE = os.path.join(os.path.dirname(WORDS), "late.txt")
 BORN = os.urandom(8).hex()
 calls = 0
 
@@ -22,7 +23,8 @@ def content(path):
 def tools():
     words = content(WORDS) or "Says it again"
     health = content(HEALTH) or "health_check"
-    named = ["add", "slow", "die", "flood", "chatter", "complain", "look", "write", "quit", "health_check"]
+    late = (content(LATE) or "").split()
+    named = late + ["add", "slow", "die", "flood", "blank", "chatter", "complain", "look", "write", "quit", "health_check"]
     others = [{"name": name, "description": health if name == "health_check" else name, "inputSchema": {"type": "object"},
                "annotations": {"readOnlyHint": True, "title": "harmless"}} for name in named]
     return [{"name": "echo", "description": words, "inputSchema": {"type": "object"}}] + others
@@ -52,6 +54,9 @@ def call(name, given, meta):
     if name == "flood":
         while True:
             sys.stdout.write("x" * 65536)
+    if name == "blank":
+        while True:
+            sys.stdout.write("\n" * 65536)
     if name == "chatter":
         say({"id": "mine", "method": "sampling/createMessage", "params": {}})
         refused = json.loads(sys.stdin.readline())

@@ -59,6 +59,35 @@ fn what_is_forbidden_is_hidden_below_what_is_protected_too() {
 }
 
 #[test]
+fn t052_a_forbidden_file_is_hidden_under_its_other_names_too() {
+    let outside = Home::initialised();
+    let key = outside.file("key", "CANARY");
+    let home = home("");
+    let tools = rules("").replace("\"**/.env\"", &format!("\"**/.env\", {:?}", key.display().to_string()));
+    home.configure("governance/tools.yaml", &tools);
+    let work = home.workspace();
+    std::fs::create_dir_all(work.join(".env.d")).unwrap();
+    for name in [".env", ".env.d/token"] {
+        home.file(name, "CANARY");
+    }
+    home.file("plain", "plain");
+    let links =
+        [(work.join(".env"), "a"), (work.join(".env.d/token"), "b"), (key, "c"), (work.join("plain"), "d")];
+    for (file, name) in links {
+        std::fs::hard_link(file, work.join(name)).unwrap();
+    }
+    let daemon = Daemon::start_in(home);
+    for name in ["a", "b", "c"] {
+        let read = run(&daemon, &["cat", name]);
+        assert!(read["output"]["exit_code"] != 0 && !read.to_string().contains("CANARY"), "{name}: {read}");
+    }
+    let read = run(&daemon, &["cat", "d"]);
+    assert_eq!(output(&read), "plain", "a second name alone hides nothing: {read}");
+    let moved = run(&daemon, &["mv", "a", "free"]);
+    assert!(moved["output"]["exit_code"] != 0 && work.join("a").exists(), "{moved}");
+}
+
+#[test]
 fn a_name_that_one_run_frees_another_does_not_give_unseen() {
     let daemon = Daemon::start_in(home(""));
     let work = daemon.home().workspace();

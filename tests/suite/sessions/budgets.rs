@@ -49,7 +49,7 @@ fn b159_b161_a_cap_warns_once_or_ends_the_turn_or_says_nothing() {
     ] {
         let session = capped(&mut orchestrator, mode, amount);
         assert_eq!(calls(&mut worker(&session), 4), expect, "{mode} {amount}");
-        let warned = events(&daemon, &session, "worker_tool_cost_warning", warnings);
+        let warned = events(&daemon, &session, "worker_tool_cost_warning");
         assert_eq!(warned.len(), warnings, "{mode} {amount}: {warned:?}");
         orchestrator.request("sinew/session.close", &json!({"session_id": session["session_id"]}));
     }

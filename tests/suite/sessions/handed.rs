@@ -56,10 +56,6 @@ fn b151_b152_b153_b164_a_tool_is_handed_the_callers_own_session_and_no_other() {
     for session in [&one, &two] {
         let mut worker = worker(session);
         let told = worker.execute("echo.tell", &json!({"text": "hello"}));
-        if code(&told) == "sandbox_unavailable" {
-            eprintln!("skipped: no sandbox on this machine");
-            return;
-        }
         let handed = json!({"text": "hello", "session_id": session["session_id"]});
         assert_eq!(told["output"], handed, "its own, and nothing was missing: {told}");
         // Its own, another's or none: whoever supplies one is refused, and the tool is not reached.

@@ -30,8 +30,8 @@ fn b146_b154_a_tool_off_the_list_is_refused_before_its_arguments_are_looked_at()
         assert!(refusal(&result).get("schema_error").is_none(), "{result}");
         assert!(refusal(&result)["hint"].as_str().unwrap().contains("read_file"), "{result}");
     }
-    assert_eq!(events(&daemon, &session, "tool_call_blocked", 6).len(), 6);
-    assert!(events(&daemon, &session, "worker_inner_validation_fail", 0).is_empty());
+    assert_eq!(events(&daemon, &session, "tool_call_blocked").len(), 6);
+    assert!(events(&daemon, &session, "worker_inner_validation_fail").is_empty());
     assert!(!daemon.home().workspace().join("a").exists());
     let listed = worker.request("sinew/tools", &json!({}));
     let names: Vec<&Value> =
@@ -60,7 +60,7 @@ fn b147_b148_b149_b150_each_mistake_is_named() {
             assert!(error.contains(word), "{tool} {arguments}: {error}");
         }
     }
-    assert_eq!(events(&daemon, &session, "worker_inner_validation_fail", 5).len(), 5, "once for each");
+    assert_eq!(events(&daemon, &session, "worker_inner_validation_fail").len(), 5, "once for each");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `read_system_logs`: files through their handles, and a journal where there is one.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
@@ -64,6 +66,29 @@ fn a_flood_is_cut_and_said_to_be() {
     assert_eq!(result["output"]["stopped_by"], "bytes");
     assert_eq!(result["metadata"]["truncated"]["returned"], returned);
     assert!(result["output"]["found"].as_u64().unwrap() > 2000);
+}
+
+#[test]
+fn t241_nobody_follows_a_log_for_ever() {
+    let daemon = daemon();
+    let line = format!("{} host web[7]: GET /\n", now());
+    let path = daemon.home().file("logs/grows.log", &line);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                file.write_all(line.as_bytes()).unwrap();
+                // The disk is not the test's to fill.
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+        });
+        let result = ask(&daemon, &json!({"file": "logs/grows.log", "max_entries": 5}));
+        let unknown = ask(&daemon, &json!({"file": "logs/grows.log", "follow": true}));
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!((1..=5).contains(&messages(&result).len()), "what was there, and no more: {result}");
+        assert_eq!(unknown["metadata"]["refusal"]["code"], "invalid_arguments", "{unknown}");
+    });
 }
 
 #[test]

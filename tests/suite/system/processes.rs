@@ -53,7 +53,7 @@ fn until(daemon: &Daemon, arguments: &Value, outcome: &str) -> Value {
 }
 
 #[test]
-fn a_process_is_found_by_number_and_by_nothing_that_is_none() {
+fn t239_a_process_is_found_by_number_and_by_nothing_that_is_none() {
     let daemon = Daemon::start();
     let sleeper = Sleeper::start("/bin/sleep");
     let found = ask(&daemon, &json!({"pid": sleeper.pid()}));
@@ -88,7 +88,7 @@ fn a_process_is_found_by_number_and_by_nothing_that_is_none() {
 }
 
 #[test]
-fn a_number_that_is_used_again_is_another_process() {
+fn t239_a_number_that_is_used_again_is_another_process() {
     let daemon = Daemon::start();
     let sleeper = Sleeper::start("/bin/sleep");
     let began = ask(&daemon, &json!({"pid": sleeper.pid()}))["processes"][0]["started_at"].clone();

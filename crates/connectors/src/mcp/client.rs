@@ -9,6 +9,7 @@ use tool::{Arguments, SandboxTier, TraceContext};
 use super::definitions::Definitions;
 use super::http::{Http, Leave};
 use super::message::Awaited;
+use super::sse::Sse;
 use super::stdio::Stdio;
 use crate::error::McpError;
 
@@ -32,6 +33,7 @@ const WORDINESS: u64 = 4;
 pub(crate) enum Line {
     Stdio(Box<Stdio>),
     Http(Http),
+    Sse(Box<Sse>),
 }
 
 /// What both sides take for granted.
@@ -137,7 +139,7 @@ impl Client {
     pub(crate) fn is_alive(&mut self) -> bool {
         match &mut self.line {
             Line::Stdio(stdio) => stdio.is_alive(),
-            Line::Http(_) => true,
+            Line::Http(_) | Line::Sse(_) => true,
         }
     }
 
@@ -145,7 +147,7 @@ impl Client {
     pub(crate) fn tier(&self) -> SandboxTier {
         match &self.line {
             Line::Stdio(stdio) => stdio.tier(),
-            Line::Http(_) => SandboxTier::None,
+            Line::Http(_) | Line::Sse(_) => SandboxTier::None,
         }
     }
 
@@ -153,7 +155,7 @@ impl Client {
     pub(crate) async fn end(self) -> (Result<(), McpError>, String) {
         match self.line {
             Line::Stdio(stdio) => stdio.end().await,
-            Line::Http(_) => (Ok(()), String::new()),
+            Line::Http(_) | Line::Sse(_) => (Ok(()), String::new()),
         }
     }
 
@@ -179,6 +181,7 @@ impl Client {
         match &mut self.line {
             Line::Stdio(stdio) => stdio.ask(awaited, &request).await,
             Line::Http(http) => http.ask(awaited, &request, leave).await,
+            Line::Sse(sse) => sse.ask(awaited, &request, leave).await,
         }
     }
 
@@ -186,6 +189,7 @@ impl Client {
         match &mut self.line {
             Line::Stdio(stdio) => stdio.tell(notice).await,
             Line::Http(http) => http.tell(notice, leave).await,
+            Line::Sse(sse) => sse.tell(notice, leave).await,
         }
     }
 }

@@ -7,6 +7,7 @@ use governance::Permit;
 use outbound::{Answer, Caps, Gatekeeper, Method, Question};
 use serde_json::Value;
 
+use super::events::Events;
 use super::message::{Awaited, Message, answers};
 use crate::error::McpError;
 
@@ -83,7 +84,8 @@ impl Http {
         let most = leave.permit.max_response_bytes().unwrap_or(most).min(most);
         let caps = Caps { body_bytes: most, deadline: leave.deadline };
         let mut events = Events::default();
-        let mut is_answered = |part: &[u8]| events.take(part).iter().any(|event| answers(event, awaited.id));
+        let mut is_answered =
+            |part: &[u8]| events.take(part).iter().any(|event| answers(&event.data, awaited.id));
         let answer = self.gatekeeper.converse(leave.permit, &question, caps, &mut is_answered).await?;
         match answer.status {
             200..=299 => {}
@@ -109,69 +111,8 @@ fn messages(answer: Answer) -> Result<Vec<Vec<u8>>, McpError> {
             let mut events = Events::default();
             let mut all = events.take(&answer.body);
             all.extend(events.take(b"\n\n"));
-            Ok(all)
+            Ok(all.into_iter().map(|event| event.data).collect())
         }
         other => Err(McpError::Garbled(format!("`{}` is no form of an answer", tool::shorten(other, 64)))),
-    }
-}
-
-/// The events of a stream, as its parts come.
-#[derive(Default)]
-struct Events {
-    line: Vec<u8>,
-    data: Vec<u8>,
-}
-
-impl Events {
-    /// The data of each event that ends in this part.
-    fn take(&mut self, part: &[u8]) -> Vec<Vec<u8>> {
-        let mut all = Vec::new();
-        let mut lines = part.split(|byte| *byte == b'\n').peekable();
-        while let Some(piece) = lines.next() {
-            self.line.extend_from_slice(piece);
-            if lines.peek().is_some() {
-                all.extend(self.end_line());
-            }
-        }
-        all
-    }
-
-    fn end_line(&mut self) -> Option<Vec<u8>> {
-        let line = std::mem::take(&mut self.line);
-        let line = line.strip_suffix(b"\r").unwrap_or(&line);
-        if let Some(data) = line.strip_prefix(b"data:") {
-            if !self.data.is_empty() {
-                self.data.push(b'\n');
-            }
-            self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
-            return None;
-        }
-        // Some begin a stream with an event that says nothing.
-        let is_over = line.is_empty() && !self.data.trim_ascii().is_empty();
-        is_over.then(|| std::mem::take(&mut self.data))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whatever the parts are that it comes in.
-    #[test]
-    fn events_are_read_line_by_line() {
-        let check = |text: &str, expect: &[&str]| {
-            for size in [1, 2, 3, 1000] {
-                let mut events = Events::default();
-                let all = text.as_bytes().chunks(size).flat_map(|part| events.take(part));
-                let mut all: Vec<Vec<u8>> = all.collect();
-                all.extend(events.take(b"\n\n"));
-                let expect: Vec<&[u8]> = expect.iter().map(|text| text.as_bytes()).collect();
-                assert_eq!(all, expect, "{text:?} by {size}");
-            }
-        };
-        check("event: message\ndata: {\"a\":1}\n\n", &["{\"a\":1}"]);
-        check("data: one\ndata:two\r\n\r\n: note\ndata: three", &["one\ntwo", "three"]);
-        check("id: 1\ndata:\n\n", &[]);
-        check("", &[]);
     }
 }

@@ -51,11 +51,12 @@ impl Pins {
         Pins { upstreams: upstreams.cloned(), id: id.to_owned(), state }
     }
 
-    /// What a tool is, as far as that is known.
+    /// What a tool is, as far as that is known: `null` where the server has none of that name.
     pub(crate) fn of_tool(&self, tool: &str) -> Option<Value> {
         match &self.state().held {
             Held::Nothing => None,
-            Held::Known(known) => known.get(tool).cloned(),
+            // That it had no such tool was accepted too: one that it adds later is asked about.
+            Held::Known(known) => Some(known.get(tool).cloned().unwrap_or_default()),
             // Not what was accepted before, whatever that was.
             Held::Unreadable(why) => Some(json!({"unreadable": why})),
         }
@@ -173,6 +174,7 @@ mod tests {
         again.note(&said("one")).unwrap();
         let newest = Pins::of(Some(&of(Taking::Newest)), "s");
         assert_eq!(newest.of_tool("t"), Some(json!({"description": "one"})), "it took that back");
+        assert_eq!(newest.of_tool("x"), Some(Value::Null), "that it has no such tool is known");
     }
 
     #[test]

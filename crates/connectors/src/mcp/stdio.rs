@@ -18,8 +18,10 @@ use crate::error::McpError;
 const ENVELOPE: usize = 64 * 1024;
 /// What a server may say before it answers: it may report progress, but not for ever.
 const MOST_MESSAGES: usize = 10_000;
-/// The bytes of all that, blank lines included, beside the answer.
+/// The bytes of all that, beside the answer.
 const MOST_BYTES: usize = 64 << 20;
+/// And those between its lines.
+const MOST_BLANK: usize = 1 << 20;
 /// Requests of its own that are answered during one of ours.
 const MOST_REQUESTS: usize = 64;
 /// What the last of it may take to be read, once nobody writes any more.
@@ -34,8 +36,9 @@ pub(crate) struct Stdio {
     output: BufReader<pipe::Receiver>,
     /// What has come of a line.
     partial: Vec<u8>,
-    /// The bytes that have come since it was last asked.
+    /// The bytes that have come since it was last asked, and those that said nothing.
     heard: usize,
+    blank: usize,
     said: Arc<Mutex<VecDeque<u8>>>,
     /// Reads its standard error, and ends with it.
     listening: JoinSet<()>,
@@ -49,7 +52,7 @@ impl Stdio {
         listening.spawn(listen(errors, Arc::clone(&said)));
         let output = BufReader::with_capacity(64 * 1024, output);
         let partial = Vec::new();
-        Stdio { served, input, output, partial, heard: 0, said, listening }
+        Stdio { served, input, output, partial, heard: 0, blank: 0, said, listening }
     }
 
     pub(crate) fn tier(&self) -> SandboxTier {
@@ -75,7 +78,7 @@ impl Stdio {
     pub(crate) async fn ask(&mut self, awaited: Awaited, request: &Value) -> Result<Value, McpError> {
         let mut out = line_of(request);
         let mut requests = 0;
-        self.heard = 0;
+        (self.heard, self.blank) = (0, 0);
         for _ in 0..MOST_MESSAGES {
             let line = self.next_line(&mut out, awaited.most.saturating_add(ENVELOPE)).await?;
             match Message::read(line, awaited).await? {
@@ -112,6 +115,16 @@ impl Stdio {
                     if part.is_empty() {
                         return Err(McpError::Lost("it closed its output".to_owned()));
                     }
+                    // Blank lines by the part: one by one, a flood of them would last until the deadline.
+                    if self.partial.is_empty() {
+                        let blank = part.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+                        self.output.consume(blank);
+                        self.blank = self.blank.saturating_add(blank);
+                        if self.blank > MOST_BLANK {
+                            return Err(McpError::Endless("a megabyte of blank lines"));
+                        }
+                    }
+                    let part = self.output.buffer();
                     let end = part.iter().position(|byte| *byte == b'\n');
                     let taken = end.unwrap_or(part.len());
                     self.partial.extend_from_slice(part.get(..taken).unwrap_or_default());

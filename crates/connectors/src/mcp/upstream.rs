@@ -21,6 +21,7 @@ use super::client::{Client, Line};
 use super::health::HealthCall;
 use super::http::{Http, Leave};
 use super::pins::Pins;
+use super::sse::Sse;
 use super::stdio::Stdio;
 use super::stopped::Stopped;
 use super::waiting::{Owner, Waiting};
@@ -45,6 +46,8 @@ pub(crate) enum Place {
     Walls(Box<Confined>, Option<Owner>),
     /// At this address.
     Address(String, Owner),
+    /// At this address, by a stream that is open for one call.
+    Stream(String),
 }
 
 impl Place {
@@ -52,6 +55,7 @@ impl Place {
         match self {
             Place::Walls(_, owner) => owner.as_ref(),
             Place::Address(_, owner) => Some(owner),
+            Place::Stream(_) => None,
         }
     }
 }
@@ -186,7 +190,7 @@ impl Upstream {
         leave: Leave<'_>,
     ) -> Result<Client, (Stopped, String)> {
         // What can change something does nothing but what it was asked for.
-        let is_checked = place.owner().is_some();
+        let is_checked = !matches!(place, Place::Walls(_, None));
         let line = match place {
             Place::Walls(confined, _) => {
                 let started = self.sandbox.serve(*confined).await;
@@ -194,6 +198,7 @@ impl Upstream {
                 Line::Stdio(Box::new(Stdio::new(served, pipes)))
             }
             Place::Address(url, _) => Line::Http(Http::new(&self.gatekeeper, &url)),
+            Place::Stream(url) => Line::Sse(Box::new(Sse::new(&self.gatekeeper, &url))),
         };
         let begun = Client::begin(line, leave).await;
         let mut client = begun.map_err(|(error, said)| (Stopped::Mcp(error), said))?;

@@ -91,13 +91,14 @@ pub(crate) async fn confirm(
             let wanted = effect.wanted(call, &permit, &layer.approvals.life, rules);
             let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
             // Revoked or run out since: it is told so, and asked about when it comes again.
-            covering.map(Some).map(|id| (permit, id)).ok_or_else(|| again_without(call))
+            let id = covering.ok_or_else(|| again_without(call))?;
+            Ok((permit.foretelling(effect.into_rewritten()), Some(id)))
         }
         Approved::Once { hand, rules } => {
             let digest = effect.digest().to_owned();
             let claim = Claim { caller: &call.caller, digest: &digest, rules };
             match layer.approvals.take(&layer.ledger, &hand.id, claim).await {
-                Ok(Ok(())) => Ok((permit, Some(hand.id.clone()))),
+                Ok(Ok(())) => Ok((permit.foretelling(effect.into_rewritten()), Some(hand.id.clone()))),
                 Ok(Err(Unusable::Mismatch)) if hand.own => {
                     layer.approvals.void(&layer.ledger, &hand.id, CHANGED).await;
                     Err(again(&permit))
@@ -280,11 +281,11 @@ pub(super) async fn look<T: Send + 'static>(
     held: T,
     permit: fn(&T) -> &Permit,
 ) -> Result<(T, Effect), Box<Refusal>> {
-    let (tool, ledger) = (Arc::clone(tool), Arc::clone(&layer.ledger));
+    let (tool, ledger, mode) = (Arc::clone(tool), Arc::clone(&layer.ledger), call.mode);
     let looking = async {
         let place = layer.openings.take(call.caller.connection).await;
         tokio::task::spawn_blocking(move || {
-            let effect = Effect::of(&tool, permit(&held), &ledger);
+            let effect = Effect::of(&tool, permit(&held), mode, &ledger);
             drop(place);
             (held, effect)
         })
@@ -299,7 +300,7 @@ pub(super) async fn look<T: Send + 'static>(
     let (held, effect) = call.in_time(looking).await?.map_err(|_| failed())?;
     match effect {
         Ok(effect) => Ok((held, effect)),
-        Err(failure) => Err(effect::unforeseen(call, &failure)),
+        Err(failure) => Err(effect::unforeseen(call, failure)),
     }
 }
 

@@ -17,9 +17,9 @@ const MOST_LINES: usize = 1000;
 const MOST_CHARACTERS: usize = 64 * 1024;
 const LONGEST_LINE: usize = 4096;
 
-/// Labels of what a call reaches: programs, paths and hosts.
-const PLACES: [&str; 9] =
-    ["reads", "writes", "removes", "with", "program", "runs in", "host", "caution", "bounds"];
+/// Labels of what a call reaches. A tool that foretells a path, a program or a host uses one of these, or it is masked.
+const PLACES: [&str; 10] =
+    ["reads", "writes", "removes", "makes folder", "with", "program", "runs in", "host", "caution", "bounds"];
 
 /// A question, as a human sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,18 +123,8 @@ impl Card {
         if self.edited {
             put(Tone::Warning, "the arguments were changed by a human".to_owned());
         }
-        let mut told = Vec::new();
-        for rule in &self.asked_by {
-            let place = match rule.line {
-                0 => rule.file.clone(),
-                line => format!("{}:{line}", rule.file),
-            };
-            let line = format!("asked by  {} ({})", shown(&rule.id), shown(&place));
-            // Two parts of one rule may ask; they are one line.
-            if !told.contains(&line) {
-                put(Tone::Quiet, line.clone());
-                told.push(line);
-            }
+        for (rule, place) in self.rules() {
+            put(Tone::Quiet, format!("asked by  {rule} ({place})"));
         }
         let session =
             self.session.as_deref().map(|id| format!(", session {}", shown(id))).unwrap_or_default();
@@ -142,6 +132,22 @@ impl Card {
         put(Tone::Quiet, format!("risk      {}, mode {}", self.risk.as_str(), self.mode));
         put(Tone::Quiet, format!("trace     {}, call {}", shown(&self.trace_id), self.call_id));
         lines
+    }
+
+    /// The rules that ask and where each of them is. Two parts of one rule may ask; they are told once.
+    pub fn rules(&self) -> Vec<(String, String)> {
+        let mut told = Vec::new();
+        for rule in &self.asked_by {
+            let place = match rule.line {
+                0 => shown(&rule.file),
+                line => format!("{}:{line}", shown(&rule.file)),
+            };
+            let told_of = (shown(&rule.id), place);
+            if !told.contains(&told_of) {
+                told.push(told_of);
+            }
+        }
+        told
     }
 
     /// Why the card cannot be shown in full.

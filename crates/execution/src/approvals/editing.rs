@@ -60,6 +60,14 @@ pub(super) async fn edited(
 ) -> Option<Halt> {
     let Edit { arguments, answer } = edit;
     let judged = judge_edited(layer, call, tool, arguments.clone()).await;
+    // Whoever changed them was told that it takes too long: it does not happen behind their back.
+    if answer.is_closed() {
+        if let Ok(Some(next)) = &judged {
+            let why = "whoever changed the arguments waited no longer";
+            layer.approvals.void(&layer.ledger, &next.id, why).await;
+        }
+        return None;
+    }
     let (told, halt) = match judged {
         Ok(Some(next)) => (Ok(Edited::Asks(next.id.clone())), Some(Halt::Edited(arguments, Some(next)))),
         Ok(None) => (Ok(Edited::Runs), Some(Halt::Edited(arguments, None))),

@@ -1,21 +1,26 @@
 //! What a call would do, looked at through its opened handles: what a human is shown, and the digest that a yes is
 //! bound to. Both are made of the same facts.
 
-use std::collections::BTreeMap;
+mod bounds;
+mod words;
+
 use std::path::Path;
 
-use governance::{Network, Permit, Workspace, WorkspaceAccess};
+use governance::Permit;
 use jiff::Timestamp;
 use ledger::Ledger;
 use registry::{AtWork, Change, Preview, Tool};
 use resources::{ObjectKind, OpenedPath};
 use serde_json::{Value, json};
 use telemetry::redact;
-use tool::{Arguments, Failure, FailureKind, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
+use tool::{Arguments, Failure, FailureKind, Mode, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
 
 use super::card::{Card, Fact, ShownChange};
 use super::rule::Wanted;
 use crate::call::Call;
+use crate::content;
+use bounds::bounds;
+use words::{others, switches};
 
 /// A larger file takes longer to read than a person waits, and its content is what a yes is bound to.
 const LARGEST_FILE: u64 = 64 * 1024 * 1024;
@@ -28,6 +33,8 @@ pub(crate) struct Effect {
     digest: String,
     /// Stands for the arguments.
     arguments: String,
+    /// Stands for those that say neither where it reaches nor what it does there, if a standing rule is bound to them.
+    others: Option<String>,
     bounds: String,
     paths: Vec<(String, String)>,
     commands: Vec<Vec<String>>,
@@ -36,7 +43,7 @@ pub(crate) struct Effect {
 
 impl Effect {
     /// Looks at the disk, and may block on it.
-    pub(crate) fn of(tool: &Tool, permit: &Permit, ledger: &Ledger) -> Result<Effect, Failure> {
+    pub(crate) fn of(tool: &Tool, permit: &Permit, mode: Mode, ledger: &Ledger) -> Result<Effect, Failure> {
         let preview = tool.executor().preview(permit)?;
         let definition = permit.call().definition();
         let paths = permit.paths().iter().map(bound_path).collect::<Result<Vec<Value>, Failure>>()?;
@@ -53,7 +60,9 @@ impl Effect {
             "paths": paths,
             "changes": changes.collect::<Vec<Value>>(),
             "facts": preview.facts,
+            "rewritten": preview.rewritten,
             "bounds": bounds,
+            "mode": mode,
         });
         let seen = permit.facts();
         let texts = |key: &str| seen.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -67,12 +76,18 @@ impl Effect {
         let digest = ledger.keyed_digest(&canonical::bytes(&bound));
         let arguments = json!(permit.call().arguments());
         let arguments = ledger.keyed_digest(&canonical::bytes(&arguments));
-        Ok(Effect { preview, digest, arguments, bounds, paths: names, commands, hosts })
+        let others = others(permit, &preview).map(|others| ledger.keyed_digest(&canonical::bytes(&others)));
+        Ok(Effect { preview, digest, arguments, others, bounds, paths: names, commands, hosts })
     }
 
     /// Stands for all of it.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// What the tool makes of the arguments of the call, where it rewrites them.
+    pub(crate) fn into_rewritten(self) -> Option<Arguments> {
+        self.preview.rewritten
     }
 
     /// The call as a standing rule sees it.
@@ -97,6 +112,7 @@ impl Effect {
             commands: self.commands.clone(),
             hosts: self.hosts.clone(),
             switches: switches(permit.call().arguments()),
+            others: self.others.clone(),
             arguments: &self.arguments,
         }
     }
@@ -122,7 +138,7 @@ impl Effect {
             changes,
             arguments: self.arguments(permit),
             asked_by: asked_by.to_vec(),
-            caller: format!("{client} (uid {}{pid})", call.caller.uid),
+            caller: format!("{client} (uid {}{pid}){}", call.caller.uid, call.caller.door.side().told()),
             session: call.caller.session.clone(),
             call_id: call.id,
             trace_id: call.trace.trace_id.clone(),
@@ -209,25 +225,6 @@ impl Effect {
     }
 }
 
-/// The arguments that are on or off, those inside of others by their way there.
-fn switches(arguments: &Arguments) -> BTreeMap<String, bool> {
-    fn put(found: &mut BTreeMap<String, bool>, name: String, value: &Value) {
-        match value {
-            Value::Bool(on) => found.extend([(name, *on)]),
-            Value::Object(inner) => {
-                inner.iter().for_each(|(key, value)| put(found, format!("{name}.{key}"), value));
-            }
-            Value::Array(inner) => {
-                inner.iter().enumerate().for_each(|(n, value)| put(found, format!("{name}.{n}"), value));
-            }
-            Value::Null | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-    let mut found = BTreeMap::new();
-    arguments.iter().for_each(|(key, value)| put(&mut found, key.clone(), value));
-    found
-}
-
 /// What a client calls itself, as its own word: between quotes, so that it cannot pass for ours.
 pub(crate) fn quoted(client: Option<&str>) -> String {
     client.map_or_else(|| "a client without a name".to_owned(), |name| json!(name).to_string())
@@ -250,8 +247,9 @@ fn unshowable(call: &Call, why: &str) -> Box<Refusal> {
     Box::new(refusal.hint("do it in smaller steps, each of which can be looked at"))
 }
 
-/// A call whose effect cannot be foretold.
-pub(crate) fn unforeseen(call: &Call, failure: &Failure) -> Box<Refusal> {
+/// A call whose effect cannot be foretold. What its tool says of it holds no more than it might say after a run.
+pub(crate) fn unforeseen(call: &Call, failure: Failure) -> Box<Refusal> {
+    let failure = content::fit_to_tell(failure, 0);
     let reason = format!(
         "Permission denied: Approval is required, and what the call would do cannot be shown: {}",
         failure.message
@@ -297,39 +295,4 @@ fn kind(path: &OpenedPath) -> &'static str {
         ObjectKind::Missing => "not there",
         ObjectKind::Unreachable => "unreachable",
     }
-}
-
-fn bounds(permit: &Permit, at_work: AtWork) -> String {
-    let seconds = permit.timeout().as_secs();
-    let reads = match at_work {
-        AtWork::Gatekeeper => Some("a sandbox without any reads what comes"),
-        AtWork::Far => Some("reads what comes itself, as JSON"),
-        AtWork::AsDefined => None,
-    };
-    if let Some(reads) = reads {
-        return format!("at most {seconds} s; the daemon goes out to the network, and {reads}");
-    }
-    if !permit.call().definition().requires_sandbox() {
-        return format!("at most {seconds} s, inside the daemon");
-    }
-    let confinement = permit.confinement();
-    let network = match confinement.network {
-        Network::Off => "off",
-        Network::Loopback => "loopback, its own",
-        Network::Full => "FULL",
-    };
-    let memory = confinement.memory_mebibytes();
-    format!(
-        "at most {seconds} s, in a sandbox: network {network}, {memory} MiB, {} processes{}{}",
-        confinement.processes(),
-        folders(permit, WorkspaceAccess::ReadWrite, "may write"),
-        folders(permit, WorkspaceAccess::ReadOnly, "may read"),
-    )
-}
-
-/// The folders that a program gets: a yes is not for those that are added later.
-fn folders(permit: &Permit, access: WorkspaceAccess, what: &str) -> String {
-    let of_kind = permit.folders().iter().filter(|folder| folder.access() == access).map(Workspace::root);
-    let names: Vec<String> = of_kind.map(|root| format!("{root:?}")).collect();
-    if names.is_empty() { String::new() } else { format!("; {what} {}", names.join(", ")) }
 }

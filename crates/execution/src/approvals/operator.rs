@@ -3,21 +3,20 @@
 //! Nothing on the road of a call leads here. Whoever calls these has the operator's channel; a yes takes the PIN too,
 //! where there is one.
 
-use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::LedgerError;
 use serde::{Deserialize, Serialize};
 use telemetry::redact;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tool::{Arguments, CallId, Caller};
 
 use super::card::Card;
 use super::clock::later;
 use super::pin::{Pin, PinError};
 use super::queue::{Standing, State, Undecidable};
-use super::{Approvals, Edit, Edited};
+use super::{Edit, Edited};
 use crate::layer::ToolExecutionLayer;
 
 const LONGEST_MESSAGE: usize = 1000;
@@ -266,14 +265,10 @@ impl ToolExecutionLayer {
             Ok(Ok(Ok(Edited::Runs))) => Ok(Decided::Runs),
             Ok(Ok(Err(why))) => Err(DecideError::NotEdited(why)),
             Ok(Err(_)) => Err(gone()),
-            Err(_) => Err(refused("it takes too long to look at what the changed call would do")),
+            Err(_) => Err(refused(
+                "it takes too long to look at what the changed call would do; `sinew approvals list` shows what is asked now",
+            )),
         }
-    }
-}
-
-impl Approvals {
-    pub(super) fn editors(&self) -> MutexGuard<'_, HashMap<String, Vec<mpsc::Sender<Edit>>>> {
-        self.editors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use globset::GlobBuilder;
 use serde::{Deserialize, Serialize};
-use tool::{Caller, Mode};
+use tool::{Caller, Mode, Side};
 
 use super::effect::quoted;
 use command::Words;
@@ -23,6 +23,9 @@ pub(crate) struct Rule {
     uid: u32,
     client: Option<String>,
     session: Option<String>,
+    /// Whose door the calls come through.
+    #[serde(default)]
+    side: Side,
     /// One connection in the life of one daemon; otherwise any of the same client.
     connection: Option<(String, u64)>,
     mode: Mode,
@@ -37,7 +40,7 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Subject {
-    /// These paths, programs, hosts and switches, with any other arguments.
+    /// These paths, programs, hosts and switches.
     Reaching {
         /// By argument.
         paths: BTreeMap<String, Place>,
@@ -46,6 +49,9 @@ enum Subject {
         /// What is on or off, by argument: a yes to a rehearsal is none to the deed.
         #[serde(default)]
         switches: BTreeMap<String, bool>,
+        /// Stands for all other arguments, unless they may be any.
+        #[serde(default)]
+        others: Option<String>,
     },
     /// Exactly these arguments: nothing else says what the call reaches.
     Arguments { digest: String },
@@ -79,6 +85,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) hosts: Vec<String>,
     /// The arguments that are true or false, by name.
     pub(crate) switches: BTreeMap<String, bool>,
+    /// Stands for the arguments besides those; `None` where what the call reaches is all that a human decides about.
+    pub(crate) others: Option<String>,
     pub(crate) arguments: &'a str,
 }
 
@@ -101,7 +109,7 @@ impl Rule {
             true => Subject::Arguments { digest: wanted.arguments.to_owned() },
             false => {
                 let (hosts, switches) = (wanted.hosts.clone(), wanted.switches.clone());
-                Subject::Reaching { paths, command, hosts, switches }
+                Subject::Reaching { paths, command, hosts, switches, others: wanted.others.clone() }
             }
         };
         Ok(Rule {
@@ -110,6 +118,7 @@ impl Rule {
             uid: wanted.caller.uid,
             client: wanted.caller.client.clone(),
             session: wanted.caller.session.clone(),
+            side: wanted.caller.door.side(),
             connection: None,
             mode: wanted.mode,
             asked_by: wanted.rules.to_vec(),
@@ -153,8 +162,8 @@ impl Rule {
     /// Whether a call is covered.
     pub(crate) fn covers(&self, wanted: &Wanted<'_>) -> bool {
         let caller = wanted.caller;
-        let same_party =
-            (self.uid, &self.client, &self.session) == (caller.uid, &caller.client, &caller.session);
+        let same_party = (self.uid, &self.client, &self.session, self.side)
+            == (caller.uid, &caller.client, &caller.session, caller.door.side());
         let same_connection = self
             .connection
             .as_ref()
@@ -180,7 +189,7 @@ impl Rule {
         let mut lines = vec![format!("{} is not asked about again where", self.tool)];
         match &self.subject {
             Subject::Arguments { .. } => lines.push("  all arguments are the same".to_owned()),
-            Subject::Reaching { paths, command, hosts, switches } => {
+            Subject::Reaching { paths, command, hosts, switches, others } => {
                 lines.extend(paths.iter().map(|(key, place)| match place {
                     Place::Exactly(path) => format!("  {key} is {path}"),
                     Place::Within(glob) => format!("  {key} matches {glob}"),
@@ -188,13 +197,14 @@ impl Rule {
                 lines.extend(command.iter().map(Words::line));
                 lines.extend(hosts.iter().map(|host| format!("  the host is {host}")));
                 lines.extend(switches.iter().map(|(key, on)| format!("  {key} is {on}")));
-                lines.push("  other arguments: any".to_owned());
+                let bound = if others.is_some() { "the same" } else { "any" };
+                lines.push(format!("  other arguments: {bound}"));
             }
         }
         let client = quoted(self.client.as_deref());
         let session = self.session.as_deref().map(|id| format!(", session {id}")).unwrap_or_default();
         let connection = if self.connection.is_some() { ", on this connection" } else { "" };
-        lines.push(format!("for {client} (uid {}){session}{connection}", self.uid));
+        lines.push(format!("for {client} (uid {}){}{session}{connection}", self.uid, self.side.told()));
         lines.push(format!("in {}, asked by {}", self.mode, self.asked_by.join(", ")));
         lines.extend(self.facts.iter().map(|(label, text)| format!("{label} {text}")));
         lines.push(self.bounds.clone());
@@ -206,7 +216,7 @@ impl Subject {
     fn is_of(&self, wanted: &Wanted<'_>) -> bool {
         match self {
             Subject::Arguments { digest } => digest == wanted.arguments,
-            Subject::Reaching { paths, command, hosts, switches } => {
+            Subject::Reaching { paths, command, hosts, switches, others } => {
                 let path_is_covered =
                     |(key, path): &(String, String)| paths.get(key).is_some_and(|place| place.has(path));
                 let command_is_covered = match (command, wanted.commands.as_slice()) {
@@ -219,6 +229,7 @@ impl Subject {
                     && command_is_covered
                     && wanted.hosts.iter().all(|host| hosts.contains(host))
                     && wanted.switches == *switches
+                    && wanted.others == *others
             }
         }
     }

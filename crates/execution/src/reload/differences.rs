@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use governance::{Difference, Effect, Workspace, WorkspaceAccess, compare};
-use tool::{ToolDefinition, canonical};
+use tool::{ToolDefinition, canonical, shorten, visible_line};
 
 use super::drift;
 use crate::host::Host;
 use crate::world::World;
+
+/// More of what a manifest says of its program than this is told by its first part: the manifest has all of it.
+const LONGEST_WORDS: usize = 400;
 
 /// Everything that is different.
 pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
@@ -35,7 +38,7 @@ fn between_servers(old: &World, new: &World) -> Vec<Difference> {
         if after.as_ref() == Some(&before) {
             return None;
         }
-        let what = drift::between(&before, after.as_ref());
+        let what = drift::between(&before, &after.unwrap_or_default());
         Some(difference(Effect::Loosens, format!("the server of the tool {name} defines it anew: {what}")))
     });
     changed.collect()
@@ -43,21 +46,32 @@ fn between_servers(old: &World, new: &World) -> Vec<Difference> {
 
 /// Tools that came, went or are defined anew.
 pub(super) fn between_tools(old: &World, new: &World) -> Vec<Difference> {
-    let tools = |world: &World| -> BTreeMap<String, String> {
+    fn tools(world: &World) -> BTreeMap<&str, &ToolDefinition> {
         let definitions = world.registry.definitions();
-        definitions.map(|tool| (tool.name().to_string(), tool.hash().to_owned())).collect()
-    };
-    let (old, new) = (tools(old), tools(new));
-    let gone = old.keys().filter(|name| !new.contains_key(*name));
+        definitions.map(|tool| (tool.name().as_str(), tool.as_ref())).collect()
+    }
+    let (before, after) = (tools(old), tools(new));
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
     let gone = gone.map(|name| difference(Effect::Tightens, format!("the tool {name} is gone")));
-    let changed = new.iter().filter_map(|(name, hash)| match old.get(name) {
-        None => Some(difference(Effect::Loosens, format!("the tool {name} is new"))),
-        Some(before) if before != hash => {
-            Some(difference(Effect::Loosens, format!("the tool {name} is defined anew")))
-        }
-        Some(_) => None,
+    let changed = after.iter().filter_map(|(name, tool)| {
+        let what = match before.get(name) {
+            None => "new",
+            Some(known) if known.hash() != tool.hash() => "defined anew",
+            Some(_) => return None,
+        };
+        let told = format!("the tool {name} is {what}: {}", introduced(tool, new));
+        Some(difference(Effect::Loosens, told))
     });
     gone.chain(changed).collect()
+}
+
+/// What a tool is and what stands behind it, for the person who accepts it.
+fn introduced(tool: &ToolDefinition, world: &World) -> String {
+    let behind = world.registry.get(tool.name().as_str()).map(|tool| tool.executor().stands_for());
+    let kind = [("category", tool.category().to_string()), ("risk", tool.risk_level().to_string())];
+    let told = kind.into_iter().chain(behind.unwrap_or_default());
+    let told = told.map(|(label, text)| format!("{label} {}", shorten(&visible_line(&text), LONGEST_WORDS)));
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn between_workspaces(old: &World, new: &World) -> Vec<Difference> {

@@ -3,7 +3,7 @@
 //! An alias is a command under another name, a setting on the line makes one or names a program to run, and some of its
 //! commands run what follows them. What stands in the files of a repository is not seen here.
 
-use super::last_name;
+use super::readings::{is_for_a_shell, last_name};
 use crate::surroundings::FileNames;
 
 /// Git's own commands, of all its versions so far: no alias takes their place.
@@ -25,27 +25,16 @@ const OWN: &str = "add am annotate apply archimport archive backfill bisect blam
     unpack-objects update-index update-ref update-server-info upload-archive upload-archive--writer upload-pack var \
     verify-commit verify-pack verify-tag version web--browse whatchanged worktree write-tree";
 
-/// Those that run what their words say, on this machine or on the other side.
-const RUNNERS: &[&str] = &[
-    "archive",
-    "bisect",
-    "clone",
-    "difftool",
-    "fetch",
-    "fetch-pack",
-    "filter-branch",
-    "for-each-repo",
-    "hook",
-    "ls-remote",
-    "mergetool",
-    "pull",
-    "push",
-    "rebase",
-    "remote-ext",
-    "send-email",
-    "send-pack",
-    "submodule",
-];
+/// Those of which no word names a program: all others are looked through. `grep` is one of them but for its `-O`.
+const QUIET: &str = "add am annotate apply blame branch bundle cat-file check-attr check-ignore check-mailmap \
+    check-ref-format checkout checkout-index cherry cherry-pick clean column commit commit-graph commit-tree count-objects \
+    describe diff diff-files diff-index diff-pairs diff-tree fmt-merge-msg for-each-ref format-patch fsck gc \
+    get-tar-commit-id grep hash-object index-pack init interpret-trailers last-modified log ls-files ls-tree mailinfo \
+    mailsplit merge merge-base merge-file merge-tree mktag mktree multi-pack-index mv name-rev notes pack-objects pack-refs \
+    patch-id prune prune-packed range-diff read-tree reflog refs repack replace replay rerere reset restore rev-list \
+    rev-parse revert rm shortlog show show-branch show-index show-ref sparse-checkout stage stash status stripspace switch \
+    symbolic-ref tag unpack-file unpack-objects update-index update-ref update-server-info var verify-commit verify-pack \
+    verify-tag version whatchanged worktree write-tree";
 
 /// Options before the command that take the next word.
 const WITH_A_WORD: &[&str] = &[
@@ -57,6 +46,7 @@ const WITH_A_WORD: &[&str] = &[
     "--super-prefix",
     "--config-env",
     "--attr-source",
+    "--shallow-file",
 ];
 
 /// Options before the command that change what it runs.
@@ -68,50 +58,83 @@ struct Line<'w> {
     /// Whether settings stand before the command.
     is_set: bool,
     command: Option<&'w str>,
+    rest: &'w [String],
 }
 
 impl<'w> Line<'w> {
     fn of(words: &'w [String]) -> Self {
-        let (mut is_set, mut words) = (false, words.iter().map(String::as_str));
-        while let Some(word) = words.next() {
+        let (mut is_set, mut at) = (false, 0);
+        while let Some(word) = words.get(at) {
             if !word.starts_with('-') {
-                return Line { is_set, command: Some(word) };
+                return Line { is_set, command: Some(word), rest: words.get(at + 1..).unwrap_or_default() };
             }
             let name = word.split('=').next().unwrap_or_default();
             is_set |= SETTINGS.contains(&name);
-            if WITH_A_WORD.contains(&word) {
-                words.next();
-            }
+            at += taken(word);
         }
-        Line { is_set, command: None }
+        Line { is_set, command: None, rest: &[] }
     }
 }
 
-/// Whether this line has git run what one of its words says.
-pub(super) fn runs_its_words(line: &[String], names: FileNames) -> bool {
-    let Some((program, words)) = line.split_first() else { return false };
-    let program = last_name(program, names);
-    let (is_set, command) = match program.strip_prefix("git-") {
-        Some(command) => (false, Some(command)),
-        None if program == "git" => {
-            let Line { is_set, command } = Line::of(words);
-            (is_set, command)
+/// How many words an option before the command is.
+fn taken(option: &str) -> usize {
+    if WITH_A_WORD.contains(&option) { 2 } else { 1 }
+}
+
+fn is_in(list: &str, command: &str) -> bool {
+    list.split_whitespace().any(|known| known == command)
+}
+
+/// Whether git, given these words, runs nothing that one of them names.
+pub(super) fn starts_nothing(words: &[String]) -> bool {
+    let Line { is_set, command, rest } = Line::of(words);
+    !is_set && command.is_none_or(|command| is_in(QUIET, command) && !(command == "grep" && opens(rest)))
+}
+
+/// Whether `git grep` opens what it finds: `-O`, also behind other letters, and `--open-files-in-pager` by any beginning.
+fn opens(words: &[String]) -> bool {
+    words.iter().any(|word| match word.strip_prefix("--") {
+        Some(long) => long.starts_with("op"),
+        None => word.starts_with('-') && word.contains('O'),
+    })
+}
+
+/// Whether git is given a command somewhere in this line that is not its own: an alias, which may stand for any. A word of
+/// several words before the command counts as one: it is a line of its own, and may give git any name.
+pub(super) fn is_given_an_alias(line: &[String], is_git: impl Fn(&str) -> bool) -> bool {
+    // From the end on, so that a long line is walked once: `next` is the command that git is given if it stands here, and
+    // `second` the one it is given if a word is between.
+    let (mut next, mut second, mut behind): (Option<&str>, Option<&str>, Option<&str>) = (None, None, None);
+    for word in line.iter().rev().map(String::as_str) {
+        if is_git(word) && next.is_some_and(|command| !is_in(OWN, command)) {
+            return true;
         }
-        None => return false,
+        let value = behind.filter(|_| taken(word) == 2);
+        let several = [Some(word), value].into_iter().flatten().find(|word| word.contains(is_for_a_shell));
+        let here = match (word.starts_with('-'), several) {
+            (false, _) => Some(word),
+            (true, Some(several)) => Some(several),
+            (true, None) if value.is_some() => second,
+            (true, None) => next,
+        };
+        (next, second, behind) = (here, next, Some(word));
+    }
+    false
+}
+
+/// A line in which the program `git-push` stands, as it says `git push`.
+pub(super) fn spelt_out(line: &[String], names: FileNames) -> Option<Vec<String>> {
+    let command = |word: &String| {
+        let name = last_name(word, names);
+        name.strip_prefix("git-").filter(|command| is_in(OWN, command)).map(str::to_owned)
     };
-    is_set || command.is_some_and(|command| RUNNERS.contains(&command))
-}
-
-/// Whether the words behind git give it a command that is not its own: an alias, which may stand for any.
-pub(super) fn is_alias(words: &[String]) -> bool {
-    Line::of(words).command.is_some_and(|command| !OWN.split_whitespace().any(|own| own == command))
-}
-
-/// The program `git-push` is `git push`.
-pub(super) fn spelt_out(program: &str) -> Option<[String; 2]> {
-    let command =
-        program.strip_prefix("git-").filter(|command| OWN.split_whitespace().any(|own| own == *command))?;
-    Some(["git".to_owned(), command.to_owned()])
+    line.iter().any(|word| command(word).is_some()).then(|| {
+        let spelt = |word: &String| match command(word) {
+            Some(command) => vec!["git".to_owned(), command],
+            None => vec![word.clone()],
+        };
+        line.iter().flat_map(spelt).collect()
+    })
 }
 
 #[cfg(test)]
@@ -139,23 +162,49 @@ mod tests {
             ("-c", true, None),
         ] {
             let words = words(line);
-            assert_eq!(Line::of(&words), Line { is_set, command }, "{line}");
+            let found = Line::of(&words);
+            assert_eq!((found.is_set, found.command), (is_set, command), "{line}");
         }
     }
 
     #[test]
     fn an_alias_is_whatever_is_not_gits_own() {
         for (line, expect) in [
-            ("push", false),
-            ("-C x status", false),
-            ("p", true),
-            ("psuh", true),
-            ("-c a=b x", true),
-            ("", false),
+            ("git push", false),
+            ("git -C x status", false),
+            ("git p", true),
+            ("git psuh", true),
+            ("git -c a=b x", true),
+            ("git", false),
+            ("git -C", false),
+            ("git -C x", false),
+            ("x git status git y", true),
+            ("git -C git -C git status", false),
+            ("git -C git -C git st", true),
+            ("git -p -C git --git-dir=x log", false),
+            ("git -C a;b log", true),
+            ("git --git-dir=a;b log", true),
+            ("git log a;b", false),
         ] {
-            assert_eq!(is_alias(&words(line)), expect, "{line}");
+            assert_eq!(is_given_an_alias(&words(line), |word| word == "git"), expect, "{line}");
         }
-        assert_eq!(spelt_out("git-push"), Some(["git".to_owned(), "push".to_owned()]));
-        assert_eq!((spelt_out("git-lfs"), spelt_out("git")), (None, None));
+    }
+
+    #[test]
+    fn a_program_of_git_is_spelt_out() {
+        let check = |line: &str, expect: Option<&str>| {
+            let found = spelt_out(&words(line), FileNames::CaseSensitive);
+            assert_eq!(found, expect.map(words), "{line}");
+        };
+        check("git-push x", Some("git push x"));
+        check("nice /usr/lib/git-core/git-push", Some("nice git push"));
+        check("git-lfs push", None);
+        check("git push", None);
+    }
+
+    #[test]
+    fn the_quiet_commands_are_gits_own() {
+        let strangers: Vec<_> = QUIET.split_whitespace().filter(|command| !is_in(OWN, command)).collect();
+        assert_eq!(strangers, [""; 0]);
     }
 }

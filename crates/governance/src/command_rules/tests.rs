@@ -202,3 +202,5 @@ fn a_rule_that_breaks_its_own_example_does_not_load() {
         "forbidden:\n  - {argv: [git, push], match: [\"git -f push\"], not_match: [\"git pull\"]}\n";
     assert_eq!(compile(forbidden, FileNames::CaseSensitive).1, [""; 0]);
 }
+
+mod ways;

@@ -76,9 +76,18 @@ fn validated(tool: &Node, findings: &mut Findings<'_>) {
     }
 }
 
+/// A tool made of tools gets no arguments itself: what it calls does.
 fn processors(tool: &Node, findings: &mut Findings<'_>) {
     let known = ids(tool, "processors");
+    let is_meta = tool.get("type").and_then(Node::text) == Some("meta");
     for (index, (_, command)) in commands(tool).enumerate() {
+        if let Some(key) = command.key("process_input").filter(|_| is_meta) {
+            let message =
+                "the arguments of a tool of type `meta` are not rewritten: its helper says what it calls";
+            let fix = "remove it, and let the `orchestration` helper do this";
+            let field = format!("tool.commands[{index}].process_input");
+            findings.add(Code::InvalidValue, At::key(key, &field), message, fix);
+        }
         for key in ["process_input", "process_output"] {
             let Some(reference) = command.get(key) else { continue };
             let Some(text) = reference.text().filter(|text| !known.contains(text)) else { continue };

@@ -39,6 +39,18 @@ fn the_root_is_tool_and_nothing_else() {
 }
 
 #[test]
+fn every_transport_of_the_document_is_spoken_but_one() {
+    let with = |transport: &str| {
+        good(&format!("  mcp_specific: {{transport: {transport}, url: 'https://a.example/'}}\n"))
+    };
+    for spoken in ["stdio", "sse", "streamable_http"] {
+        check(&with(spoken), &[]);
+    }
+    check(&with("websocket"), &[(InvalidValue, 8, "tool.mcp_specific.transport")]);
+    assert!(shown(&read(&with("websocket")).1).contains("`streamable_http`, `sse` or `stdio`"));
+}
+
+#[test]
 fn words_that_are_not_known_are_told_with_those_that_are() {
     let text = "tool:\n  id: a\n  type: mpc\n  name: n\n  version: 1.0.0\n  description: d\n  \
                 knowledge_strategy: declarative\n  mcp_specific: {transport: tcp}\n";

@@ -125,6 +125,19 @@ fn what_is_named_is_there() {
 }
 
 #[test]
+fn a_tool_made_of_tools_has_no_arguments_to_rewrite() {
+    let knowledge =
+        "  executable_knowledge:\n    processors:\n      - {id: p, language: javascript, function: f}\n";
+    let meta = |key: &str| {
+        let text =
+            format!("  meta_specific: {{aggregates: []}}\n  commands: [{{name: a, {key}: p}}]\n{knowledge}");
+        good(&text).replace("type: mcp", "type: meta")
+    };
+    check(&meta("process_input"), &[(InvalidValue, 9, "tool.commands[0].process_input")]);
+    check(&meta("process_output"), &[]);
+}
+
+#[test]
 fn scenarios_that_are_missing_are_warned_of() {
     let examples = |text: &str| good(&format!("  examples:\n    create:\n{text}"));
     check(

@@ -1,12 +1,14 @@
 //! Linux: handles are `O_PATH` descriptors from `openat2`, named by the kernel through `/proc/self/fd`.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags, XattrFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, XattrFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
+use rustix::path::DecInt;
 
 use super::{Kept, Status, moment};
 use crate::opened::{Identity, ObjectFacts};
@@ -33,11 +35,27 @@ pub(crate) fn reach_at_hand(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
 }
 
-/// The volume of a handle's object, as far as it is known without asking anybody.
-pub(crate) fn device_at_hand(handle: &OwnedFd) -> Option<u64> {
+/// What is known of a handle's object without asking anybody.
+pub(crate) fn status_at_hand(handle: &OwnedFd) -> Option<Status> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let status = rustix::fs::statx(handle, "", flags, StatxFlags::INO).ok()?;
-    Some(rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor))
+    let stat = rustix::fs::statx(handle, "", flags, StatxFlags::BASIC_STATS).ok()?;
+    if !StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BASIC_STATS) {
+        return None;
+    }
+    let mode = u32::from(stat.stx_mode);
+    let facts = ObjectFacts {
+        size: stat.stx_size,
+        allocated: stat.stx_blocks.saturating_mul(512),
+        links: u64::from(stat.stx_nlink),
+        mode: mode & 0o7777,
+        modified: moment(stat.stx_mtime.tv_sec, u64::from(stat.stx_mtime.tv_nsec)),
+        changed: moment(stat.stx_ctime.tv_sec, u64::from(stat.stx_ctime.tv_nsec)),
+        identity: Identity {
+            device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+        },
+    };
+    Some(Status { kind: FileType::from_raw_mode(mode), facts })
 }
 
 /// Whether an object is on a disk or in the memory of this machine. Asking may block for as long as a network does.
@@ -76,7 +94,7 @@ pub(crate) fn is_magic(folder: &OwnedFd, errno: Errno) -> bool {
 
 /// The canonical name of a handle's object; `ENOENT` if it has none any more.
 pub(crate) fn name_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, Errno> {
-    let name = rustix::fs::readlink(door_to(handle), Vec::new())?;
+    let name = rustix::fs::readlinkat(table()?, number(handle), Vec::new())?;
     let name = PathBuf::from(OsString::from_vec(name.into_bytes()));
     if !name.is_absolute() {
         return Err(Errno::NOENT);
@@ -103,17 +121,30 @@ pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 fn reopen(handle: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    retry_on_intr(|| rustix::fs::open(door_to(handle), flags, Mode::empty()))
+    let table = table()?;
+    retry_on_intr(|| rustix::fs::openat(table, number(handle), flags, Mode::empty()))
 }
 
 /// Whether the object of a handle may be written to by us, were it written to in place.
 pub(crate) fn may_write(handle: &OwnedFd, _folder: &OwnedFd, _leaf: &OsStr) -> Result<(), Errno> {
-    rustix::fs::accessat(CWD, door_to(handle), Access::WRITE_OK, AtFlags::empty())
+    rustix::fs::accessat(table()?, number(handle), Access::WRITE_OK, AtFlags::empty())
 }
 
-/// Our own table of descriptors, and no other process's, is the one place where such a link is followed.
-fn door_to(handle: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", handle.as_raw_fd())
+/// Our own table of descriptors, and no other process's, is the one place where such a link is followed. It is kept open:
+/// each look at it would otherwise find its way through `/proc` anew, which takes longer than the look.
+fn table() -> Result<BorrowedFd<'static>, Errno> {
+    static TABLE: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(table) = TABLE.get() {
+        return Ok(table.as_fd());
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = retry_on_intr(|| rustix::fs::open("/proc/self/fd", flags, Mode::empty()))?;
+    Ok(TABLE.get_or_init(|| opened).as_fd())
+}
+
+/// The name of a handle in that table.
+fn number(handle: &OwnedFd) -> DecInt {
+    DecInt::from_fd(handle)
 }
 
 /// Waits until the content is on the disk.

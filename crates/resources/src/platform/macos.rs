@@ -39,7 +39,7 @@ pub(crate) fn reach_at_hand(_path: &Path) -> Result<OwnedFd, Errno> {
     Err(Errno::AGAIN)
 }
 
-pub(crate) fn device_at_hand(_handle: &OwnedFd) -> Option<u64> {
+pub(crate) fn status_at_hand(_handle: &OwnedFd) -> Option<Status> {
     None
 }
 

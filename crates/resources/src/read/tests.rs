@@ -8,9 +8,13 @@ use tool::{Failure, FailureKind};
 use crate::testing::World;
 
 fn check(world: &World, offset: u64, max: u64, bytes: &str, more: bool) {
-    let portion = world.read("f").read_range(offset, max).unwrap();
-    assert_eq!((portion.bytes.as_slice(), portion.more), (bytes.as_bytes(), more), "{offset} {max}");
-    assert_eq!(portion.size, 10);
+    for taken in [false, true] {
+        let file = world.read("f");
+        assert!(!taken || file.take_in_hand() || cfg!(not(target_os = "linux")));
+        let portion = file.read_range(offset, max).unwrap();
+        let found = (portion.bytes.as_slice(), portion.more, portion.size);
+        assert_eq!(found, (bytes.as_bytes(), more, 10), "{offset} {max}, in hand: {taken}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -107,6 +108,6 @@ pub(super) fn reach(folder_name: &Path, leaf: &OsStr) -> Result<OpenedPath, Acce
         }
     };
     let (typed, other_names) = (path.clone(), OtherNames::Known(Vec::new()));
-    let (key, access) = ("path".to_owned(), PathAccess::Remove);
-    Ok(OpenedPath { key, typed, canonical: path, access, object, other_names })
+    let (key, access, in_hand) = ("path".to_owned(), PathAccess::Remove, OnceLock::new());
+    Ok(OpenedPath { key, typed, canonical: path, access, object, other_names, in_hand })
 }

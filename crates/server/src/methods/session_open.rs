@@ -82,7 +82,7 @@ fn told(refused: NoDoor) -> RpcError {
 pub(super) fn error(error: &SessionError) -> RpcError {
     let word = match error {
         SessionError::Terms(_) => return RpcError::invalid_params("session", &error.to_string()),
-        SessionError::TooMany | SessionError::TooManyOfUser | SessionError::TooManyNamed => "busy",
+        SessionError::TooManyOfUser | SessionError::TooManyNamed => "busy",
         SessionError::NotFound => "not_found",
         SessionError::NotRecorded(_) => "ledger_unavailable",
     };

@@ -114,7 +114,11 @@ impl RpcError {
     }
 
     pub(crate) fn wrong_type(field: &str, expected: &str, got: &Value) -> Self {
-        Self::invalid_params(field, &format!("`{field}` must be {expected}; got {}", type_of(got)))
+        Self::not_of_type(field, expected, type_of(got))
+    }
+
+    pub(super) fn not_of_type(field: &str, expected: &str, got: &str) -> Self {
+        Self::invalid_params(field, &format!("`{field}` must be {expected}; got {got}"))
     }
 
     pub(crate) fn not_supported_yet(field: &str) -> Self {
@@ -165,7 +169,7 @@ fn shorten(word: &str) -> String {
     word.chars().take(LONGEST_SHOWN).flat_map(char::escape_debug).collect()
 }
 
-fn type_of(value: &Value) -> &'static str {
+pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -6,6 +6,10 @@ use serde_json::{Map, Value};
 use tool::{Category, Format, Mode};
 
 use super::RpcError;
+use super::error::type_of;
+
+/// As many parameters as any method knows.
+const MOST_KNOWN: usize = 12;
 
 /// What a method was given. [`Params::finish`] refuses whatever no one asked for.
 #[derive(Debug, Default)]
@@ -27,7 +31,7 @@ impl Params {
     pub(crate) fn read(value: Option<Value>) -> Result<Self, RpcError> {
         match value {
             None => Ok(Params::default()),
-            Some(Value::Object(given)) => Ok(Params { given, known: Vec::new() }),
+            Some(Value::Object(given)) => Ok(Params { given, known: Vec::with_capacity(MOST_KNOWN) }),
             Some(other) => Err(RpcError::wrong_type("params", "an object", &other)),
         }
     }
@@ -41,8 +45,8 @@ impl Params {
     pub(crate) fn want<T: Parameter>(&mut self, field: &'static str) -> Result<Option<T>, RpcError> {
         let Some(value) = self.take(field) else { return Ok(None) };
         // The type is read before the value is given away, and the value itself is never shown.
-        let error = RpcError::wrong_type(field, T::EXPECTED, &value);
-        T::read(value).map(Some).ok_or(error)
+        let got = type_of(&value);
+        T::read(value).map(Some).ok_or_else(|| RpcError::not_of_type(field, T::EXPECTED, got))
     }
 
     /// A parameter of any type.

@@ -16,7 +16,8 @@ pub(crate) enum ManifestCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Hold the examples of manifests against their schemas and validators. No tool is run. Ends with 1 if one is broken.
+    /// Hold the examples of manifests against their schemas and validators, and against the tools themselves where they only
+    /// look, name no path, and policy lets them without asking. Ends with 1 if one is broken.
     Test {
         /// Files, or folders of them.
         #[arg(required = true, value_name = "PATH")]

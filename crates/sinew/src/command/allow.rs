@@ -6,7 +6,6 @@
 mod diff;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, IsTerminal, Write};
 
 use execution::World;
 use governance::files::Expectation;
@@ -22,7 +21,7 @@ use crate::compose::{self, Folders};
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
-use crate::terminal::{BAD, GOOD, NOTE, QUIET, paint, say, tell, visible, visible_line};
+use crate::terminal::{BAD, GOOD, NOTE, QUIET, agrees, is_attended, paint, say, tell, visible, visible_line};
 
 /// A call seldom meets more rules than this, one behind the other.
 const MOST_CHANGES: usize = 8;
@@ -63,7 +62,7 @@ pub(crate) fn run(args: &AllowArgs) -> Result<Exit, Problem> {
     if !args.output.json {
         show(&refused, &proposal, &diff)?;
     }
-    let written = confirmed(args)?;
+    let written = confirmed(args);
     if written {
         proposal.write(&setting, &world.policy)?;
     }
@@ -108,21 +107,15 @@ fn show(refused: &Refused, proposal: &Proposal, diff: &str) -> Result<(), Proble
 }
 
 /// Whether a person says yes. Without one nothing is written.
-fn confirmed(args: &AllowArgs) -> Result<bool, Problem> {
+fn confirmed(args: &AllowArgs) -> bool {
     if args.yes {
-        return Ok(true);
+        return true;
     }
-    if args.output.json || !std::io::stdin().is_terminal() {
+    if args.output.json || !is_attended() {
         tell("`--yes` writes it");
-        return Ok(false);
+        return false;
     }
-    let failed =
-        |error: std::io::Error| Problem::new(Exit::Failed, format!("the terminal cannot be read: {error}"));
-    let mut out = std::io::stderr();
-    out.write_all(b"write this? [y/N] ").and_then(|()| out.flush()).map_err(failed)?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    agrees("write this?")
 }
 
 impl Refused {

@@ -2,7 +2,7 @@
 
 use document::DocumentError;
 use execution::Host;
-use governance::{Policy, Workspace, WorkspaceAccess};
+use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{Curated, Known};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
@@ -51,7 +51,11 @@ pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
         None => Policy::embedded(&around),
     };
     match loaded {
-        Ok(policy) => report.policy(&policy.on_machine_with(compose::isolation()), &registry, &hosts),
+        Ok(policy) => {
+            let policy = policy.on_machine_with(compose::isolation());
+            report.policy(&policy, &registry, &hosts);
+            report.program_folders(&policy, &registry, &settings);
+        }
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }
     report.curated(folder.as_deref(), &registry);
@@ -87,6 +91,17 @@ impl Report {
             Err(error) => self.errors.extend_from_slice(error.problems()),
         }
         self.warnings.extend(policy.lint(definitions));
+    }
+
+    fn program_folders(&mut self, policy: &Policy, registry: &ToolRegistry, settings: &Settings) {
+        let folders = settings.workspaces.iter();
+        // One that is not there was told of already.
+        let folders = folders.filter_map(|one| Workspace::at(&one.path, compose::access(one.access)).ok());
+        let workspaces = Workspaces::new(folders.collect());
+        let definitions = registry.definitions().map(AsRef::as_ref);
+        if let Err(error) = policy.check_program_folders(definitions, &workspaces) {
+            self.errors.extend_from_slice(error.problems());
+        }
     }
 
     fn curated(&mut self, folder: Option<&std::path::Path>, registry: &ToolRegistry) {

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use server::WorkspaceAccess;
 
-use crate::cli::InitArgs;
+use crate::cli::{InitArgs, PinArgs};
 use crate::command::{pin, schema, workspace};
 use crate::exit::{Exit, Problem};
 use crate::host_table;
 use crate::setting::Setting;
-use crate::terminal::{say, tell};
+use crate::terminal::{NOTE, agrees, is_attended, paint, say, tell};
 
 /// What to do with a file that is there and differs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,14 +26,33 @@ pub(crate) enum Existing {
 pub(crate) fn run(args: &InitArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     write(&setting, if args.force { Existing::Replace } else { Existing::Keep })?;
-    if args.pin {
-        pin::set(&setting, args.pin_source)?;
+    match args.pin {
+        true => pin::set(&setting, args.pin_source).map(drop)?,
+        false => offer_pin(&setting)?,
     }
     match &args.workspace {
         Some(dir) => workspace::add(&setting, dir, WorkspaceAccess::ReadWrite)?,
         None => tell("next: `sinew workspace add DIR` lets callers work in a folder"),
     }
     Ok(Exit::Done)
+}
+
+/// Without a PIN whatever runs as this user can say yes to itself: a person should know, and decide.
+fn offer_pin(setting: &Setting) -> Result<(), Problem> {
+    if pin::is_set(setting) {
+        return Ok(());
+    }
+    tell(paint(
+        NOTE,
+        "there is no operator PIN: any process that runs as you, an agent's shell included, can approve",
+    ));
+    match is_attended() && agrees("set one now?") {
+        true => pin::set(setting, PinArgs { pin_stdin: false }).map(drop),
+        false => {
+            tell("`sinew pin set` sets one");
+            Ok(())
+        }
+    }
 }
 
 /// Whether nothing has been written out yet.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use comfy_table::Table;
 use ledger::{ExportFormat, Filter, Finding, LedgerError, Reader, Record, verify};
 use serde_json::{Value, json};
-use tool::CallId;
+use tool::{CallId, shorten};
 
 use crate::cli::{ExportForm, JsonArgs, LedgerCommand};
 use crate::compose;
@@ -20,6 +20,8 @@ use crate::terminal::{BAD, GOOD, NOTE, linger, paint, say, tell, unwritten, visi
 
 /// How often a followed ledger is looked at.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+/// More of what a call touches does not fit into a line.
+const LONGEST_TARGET: usize = 15;
 
 pub(crate) fn run(command: LedgerCommand) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
@@ -158,8 +160,34 @@ pub(crate) fn about(record: &Value) -> String {
         "start" => format!("version {}", text(record, "version")),
         "stop" => text(record, "reason").to_owned(),
         "note" => text(record, "about").to_owned(),
+        "decision" | "refusal" => {
+            format!("{} {}", text(record, "tool"), target(record)).trim_end().to_owned()
+        }
         _ => text(record, "tool").to_owned(),
     })
+}
+
+/// What a call was about to touch: its command, its host, or the first path it named.
+fn target(record: &Value) -> String {
+    let first = |key: &str| record.pointer(&format!("/facts/{key}/0"));
+    if let Some(words) = first("commands").and_then(Value::as_array) {
+        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        return shorten(&words.join(" "), LONGEST_TARGET).into_owned();
+    }
+    if let Some(host) = first("hosts").and_then(Value::as_str) {
+        return shorten(host, LONGEST_TARGET).into_owned();
+    }
+    let path = first("paths").map(|path| [text(path, "canonical"), text(path, "typed")]);
+    path.and_then(|names| names.into_iter().find(|name| !name.is_empty())).map(end_of).unwrap_or_default()
+}
+
+/// The end of a path tells more than its beginning.
+fn end_of(path: &str) -> String {
+    let from = path.chars().count().saturating_sub(LONGEST_TARGET);
+    match from {
+        0 => path.to_owned(),
+        from => format!("…{}", path.chars().skip(from).collect::<String>()),
+    }
 }
 
 /// How it ended or what became of it, in the word its kind has for that.
@@ -206,5 +234,26 @@ pub(crate) fn unreadable(folder: &Path) -> impl Fn(LedgerError) -> Problem {
             problem.hint("the first call makes one")
         }
         _ => Problem::new(Exit::Failed, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_told_with_what_it_would_touch() {
+        let check = |kind: &str, facts: Value, expect: &str| {
+            assert_eq!(about(&json!({"kind": kind, "tool": "t", "facts": facts})), expect, "{kind}");
+        };
+        check("decision", json!({"paths": [{"typed": "a", "canonical": "/w/a"}]}), "t /w/a");
+        check("refusal", json!({"paths": [{"typed": "~/a", "kind": "unopened"}]}), "t ~/a");
+        check("decision", json!({"paths": [{"canonical": "/w"}], "commands": [["git", "log"]]}), "t git log");
+        check("decision", json!({"paths": [], "hosts": ["example.org:443"]}), "t example.org:443");
+        check("refusal", json!({}), "t");
+        check("outcome", json!({"paths": [{"canonical": "/w/a"}]}), "t");
+        let long = format!("/{}/b", "a".repeat(LONGEST_TARGET));
+        let cut = format!("t …{}/b", "a".repeat(LONGEST_TARGET - 2));
+        check("decision", json!({"paths": [{"canonical": long}]}), &cut);
     }
 }

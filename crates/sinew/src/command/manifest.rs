@@ -24,7 +24,7 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
             let loaded = load(paths)?;
             match loaded.diagnostics.iter().any(|one| one.severity() == Severity::Error) {
                 true => show(&loaded, *output),
-                false => examples::run(&loaded.manifests, *output),
+                false => examples::run(&Setting::find()?, &loaded.manifests, *output),
             }
         }
     }

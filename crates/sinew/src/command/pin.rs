@@ -1,7 +1,8 @@
 //! `sinew pin`, and how a PIN is asked for: on the terminal, unseen, or from the first line of standard input.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use execution::Pin;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
@@ -12,6 +13,8 @@ use crate::cli::{PinArgs, PinCommand};
 use crate::exit::{Exit, Problem};
 use crate::setting::{Reach, Setting, unanswered};
 use crate::terminal::{NOTE, paint, tell};
+
+const STANDARD_INPUT: &str = "standard input";
 
 /// Where a PIN comes from, once it is needed.
 pub(crate) enum Source {
@@ -86,7 +89,7 @@ pub(crate) fn run(command: &PinCommand) -> Result<Exit, Problem> {
 /// Sets a PIN; one that is there is asked for first.
 pub(crate) fn set(setting: &Setting, args: PinArgs) -> Result<Exit, Problem> {
     let mut input = Input::of(args);
-    let given = if is_set(setting)? { Some(input.next("the PIN so far")?) } else { None };
+    let given = if is_set(setting) { Some(input.next("the PIN so far")?) } else { None };
     let new = input.next("new operator PIN")?;
     if !args.pin_stdin && input.next("the same again")? != new {
         return Err(Problem::usage("the two are not the same"));
@@ -97,14 +100,14 @@ pub(crate) fn set(setting: &Setting, args: PinArgs) -> Result<Exit, Problem> {
 }
 
 fn clear(setting: &Setting, args: PinArgs) -> Result<Exit, Problem> {
-    let given = if is_set(setting)? { Some(Input::of(args).next("operator PIN")?) } else { None };
+    let given = if is_set(setting) { Some(Input::of(args).next("operator PIN")?) } else { None };
     change(setting, given, None)?;
     tell(paint(NOTE, "there is no operator PIN: any process that runs as you can approve"));
     Ok(Exit::Done)
 }
 
-fn is_set(setting: &Setting) -> Result<bool, Problem> {
-    Ok(Pin::at(setting.home().state()).is_set())
+pub(crate) fn is_set(setting: &Setting) -> bool {
+    Pin::at(setting.home().state()).is_set()
 }
 
 fn change(setting: &Setting, given: Option<String>, new: Option<String>) -> Result<(), Problem> {
@@ -132,32 +135,29 @@ enum Input {
 
 impl Input {
     fn of(args: PinArgs) -> Input {
-        if args.pin_stdin {
-            Input::Lines(Box::new(BufReader::new(std::io::stdin())))
-        } else {
-            Input::Terminal
-        }
+        if args.pin_stdin { Input::Lines(Box::new(BufReader::new(io::stdin()))) } else { Input::Terminal }
     }
 
     fn next(&mut self, what: &str) -> Result<String, Problem> {
         match self {
             Input::Terminal => read(what),
-            Input::Lines(lines) => line_of(lines),
+            Input::Lines(lines) => line_of(lines, STANDARD_INPUT),
         }
     }
 }
 
 fn first_line() -> Result<String, Problem> {
-    line_of(&mut std::io::stdin().lock())
+    line_of(&mut io::stdin().lock(), STANDARD_INPUT)
 }
 
-fn line_of(lines: &mut dyn BufRead) -> Result<String, Problem> {
+fn line_of(lines: &mut dyn BufRead, place: &str) -> Result<String, Problem> {
     let mut line = String::new();
     let read = lines.read_line(&mut line);
     let line = line.trim_end_matches(['\n', '\r']).to_owned();
     match read {
         Ok(_) if !line.is_empty() => Ok(line),
-        _ => Err(Problem::usage("there is no PIN on standard input")),
+        Ok(_) => Err(Problem::usage(format!("no PIN was given on {place}"))),
+        Err(error) => Err(Problem::usage(format!("{place} cannot be read: {error}"))),
     }
 }
 
@@ -167,14 +167,23 @@ pub(crate) fn read(what: &str) -> Result<String, Problem> {
         Problem::usage("the operator PIN is needed, and there is no terminal to type it on")
             .hint("--pin-stdin")
     };
-    let mut terminal = File::options().read(true).write(true).open("/dev/tty").map_err(nobody)?;
+    let mut terminal = terminal().map_err(nobody)?;
     let before = tcgetattr(&terminal).map_err(|error| nobody(error.into()))?;
     let mut silent = before.clone();
     silent.local_flags.remove(LocalFlags::ECHO);
-    let _ = write!(terminal, "{what}: ");
+    // Before the question: what is typed as soon as it is there must be neither seen nor dropped.
     tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).map_err(|error| nobody(error.into()))?;
-    let line = line_of(&mut BufReader::new(&terminal));
+    let _ = write!(terminal, "{what}: ");
+    let line = line_of(&mut BufReader::new(&terminal), "the terminal");
     let _ = tcsetattr(&terminal, SetArg::TCSAFLUSH, &before);
     let _ = writeln!(terminal);
     line
+}
+
+/// The terminal this process belongs to; where it belongs to none, the one it reads from.
+fn terminal() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/tty").or_else(|error| match io::stdin().is_terminal() {
+        true => Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?)),
+        false => Err(error),
+    })
 }

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::{CancelArgs, JsonArgs};
+use crate::command::each::each;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
@@ -38,36 +39,17 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// Every one is tried, whatever became of the others.
 pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let mut exit = Exit::Done;
-    let mut ended = Vec::new();
-    for id in &args.ids {
-        let reply = match setting.ask_control("control/calls.cancel", json!({"call_id": id})) {
-            Ok(reply) => reply,
-            Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
-            Err(problem) => {
-                crate::complain(&problem);
-                exit = problem.exit;
-                continue;
-            }
-        };
-        let over = reply.get("ended") == Some(&json!(true));
-        if !args.output.json {
-            match over {
-                true => say(format!("{id} ended"))?,
-                false => {
-                    tell(paint(NOTE, format!("{id} was told to end, and has not yet: `sinew ps` shows it")))
-                }
-            }
+    each(&args.ids, "calls", args.output.json, |id| {
+        let reply = setting.ask_control("control/calls.cancel", json!({"call_id": id}))?;
+        match reply.get("ended") == Some(&json!(true)) {
+            _ if args.output.json => {}
+            true => say(format!("{id} ended"))?,
+            false => tell(paint(NOTE, format!("{id} was told to end, and has not yet: `sinew ps` shows it"))),
         }
-        ended.push(reply);
-    }
-    if args.output.json {
-        say(json!({"schema_version": 1, "calls": ended}))?;
-    }
-    Ok(exit)
+        Ok(reply)
+    })
 }
 
 /// Where a call stands, in a word or two.
@@ -87,7 +69,8 @@ fn name_of(caller: &Value) -> String {
     }
 }
 
-fn text(value: &Value, key: &str) -> String {
+/// A text of a reply, fit for a screen.
+pub(super) fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).map(visible_line).unwrap_or_default()
 }
 

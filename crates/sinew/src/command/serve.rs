@@ -29,6 +29,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
             |error| Problem::new(Exit::Failed, format!("cannot close its memory to others: {error}"));
         own_memory::close().map_err(failed)?;
     }
+    server::share_heaps();
     let setting = Setting::find()?;
     let settings = setting.settings()?;
     let lock = setting.take_state()?;

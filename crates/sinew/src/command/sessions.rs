@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::cli::{JsonArgs, SessionsCommand};
+use crate::command::each::each;
+use crate::command::ps::text;
 use crate::exit::{Exit, Problem};
 use crate::render;
 use crate::setting::Setting;
@@ -47,31 +49,17 @@ fn list(output: JsonArgs) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// Every one is tried, whatever became of the others.
 fn close(ids: &[String], output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
     let known = open(&setting)?;
-    let (mut exit, mut closed) = (Exit::Done, Vec::new());
-    for given in ids {
+    each(ids, "sessions", output.json, |given| {
         let id = meant(&known, given);
-        match setting.ask_control("control/sessions.close", json!({"session_id": id})) {
-            Ok(reply) => {
-                if !output.json {
-                    say(format!("{} is closed", visible_line(&id)))?;
-                }
-                closed.push(reply);
-            }
-            Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
-            Err(problem) => {
-                crate::complain(&problem);
-                exit = problem.exit;
-            }
+        let reply = setting.ask_control("control/sessions.close", json!({"session_id": id}))?;
+        if !output.json {
+            say(format!("{} is closed", visible_line(&id)))?;
         }
-    }
-    if output.json {
-        say(json!({"schema_version": 1, "sessions": closed}))?;
-    }
-    Ok(exit)
+        Ok(reply)
+    })
 }
 
 fn open(setting: &Setting) -> Result<Value, Problem> {
@@ -93,8 +81,4 @@ fn opener(session: &Value) -> String {
         client if client.is_empty() => uid,
         client => format!("{client} ({uid})"),
     }
-}
-
-fn text(value: &Value, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).map(visible_line).unwrap_or_default()
 }

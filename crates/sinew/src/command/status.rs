@@ -1,5 +1,7 @@
 //! `sinew status`: asks the daemon how it is. Never starts one.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
@@ -15,12 +17,12 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     if output.json {
         say(render::versioned(status))?;
     } else {
-        show(&status)?;
+        show(&status, &setting.home().agent_socket())?;
     }
     Ok(Exit::Done)
 }
 
-fn show(status: &Value) -> Result<(), Problem> {
+fn show(status: &Value, door: &Path) -> Result<(), Problem> {
     let text = |pointer: &str| match status.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -38,7 +40,8 @@ fn show(status: &Value) -> Result<(), Problem> {
     let mut table = render::plain_table();
     table.add_row(["mode", &render::mode(&text("/mode"))]);
     table.add_row(["version", &text("/version")]);
-    table.add_row(["up", &format!("{} s", text("/uptime_seconds"))]);
+    table.add_row(["up", &up(status["uptime_seconds"].as_u64().unwrap_or_default())]);
+    table.add_row(["agents' door", &visible_line(&door.to_string_lossy())]);
     table.add_row(["calls", &calls]);
     table.add_row(["approvals", &approvals(&text)]);
     table.add_row(["tools", &text("/tools")]);
@@ -52,6 +55,17 @@ fn show(status: &Value) -> Result<(), Problem> {
         table.add_row(["reload", &line]);
     }
     say(table)
+}
+
+/// How long it has been up, in the two largest units.
+fn up(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
 }
 
 /// Who waits for the human.
@@ -92,5 +106,24 @@ fn warn_of_skew(status: &Value) {
         let warning =
             format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
         tell(paint(NOTE, warning));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_life_is_told_in_days() {
+        for (seconds, expect) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min 0 s"),
+            (3_661, "1 h 1 min"),
+            (86_399, "23 h 59 min"),
+            (90 * 86_400 + 7_200, "90 d 2 h"),
+        ] {
+            assert_eq!(up(seconds), expect, "{seconds}");
+        }
     }
 }

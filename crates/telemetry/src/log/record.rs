@@ -1,23 +1,21 @@
 //! One log record: what a `tracing` event says, bounded and redacted.
 
 use std::borrow::Cow;
-use std::fmt::{Debug, Write};
-use std::sync::Arc;
+use std::fmt::Write;
 
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Map, Value, json};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level};
+use serde_json::{Map, Value};
+use tracing::Level;
 
+use super::heard::{Heard, Said, Text};
 use crate::event;
-use crate::redact::{self, Redactor};
-use crate::within::CallIds;
+use crate::redact::Redactor;
 
 /// Longer texts are cut; the log is no place for content.
 const TEXT_LIMIT: usize = 16 * 1024;
 /// Of a longer text only this much is looked at, so that a huge one costs little.
-const SCAN_LIMIT: usize = 4 * TEXT_LIMIT;
+pub(super) const SCAN_LIMIT: usize = 4 * TEXT_LIMIT;
 /// A record may have this much text in all.
 const RECORD_LIMIT: usize = 4 * TEXT_LIMIT;
 
@@ -38,36 +36,45 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(super) fn of(event: &Event<'_>) -> Self {
-        let metadata = event.metadata();
-        let ours = metadata.target() == event::TARGET;
-        let mut collector = Collector {
-            redactor: redact::shared(),
-            ours,
-            left: RECORD_LIMIT,
+    /// What was heard, bounded and redacted.
+    pub(super) fn of(heard: Heard) -> Self {
+        let ours = heard.is_ours();
+        let record = Record {
+            time: heard.time,
+            level: *heard.metadata.level(),
+            target: heard.metadata.target(),
+            event: ours.then(|| heard.metadata.name()),
             message: None,
             trace_id: None,
             span_id: None,
-            fields: Vec::with_capacity(12),
+            fields: Vec::with_capacity(heard.said.len()),
         };
-        event.record(&mut collector);
-        Record {
-            time: Timestamp::now(),
-            level: *metadata.level(),
-            target: metadata.target(),
-            event: ours.then(|| metadata.name()),
-            message: collector.message,
-            trace_id: collector.trace_id,
-            span_id: collector.span_id,
-            fields: collector.fields,
+        let mut clerk = Clerk { redactor: &heard.redactor, ours, left: RECORD_LIMIT, record };
+        for (name, said) in heard.said {
+            match said {
+                Said::Text(text) => clerk.text(name, &text),
+                Said::Plain(value) => clerk.put(name, value),
+            }
         }
+        let mut record = clerk.record;
+        if let (None, Some(ids)) = (&record.trace_id, heard.within) {
+            record.trace_id = Some(ids.trace_id);
+            record.span_id = Some(ids.span_id);
+        }
+        record
     }
 
-    /// Takes the place in the trace from the call the event happened in.
-    pub(super) fn adopt(&mut self, ids: Option<CallIds>) {
-        if let Some(ids) = ids {
-            self.trace_id = Some(ids.trace_id);
-            self.span_id = Some(ids.span_id);
+    #[cfg(test)]
+    pub(super) fn saying(text: &str) -> Self {
+        Record {
+            time: Timestamp::UNIX_EPOCH,
+            level: Level::INFO,
+            target: "test",
+            event: None,
+            message: Some(text.to_owned()),
+            trace_id: None,
+            span_id: None,
+            fields: Vec::new(),
         }
     }
 
@@ -106,102 +113,62 @@ impl Serialize for Record {
     }
 }
 
-struct Collector {
-    redactor: Arc<Redactor>,
+/// Puts a record together, text by text.
+struct Clerk<'a> {
+    redactor: &'a Redactor,
     ours: bool,
     left: usize,
-    message: Option<String>,
-    trace_id: Option<String>,
-    span_id: Option<String>,
-    fields: Vec<(Cow<'static, str>, Value)>,
+    record: Record,
 }
 
-impl Collector {
-    fn put(&mut self, field: &Field, value: Value) {
-        let name = field.name();
+impl Clerk<'_> {
+    fn put(&mut self, name: &'static str, value: Value) {
         let name =
             if RESERVED.contains(&name) { Cow::Owned(format!("field.{name}")) } else { Cow::Borrowed(name) };
-        self.fields.push((name, value));
+        self.record.fields.push((name, value));
     }
 
-    fn text(&mut self, field: &Field, text: &str) {
-        let name = field.name();
-        let text = self.bounded(name, text);
+    fn text(&mut self, name: &'static str, said: &Text) {
+        let text = self.bounded(name, said);
         match name {
-            "message" => self.message = Some(text),
+            "message" => self.record.message = Some(text),
             // Ids are free of anything else, also when another crate uses the names.
-            "trace_id" if is_hex(&text, 32) => self.trace_id = Some(text),
-            "span_id" if is_hex(&text, 16) => self.span_id = Some(text),
+            "trace_id" if is_hex(&text, 32) => self.record.trace_id = Some(text),
+            "span_id" if is_hex(&text, 16) => self.record.span_id = Some(text),
             _ => {
                 let parsed = (self.ours && event::STRUCTURED.contains(&name))
                     .then(|| serde_json::from_str::<Value>(&text).ok())
                     .flatten();
-                self.put(field, parsed.unwrap_or(Value::String(text)));
+                self.put(name, parsed.unwrap_or(Value::String(text)));
             }
         }
     }
 
     /// The text without secrets and of a length fit for a log. Redacted before it is cut: half a secret is no
     /// longer recognised as one.
-    fn bounded(&mut self, name: &str, text: &str) -> String {
-        let scanned = clip(text, SCAN_LIMIT);
+    fn bounded(&mut self, name: &str, said: &Text) -> String {
+        let scanned = said.start.as_str();
         let mut clean = self.redactor.redact_field(name, scanned).unwrap_or_else(|| scanned.to_owned());
-        if scanned.len() < text.len() {
+        if scanned.len() < said.bytes {
             // The last word may be the first half of a secret.
             let end = clean.rfind(char::is_whitespace).unwrap_or(0);
             clean.truncate(end);
         }
         let limit = TEXT_LIMIT.min(self.left);
-        if clean.len() > limit || scanned.len() < text.len() {
+        if clean.len() > limit || scanned.len() < said.bytes {
             let kept = clip(&clean, limit).len();
             clean.truncate(kept);
-            let _ = write!(clean, "… [{} bytes in all]", text.len());
+            let _ = write!(clean, "… [{} bytes in all]", said.bytes);
         }
         self.left = self.left.saturating_sub(clean.len());
         clean
     }
 }
 
-impl Visit for Collector {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, json!(value));
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, json!(value));
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, json!(value));
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, json!(value));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field, value);
-    }
-
-    fn record_error(&mut self, field: &Field, error: &(dyn std::error::Error + 'static)) {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(next) = cause {
-            let _ = write!(text, ": {next}");
-            cause = next.source();
-        }
-        self.text(field, &text);
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.text(field, &format!("{value:?}"));
-    }
-}
-
-fn clip(text: &str, limit: usize) -> &str {
+pub(super) fn clip(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
 }
 
-fn is_hex(text: &str, digits: usize) -> bool {
+pub(super) fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }

@@ -1,4 +1,4 @@
-//! The log file: appended to by one `write(2)` a line, private to its owner, and renamed away when it is full.
+//! The log file: appended to by whole lines, private to its owner, and renamed away when it is full.
 //!
 //! `sinew.log` is the newest, `sinew.log.1` the one before it. A file that was removed, or replaced by something
 //! else, is noticed within a second and opened anew; a link or a device in its place is never written to.
@@ -9,14 +9,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
-use super::json::compact;
+use super::json::{self, compact};
+use super::record::Record;
 use super::writer::LineSink;
 use crate::TelemetryError;
 
 /// How often the name is compared with the open file, and a failed opening tried again.
 const RECHECK: Duration = Duration::from_secs(1);
+/// The most that is written at once.
+const MOST_AT_ONCE: usize = 64 * 1024;
 
 /// How much log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,12 +99,21 @@ impl RotatingFile {
 }
 
 impl LineSink for RotatingFile {
-    fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
-        self.current(line.len() as u64)?.append(line)
+    fn line(&self, record: &Record) -> Vec<u8> {
+        json::line(record)
+    }
+
+    /// A small part of a file: no more of the limit is left unused than that.
+    fn most_at_once(&self) -> usize {
+        usize::try_from(self.limits.max_bytes / 64).unwrap_or(usize::MAX).min(MOST_AT_ONCE)
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.current(lines.len() as u64)?.append(lines)
     }
 
     fn loss_notice(&self, lost: u64) -> Vec<u8> {
-        let mut line = compact(&json!({
+        let mut line = compact(&serde_json::json!({
             "time": format!("{:.3}", jiff::Timestamp::now()), "level": "WARN", "event": "log_lines_dropped",
             "target": "sinew::log", "count": lost,
         }));
@@ -135,15 +145,15 @@ impl Open {
         std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
     }
 
-    /// One write for the line. Where the disk took only a part of it, the part is taken back.
-    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+    /// One write for the lines. Where the disk took only a part of them, the part is taken back.
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.torn {
             self.file.write_all(b"\n")?;
             self.size += 1;
             self.torn = false;
         }
         let mut written = 0;
-        while let Some(rest) = line.get(written..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {
             match self.file.write(rest) {
                 Ok(0) => return Err(self.give_up(written, io::ErrorKind::WriteZero.into())),
                 Ok(count) => written += count,
@@ -181,10 +191,10 @@ mod tests {
     fn a_file_that_was_removed_is_made_again() {
         let home = tempfile::tempdir().unwrap();
         let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
-        file.write_line(b"one\n").unwrap();
+        file.write(b"one\n").unwrap();
         fs::remove_file(path(home.path(), 0)).unwrap();
         later(&mut file);
-        file.write_line(b"two\n").unwrap();
+        file.write(b"two\n").unwrap();
         assert_eq!(fs::read(path(home.path(), 0)).unwrap(), b"two\n");
     }
 
@@ -197,12 +207,12 @@ mod tests {
         fs::remove_file(&name).unwrap();
         std::os::unix::fs::symlink(&victim, &name).unwrap();
         later(&mut file);
-        assert!(file.write_line(b"one\n").is_err());
-        assert!(file.write_line(b"two\n").is_err(), "and not before it was looked at again");
+        assert!(file.write(b"one\n").is_err());
+        assert!(file.write(b"two\n").is_err(), "and not before it was looked at again");
         assert_eq!(fs::read(&victim).unwrap(), b"");
         fs::remove_file(&name).unwrap();
         later(&mut file);
-        file.write_line(b"three\n").unwrap();
+        file.write(b"three\n").unwrap();
         assert_eq!(fs::read(&name).unwrap(), b"three\n");
     }
 
@@ -213,7 +223,7 @@ mod tests {
         fs::write(&name, "old\n").unwrap();
         fs::set_permissions(&name, Permissions::from_mode(0o644)).unwrap();
         let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
-        file.write_line(b"new\n").unwrap();
+        file.write(b"new\n").unwrap();
         assert_eq!(fs::metadata(&name).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read(&name).unwrap(), b"old\nnew\n");
     }
@@ -223,7 +233,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut file = RotatingFile::open(home.path(), LIMITS).unwrap();
         for line in [[b'a'; 300], [b'b'; 300], [b'c'; 300]] {
-            file.write_line(&line).unwrap();
+            file.write(&line).unwrap();
         }
         assert_eq!(fs::read(path(home.path(), 0)).unwrap(), [b'c'; 300]);
         assert_eq!(fs::read(path(home.path(), 1)).unwrap(), [b'b'; 300]);
@@ -234,8 +244,8 @@ mod tests {
     fn one_file_alone_begins_anew() {
         let home = tempfile::tempdir().unwrap();
         let mut file = RotatingFile::open(home.path(), Limits { max_bytes: 10, files: 1 }).unwrap();
-        file.write_line(b"first line\n").unwrap();
-        file.write_line(b"second\n").unwrap();
+        file.write(b"first line\n").unwrap();
+        file.write(b"second\n").unwrap();
         assert_eq!(fs::read(path(home.path(), 0)).unwrap(), b"second\n");
         assert!(!path(home.path(), 1).exists());
     }

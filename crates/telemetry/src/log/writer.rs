@@ -1,5 +1,6 @@
 //! One thread that writes lines, and a bounded queue before it: a full or hanging disk, or a terminal nobody
 //! reads, costs lines, never time. What is lost is counted, and said in the log as soon as it takes lines again.
+//! What was said waits as it is; it is redacted and becomes a line on that thread, so that no call waits for it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,17 +8,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::heard::Pending;
+use super::record::Record;
 use crate::TelemetryError;
 
 const QUEUE_LINES: usize = 8192;
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;
+/// How many records the thread takes out of the queue at a time.
+const MOST_IN_HAND: usize = 64;
 /// After a line the thread gathers what follows for so long: waking it for each would cost the caller more than
 /// the line itself.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Takes one whole line, newline included, in one `write(2)`.
+/// Takes whole lines, newlines included, in one `write(2)`.
 pub(crate) trait LineSink: Send + 'static {
-    fn write_line(&mut self, line: &[u8]) -> io::Result<()>;
+    /// The line that a record is here, newline included.
+    fn line(&self, record: &Record) -> Vec<u8>;
+
+    /// How many bytes of lines it takes at once; one line may be longer.
+    fn most_at_once(&self) -> usize;
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()>;
 
     /// The line that says how many were lost before it.
     fn loss_notice(&self, lost: u64) -> Vec<u8>;
@@ -42,7 +53,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    lines: VecDeque<Vec<u8>>,
+    records: VecDeque<Arc<Pending>>,
     bytes: usize,
     accepted: u64,
     finished: u64,
@@ -67,16 +78,17 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next line, as soon as there is one; none when nothing will come any more.
-    fn next(&self) -> Option<Vec<u8>> {
+    /// The next records, as soon as there is one; none when nothing will come any more.
+    fn next(&self) -> Option<Vec<Arc<Pending>>> {
         let mut queue = self.lock();
-        if queue.lines.is_empty() && queue.flushing == 0 && !queue.closed {
+        if queue.records.is_empty() && queue.flushing == 0 && !queue.closed {
             let gathering = self.work.wait_timeout(queue, GATHER);
             queue = gathering.unwrap_or_else(PoisonError::into_inner).0;
         }
         loop {
-            if let Some(line) = queue.lines.pop_front() {
-                return Some(line);
+            if !queue.records.is_empty() {
+                let count = queue.records.len().min(MOST_IN_HAND);
+                return Some(queue.records.drain(..count).collect());
             }
             if queue.closed {
                 return None;
@@ -87,11 +99,12 @@ impl Shared {
         }
     }
 
-    /// A line of so many bytes was written, or given up.
-    fn finish(&self, bytes: usize) {
+    /// These records were written, or given up.
+    fn finish(&self, records: &[Arc<Pending>]) {
         let mut queue = self.lock();
+        let bytes = records.iter().map(|record| record.weight).sum();
         queue.bytes = queue.bytes.saturating_sub(bytes);
-        queue.finished += 1;
+        queue.finished += records.len() as u64;
         if queue.flushing > 0 {
             self.moved.notify_all();
         }
@@ -109,17 +122,17 @@ impl LineWriter {
         Ok(LineWriter { _senders: Arc::new(Senders(Arc::clone(&shared))), shared })
     }
 
-    /// Hands a line over. Never waits: a line for which there is no room is dropped and counted.
-    pub(crate) fn write(&self, line: Vec<u8>) {
+    /// Hands a record over. Never waits: one for which there is no room is dropped and counted.
+    pub(crate) fn write(&self, record: &Arc<Pending>) {
         let mut queue = self.shared.lock();
-        let bytes = queue.bytes.saturating_add(line.len());
-        if queue.lines.len() >= QUEUE_LINES || bytes > QUEUE_BYTES {
+        let bytes = queue.bytes.saturating_add(record.weight);
+        if queue.records.len() >= QUEUE_LINES || bytes > QUEUE_BYTES {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         queue.bytes = bytes;
         queue.accepted += 1;
-        queue.lines.push_back(line);
+        queue.records.push_back(Arc::clone(record));
         let asleep = std::mem::take(&mut queue.idle);
         drop(queue);
         if asleep {
@@ -153,16 +166,34 @@ impl LineWriter {
 
 fn drain(shared: &Shared, mut sink: impl LineSink) {
     let mut reported = 0;
-    while let Some(line) = shared.next() {
+    while let Some(records) = shared.next() {
         let lost = shared.dropped.load(Ordering::Relaxed).saturating_sub(reported);
-        if lost > 0 && sink.write_line(&sink.loss_notice(lost)).is_ok() {
+        if lost > 0 && sink.write(&sink.loss_notice(lost)).is_ok() {
             reported += lost;
         }
-        if sink.write_line(&line).is_err() {
-            shared.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-        shared.finish(line.len());
+        let lines: Vec<Vec<u8>> = records.iter().map(|record| sink.line(record.record())).collect();
+        shared.dropped.fetch_add(put(&mut sink, &lines), Ordering::Relaxed);
+        shared.finish(&records);
     }
+}
+
+/// Writes lines, as many at once as the place takes, and gives back how many were lost. What failed together is tried one
+/// by one: there may be room for some.
+fn put(sink: &mut impl LineSink, mut lines: &[Vec<u8>]) -> u64 {
+    let mut lost = 0;
+    while !lines.is_empty() {
+        let mut room = sink.most_at_once();
+        let fits = |line: &&Vec<u8>| room.checked_sub(line.len()).map(|left| room = left).is_some();
+        let count = lines.iter().take_while(fits).count().max(1);
+        let (now, later) = lines.split_at_checked(count).unwrap_or((lines, &[]));
+        lost += match sink.write(&now.concat()) {
+            Ok(()) => 0,
+            Err(_) if count == 1 => 1,
+            Err(_) => now.iter().filter(|line| sink.write(line).is_err()).count(),
+        };
+        lines = later;
+    }
+    lost as u64
 }
 
 #[cfg(test)]
@@ -178,18 +209,31 @@ mod tests {
     }
 
     impl LineSink for Gate {
-        fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
+        fn line(&self, record: &Record) -> Vec<u8> {
+            format!("{}\n", record.message.as_deref().unwrap_or_default()).into_bytes()
+        }
+
+        fn most_at_once(&self) -> usize {
+            16
+        }
+
+        fn write(&mut self, lines: &[u8]) -> io::Result<()> {
             self.open.recv().unwrap_or(Ok(()))?;
-            self.taken.lock().unwrap().push(String::from_utf8(line.to_vec()).unwrap());
+            let lines = std::str::from_utf8(lines).unwrap().lines().map(str::to_owned);
+            self.taken.lock().unwrap().extend(lines);
             Ok(())
         }
 
         fn loss_notice(&self, lost: u64) -> Vec<u8> {
-            format!("lost {lost}").into_bytes()
+            format!("lost {lost}\n").into_bytes()
         }
     }
 
     type Taken = Arc<Mutex<Vec<String>>>;
+
+    fn said(text: &str) -> Arc<Pending> {
+        Arc::new(Pending::saying(text))
+    }
 
     fn gated() -> (SyncSender<io::Result<()>>, Taken, LineWriter) {
         let (let_in, open) = sync_channel(100_000);
@@ -203,12 +247,12 @@ mod tests {
         let (let_in, taken, writer) = gated();
         let begun = Instant::now();
         for _ in 0..QUEUE_LINES * 2 {
-            writer.write(b"x".to_vec());
+            writer.write(&said("x"));
         }
         assert!(begun.elapsed() < Duration::from_secs(10));
-        // One line is in the hands of the thread, or still in the queue.
-        let lost = writer.dropped();
-        assert!((QUEUE_LINES as u64 - 1..=QUEUE_LINES as u64).contains(&lost), "{lost}");
+        // Some lines are in the hands of the thread, or still in the queue.
+        let (lost, most) = (writer.dropped(), QUEUE_LINES as u64);
+        assert!((most - MOST_IN_HAND as u64..=most).contains(&lost), "{lost}");
         assert!(!writer.flush(Instant::now() + Duration::from_millis(10)), "the deadline holds");
         drop(let_in);
         assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
@@ -222,25 +266,33 @@ mod tests {
     fn large_lines_are_bounded_by_their_bytes() {
         let (let_in, _, writer) = gated();
         for _ in 0..20 {
-            writer.write(vec![b'x'; QUEUE_BYTES / 10]);
+            writer.write(&said(&"x".repeat(QUEUE_BYTES / 10)));
         }
         assert_eq!(writer.dropped(), 10);
         drop(let_in);
         assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
-        writer.write(b"small".to_vec());
+        writer.write(&said("small"));
         assert_eq!(writer.dropped(), 10, "there is room again");
     }
 
     #[test]
-    fn a_line_that_fails_is_counted_and_the_next_is_written() {
-        let (let_in, taken, writer) = gated();
-        for result in [Err(io::ErrorKind::StorageFull.into()), Ok(()), Ok(())] {
-            let_in.send(result).unwrap();
-        }
-        writer.write(b"first".to_vec());
-        writer.write(b"second".to_vec());
-        assert!(writer.flush(Instant::now() + Duration::from_secs(10)));
-        assert_eq!(writer.dropped(), 1);
-        assert_eq!(*taken.lock().unwrap(), ["lost 1", "second"]);
+    fn lines_that_fail_together_are_tried_one_by_one() {
+        let full = || Err(io::ErrorKind::StorageFull.into());
+        let check = |lines: &[&str], results: Vec<io::Result<()>>, lost, expect: &[&str]| {
+            let (let_in, open) = sync_channel(10);
+            let taken = Taken::default();
+            let mut gate = Gate { open, taken: Arc::clone(&taken) };
+            results.into_iter().for_each(|result| let_in.send(result).unwrap());
+            let lines: Vec<Vec<u8>> = lines.iter().map(|line| format!("{line}\n").into_bytes()).collect();
+            assert_eq!(put(&mut gate, &lines), lost);
+            assert_eq!(*taken.lock().unwrap(), expect);
+            assert!(gate.open.try_recv().is_err(), "it was asked as often as expected");
+        };
+        check(&["first", "second"], vec![Ok(())], 0, &["first", "second"]);
+        check(&["first", "second"], vec![full(), full(), Ok(())], 1, &["second"]);
+        check(&["first"], vec![full()], 1, &[]);
+        let long = "x".repeat(20);
+        check(&["first", &long, "last"], vec![Ok(()), full(), Ok(())], 1, &["first", "last"]);
+        check(&["1234567", "1234567", "3"], vec![Ok(()), Ok(())], 0, &["1234567", "1234567", "3"]);
     }
 }

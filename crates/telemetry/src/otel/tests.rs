@@ -206,6 +206,7 @@ fn measurements_arrive_under_their_names() {
     });
     let (_pending, _running) = (metrics::Level::ApprovalsPending.hold(), metrics::Level::ToolsRunning.hold());
     drop(metrics::Level::ToolsRunning.hold());
+    metrics::lost_records(3);
     assert_eq!(guard.shutdown(Duration::from_secs(20)), Flushed::Complete);
 
     let taken = receiver.taken.lock().unwrap();
@@ -242,6 +243,7 @@ fn measurements_arrive_under_their_names() {
     );
     check("sinew.approvals.pending", "{approval}", vec![(json!({}), 1.0)]);
     check("sinew.tools.running", "{call}", vec![(json!({}), 1.0)]);
+    check("sinew.ledger.lost_records", "{record}", vec![(json!({}), 3.0)]);
     check(
         "mcp.server.operation.duration",
         "s",

@@ -1,13 +1,15 @@
 //! What linters say, in one shape.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::Value;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One complaint.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub(super) struct Complaint {
     /// The file, relative to the project.
     pub(super) file: String,
@@ -26,24 +28,69 @@ pub(super) struct Complaint {
     pub(super) fix: Option<String>,
 }
 
-/// `ruff check --output-format=json`: one array, or nothing where ruff did not come so far.
-pub(super) fn of_ruff(folder: &Path, text: &str) -> Option<Vec<Complaint>> {
-    let list: Vec<Value> = serde_json::from_str(text).ok()?;
-    let one = |entry: &Value| {
-        let file = entry.get("filename")?.as_str()?;
-        let file = Path::new(file).strip_prefix(folder).unwrap_or(Path::new(file));
-        let place = entry.get("location");
-        Some(Complaint {
-            file: file.to_string_lossy().into_owned(),
-            line: place.and_then(|place| place.get("row")?.as_u64()),
-            column: place.and_then(|place| place.get("column")?.as_u64()),
-            code: text_of(entry, "code"),
-            severity: severity(entry.get("severity").and_then(Value::as_str).unwrap_or("error")),
-            message: text_of(entry, "message")?,
-            fix: entry.get("fix").and_then(|fix| text_of(fix, "message")),
-        })
-    };
-    Some(list.iter().filter_map(one).collect())
+/// What the linter writes besides is passed over and never held: the project has it write whatever it likes.
+#[derive(Deserialize)]
+struct OfRuff {
+    filename: String,
+    location: Option<Location>,
+    code: Option<String>,
+    severity: Option<String>,
+    message: String,
+    fix: Option<Fix>,
+}
+
+#[derive(Deserialize)]
+struct Location {
+    row: Option<u64>,
+    column: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Fix {
+    message: Option<String>,
+}
+
+/// `ruff check --output-format=json`: one array, or nothing where ruff did not come so far. Of one that was cut, what
+/// stands before the cut.
+pub(super) fn of_ruff(folder: &Path, text: &str, is_cut: bool) -> Option<Vec<Complaint>> {
+    let mut list = RuffList { folder, found: Vec::new() };
+    let mut reader = serde_json::Deserializer::from_str(text);
+    match reader.deserialize_seq(&mut list).and_then(|()| reader.end()) {
+        Ok(()) => Some(list.found),
+        Err(error) => (is_cut && error.is_eof() && !list.found.is_empty()).then_some(list.found),
+    }
+}
+
+/// One complaint after the other, so that no more than one is there twice.
+struct RuffList<'f> {
+    folder: &'f Path,
+    found: Vec<Complaint>,
+}
+
+impl<'de> Visitor<'de> for &mut RuffList<'_> {
+    type Value = ();
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a list of complaints")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(entry) = list.next_element::<OfRuff>()? {
+            let file = Path::new(&entry.filename);
+            let file = file.strip_prefix(self.folder).unwrap_or(file);
+            let place = entry.location.as_ref();
+            self.found.push(Complaint {
+                file: file.to_string_lossy().into_owned(),
+                line: place.and_then(|place| place.row),
+                column: place.and_then(|place| place.column),
+                code: some(entry.code),
+                severity: severity(entry.severity.as_deref()),
+                message: entry.message,
+                fix: entry.fix.and_then(|fix| some(fix.message)),
+            });
+        }
+        Ok(())
+    }
 }
 
 /// `mypy --output=json`: a line of JSON each. Some versions say in plain words that a file cannot be parsed.
@@ -51,17 +98,29 @@ pub(super) fn of_mypy(text: &str) -> Vec<Complaint> {
     text.lines().filter_map(|line| mypy_json(line).or_else(|| mypy_plain(line))).collect()
 }
 
+#[derive(Deserialize)]
+struct OfMypy {
+    file: String,
+    /// Some complaints are of no line, which is -1.
+    line: Option<i64>,
+    column: Option<i64>,
+    code: Option<String>,
+    severity: Option<String>,
+    message: String,
+    hint: Option<String>,
+}
+
 fn mypy_json(line: &str) -> Option<Complaint> {
-    let entry: Value = serde_json::from_str(line).ok()?;
+    let entry: OfMypy = serde_json::from_str(line).ok()?;
     Some(Complaint {
-        file: text_of(&entry, "file")?,
-        line: entry.get("line").and_then(Value::as_u64),
+        file: some(Some(entry.file))?,
+        line: entry.line.and_then(|line| u64::try_from(line).ok()),
         // It counts columns from 0.
-        column: entry.get("column").and_then(Value::as_u64).map(|column| column + 1),
-        code: text_of(&entry, "code"),
-        severity: severity(entry.get("severity").and_then(Value::as_str).unwrap_or("error")),
-        message: text_of(&entry, "message")?,
-        fix: text_of(&entry, "hint"),
+        column: entry.column.and_then(|column| u64::try_from(column).ok()).map(|column| column + 1),
+        code: some(entry.code),
+        severity: severity(entry.severity.as_deref()),
+        message: some(Some(entry.message))?,
+        fix: some(entry.hint),
     })
 }
 
@@ -87,59 +146,92 @@ fn mypy_plain(line: &str) -> Option<Complaint> {
     })
 }
 
+#[derive(Deserialize)]
+struct OfCargo {
+    reason: String,
+    message: Option<OfCompiler>,
+}
+
+#[derive(Deserialize)]
+struct OfCompiler {
+    code: Option<Lint>,
+    level: Option<String>,
+    message: String,
+    #[serde(default)]
+    spans: Vec<Span>,
+    #[serde(default)]
+    children: Vec<Child>,
+}
+
+#[derive(Deserialize)]
+struct Lint {
+    code: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    file_name: String,
+    #[serde(default)]
+    is_primary: bool,
+    line_start: Option<u64>,
+    column_start: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Child {
+    level: String,
+    message: String,
+    #[serde(default)]
+    spans: Vec<Replacement>,
+}
+
+#[derive(Deserialize)]
+struct Replacement {
+    suggested_replacement: Option<String>,
+}
+
 /// `cargo clippy --message-format=json`: a line of JSON each, of which only the compiler's messages about a place count.
 pub(super) fn of_clippy(text: &str) -> Vec<Complaint> {
-    let mut found: Vec<Complaint> = Vec::new();
-    for complaint in text.lines().filter_map(clippy_line) {
-        // Each target of a crate says the same again.
-        if !found.contains(&complaint) {
-            found.push(complaint);
-        }
-    }
-    found
+    // Each target of a crate says the same again.
+    let mut told: HashSet<Complaint> = HashSet::new();
+    text.lines().filter_map(clippy_line).filter(|complaint| told.insert(complaint.clone())).collect()
 }
 
 fn clippy_line(line: &str) -> Option<Complaint> {
-    let entry: Value = serde_json::from_str(line).ok()?;
-    let message = entry.get("message").filter(|_| is(&entry, "reason", "compiler-message"))?;
-    let spans = message.get("spans")?.as_array()?;
-    let span = spans.iter().find(|span| span.get("is_primary").and_then(Value::as_bool) == Some(true))?;
-    let children = message.get("children").and_then(Value::as_array).into_iter().flatten();
-    let fix = children.filter(|child| is(child, "level", "help")).find_map(clippy_help);
+    let entry: OfCargo = serde_json::from_str(line).ok()?;
+    let message = entry.message.filter(|_| entry.reason == "compiler-message")?;
+    let span = message.spans.into_iter().find(|span| span.is_primary)?;
+    let fix = message.children.into_iter().filter(|child| child.level == "help").find_map(clippy_help);
     Some(Complaint {
-        file: text_of(span, "file_name")?,
-        line: span.get("line_start").and_then(Value::as_u64),
-        column: span.get("column_start").and_then(Value::as_u64),
-        code: message.get("code").and_then(|code| text_of(code, "code")),
-        severity: severity(message.get("level").and_then(Value::as_str).unwrap_or("error")),
-        message: text_of(message, "message")?,
+        file: some(Some(span.file_name))?,
+        line: span.line_start,
+        column: span.column_start,
+        code: message.code.and_then(|lint| some(lint.code)),
+        severity: severity(message.level.as_deref()),
+        message: some(Some(message.message))?,
         fix,
     })
 }
 
 /// What help says is to be done, with the text it would put there. Where to read more is no help.
-fn clippy_help(child: &Value) -> Option<String> {
-    let message = text_of(child, "message").filter(|text| !text.starts_with("for further information"))?;
-    let spans = child.get("spans").and_then(Value::as_array).into_iter().flatten();
-    let mut texts = spans.filter_map(|span| text_of(span, "suggested_replacement"));
+fn clippy_help(child: Child) -> Option<String> {
+    let message = some(Some(child.message)).filter(|text| !text.starts_with("for further information"))?;
+    let mut texts = child.spans.into_iter().filter_map(|span| some(span.suggested_replacement));
     match (texts.next(), texts.next()) {
         (Some(only), None) => Some(format!("{message}: `{only}`")),
         _ => Some(message),
     }
 }
 
-fn text_of(entry: &Value, key: &str) -> Option<String> {
-    entry.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+/// An empty text is none.
+fn some(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
-fn is(entry: &Value, key: &str, word: &str) -> bool {
-    entry.get(key).and_then(Value::as_str) == Some(word)
-}
-
-fn severity(word: &str) -> &'static str {
+fn severity(word: Option<&str>) -> &'static str {
     match word {
-        "warning" => "warning",
-        "note" | "help" | "info" => "note",
+        Some("warning") => "warning",
+        Some("note" | "help" | "info") => "note",
         _ => "error",
     }
 }
@@ -166,12 +258,12 @@ mod tests {
     #[test]
     fn three_linters_speak_one_language() {
         let ruff = r#"[{"cell":null,"code":"F401","end_location":{"column":10,"row":1},"filename":"/w/p/src/a.py","fix":{"applicability":"safe","edits":[],"message":"Remove unused import: `os`"},"location":{"column":8,"row":1},"message":"`os` imported but unused","noqa_row":1,"severity":"error","url":"https://docs.astral.sh/ruff/rules/unused-import"}]"#;
-        let found = of_ruff(Path::new("/w/p"), ruff).unwrap();
+        let found = of_ruff(Path::new("/w/p"), ruff, false).unwrap();
         assert_eq!(
             told(&found),
             ["src/a.py:1:8 error F401 `os` imported but unused [Remove unused import: `os`]"]
         );
-        assert_eq!(of_ruff(Path::new("/w"), "ruff failed"), None);
+        assert_eq!(of_ruff(Path::new("/w"), "ruff failed", false), None);
         let mypy = "{\"file\": \"ok.py\", \"line\": 2, \"column\": 9, \"message\": \"Incompatible types\", \"hint\": null, \"code\": \"assignment\", \"severity\": \"error\"}\n\
                     bad.py:3: error: Invalid syntax  [syntax]\nbad.py:4:7: error: Expected\nFound 2 errors in 1 file (checked 1 source file)\n";
         assert_eq!(
@@ -193,5 +285,40 @@ mod tests {
                 "src/lib.rs:3:5 warning clippy::needless_return unneeded `return` statement [remove `return`: `x`]"
             ]
         );
+    }
+
+    #[test]
+    fn of_a_list_that_was_cut_the_beginning_counts() {
+        let one = r#"{"filename":"/w/a.py","message":"m","location":{"row":1,"column":2}}"#;
+        let check = |text: &str, is_cut: bool, expect: Option<usize>| {
+            let found = of_ruff(Path::new("/w"), text, is_cut).map(|found| found.len());
+            assert_eq!(found, expect, "{text} {is_cut}");
+        };
+        check(&format!("[{one},{one}]"), false, Some(2));
+        check(&format!("[{one},{one},{{\"filen"), true, Some(2));
+        check(&format!("[{one},{one},{{\"filen"), false, None);
+        check("[{\"filen", true, None);
+        check(&format!("[{one},nonsense"), true, None);
+        check(&format!("[{one}] and more"), true, None);
+    }
+
+    /// Looked for in a list, these took minutes.
+    #[test]
+    fn as_many_complaints_as_there_are_lines_take_no_more_than_their_length() {
+        const TIMES: usize = 20_000;
+        let one = |number: usize| {
+            let span = r#"{"file_name":"a.rs","is_primary":true}"#;
+            format!(
+                "{{\"reason\":\"compiler-message\",\"message\":{{\"message\":\"m{number}\",\"spans\":[{span}]}}}}\n"
+            )
+        };
+        let text: String = (0..TIMES).map(one).collect();
+        assert_eq!(of_clippy(&text).len(), TIMES);
+    }
+
+    #[test]
+    fn a_complaint_of_no_line_is_told_without() {
+        let line = r#"{"file": "a.py", "line": -1, "column": -1, "message": "m", "hint": null, "code": null, "severity": "note"}"#;
+        assert_eq!(told(&of_mypy(line)), ["a.py:?:? note ? m []"]);
     }
 }

@@ -87,17 +87,20 @@ fn diff<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Differen
             let failure = Failure::new(FailureKind::TooLarge, "more files differ than can be looked through");
             return Err(failure.hint("name some of `files`"));
         }
-        let Ok(text) = std::str::from_utf8(&report.stdout.head) else {
+        let Ok(text) = String::from_utf8(report.stdout.head) else {
             let failure =
                 Failure::new(FailureKind::Unreadable, "a file that differs has a name that is not Unicode");
             return Err(failure.hint("name some of `files`"));
         };
-        let permit = walls.permit();
-        let is_shown = |name: &&str| permit.shows(&repository.top().join(name));
+        let top = repository.top().to_owned();
+        let split = walls.read(move |permit| {
+            let is_shown = |name: &String| permit.shows(&top.join(name));
+            text.split_terminator('\0').map(str::to_owned).partition::<Vec<_>, _>(is_shown)
+        });
+        let (names, hidden) = split.await?;
         // What an object database holds of a file that may not be read is no more to be read.
-        let (names, hidden): (Vec<&str>, Vec<&str>) = text.split_terminator('\0').partition(is_shown);
-        let hidden: Vec<OsString> = hidden.into_iter().map(all_but).collect();
-        let budget = room::for_content(permit) / 2;
+        let hidden: Vec<OsString> = hidden.iter().map(|name| all_but(name)).collect();
+        let budget = room::for_content(walls.permit()) / 2;
         // Half of what is captured is kept from the beginning, and only that is shown.
         let capture = usize::try_from(budget.saturating_mul(4)).unwrap_or(usize::MAX);
         let context = format!("-U{}", arguments.context_lines);
@@ -149,7 +152,7 @@ fn words(arguments: &Arguments, kind: &[&str], but: &[OsString]) -> Result<Vec<O
 
 /// A line of `added TAB deleted TAB path` for each file, with dashes for what is no text; an empty line; the patch. The
 /// names are those of an earlier answer, in the same order: here they are quoted.
-fn read<'a>(names: &[&str], text: &'a str) -> (Vec<Changed>, &'a str) {
+fn read<'a>(names: &[String], text: &'a str) -> (Vec<Changed>, &'a str) {
     let (counts, patch) = match text.find("\n\n") {
         Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + 2..).unwrap_or_default()),
         None => (text, ""),
@@ -161,7 +164,7 @@ fn read<'a>(names: &[&str], text: &'a str) -> (Vec<Changed>, &'a str) {
     let counts: Vec<(Option<u64>, Option<u64>)> = counts.lines().map(count).collect();
     let is_whole = counts.len() == names.len();
     let counts = counts.into_iter().filter(|_| is_whole).chain(std::iter::repeat((None, None)));
-    let one = |(name, (added, deleted)): (&&str, _)| Changed { path: (*name).to_owned(), added, deleted };
+    let one = |(name, (added, deleted)): (&String, _)| Changed { path: name.clone(), added, deleted };
     (names.iter().zip(counts).map(one).collect(), patch)
 }
 
@@ -173,10 +176,10 @@ mod tests {
     fn counts_are_read_and_what_is_no_text_has_none() {
         let changed = |path: &str, added, deleted| Changed { path: path.to_owned(), added, deleted };
         let text = "1\t2\t\"a\\tb\"\n-\t-\tpicture\n\ndiff --git\n\nx";
-        let (files, patch) = read(&["a\tb", "picture"], text);
+        let (files, patch) = read(&["a\tb", "picture"].map(str::to_owned), text);
         assert_eq!(files, [changed("a\tb", Some(1), Some(2)), changed("picture", None, None)]);
         assert_eq!(patch, "diff --git\n\nx");
-        let (files, _) = read(&["a", "b", "c"], text);
+        let (files, _) = read(&["a", "b", "c"].map(str::to_owned), text);
         assert_eq!(files.len(), 3, "a file more than there are counts: {files:?}");
         assert!(files.iter().all(|file| file.added.is_none()));
         assert_eq!(read(&[], ""), (vec![], ""));

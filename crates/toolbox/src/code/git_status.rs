@@ -103,14 +103,18 @@ fn status<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Status
             "--ignore-submodules=dirty",
         ];
         let (report, git) = repository.git(walls, words.map(Into::into).to_vec(), MOST_OUTPUT).await?;
-        let text = String::from_utf8_lossy(&report.stdout.head);
-        let (branch, entries) = read(&text);
-        let entries = shown(walls.permit(), repository.top(), entries);
-        let total = entries.len() as u64;
-        let first = entries.into_iter().take(arguments.max_entries).collect();
-        let entries = room::first(first, room::for_content(walls.permit()));
+        let (top, omitted, most) =
+            (repository.top().to_owned(), report.stdout.omitted, arguments.max_entries);
+        let read = walls.read(move |permit| {
+            let (branch, entries) = read(&String::from_utf8_lossy(&report.stdout.head));
+            let entries = shown(permit, &top, entries);
+            let total = entries.len() as u64;
+            let first = entries.into_iter().take(most).collect();
+            (branch, total, room::first(first, room::for_content(permit)))
+        });
+        let (branch, total, entries) = read.await?;
         let returned = entries.len() as u64;
-        let is_cut = returned < total || report.stdout.omitted > 0;
+        let is_cut = returned < total || omitted > 0;
         let truncated = is_cut.then(|| Truncation {
             unit: CutUnit::Entries,
             total,

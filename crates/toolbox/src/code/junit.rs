@@ -1,41 +1,45 @@
 //! JUnit's XML as test runners write it: the cases and what became of them. Nothing but the five names of XML and numbers
 //! is ever expanded, and what is not understood is skipped: the file is written by the project's own code.
 
-use super::results::{Case, Outcome};
+use super::results::{Case, Found, Outcome};
 
-/// All test cases of a report.
-pub(super) fn cases(text: &str) -> Vec<Case> {
-    let mut found: Vec<Case> = Vec::new();
+/// The longest escape there is a letter for, and some.
+const LONGEST_ESCAPE: usize = 12;
+
+/// All test cases of a report. Whatever it says is gone through once: what it leaves open is looked for once, not again
+/// for each.
+pub(super) fn cases(text: &str) -> Found {
+    let mut found = Found::default();
+    let mut open: Option<Case> = None;
+    let mut unclosed: Vec<&str> = Vec::new();
     let mut rest = text;
     while let Some((tag, after)) = next_tag(rest) {
         rest = after;
-        match tag.name {
-            "testcase" => found.push(Case {
-                name: [tag.value("classname"), tag.value("name")]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join("::"),
-                outcome: Outcome::Passed,
-                message: String::new(),
-                output: String::new(),
-            }),
-            "failure" | "error" | "skipped" => {
-                let body = if tag.is_empty { "" } else { until(rest, tag.name) };
-                let Some(case) = found.last_mut().filter(|case| case.outcome == Outcome::Passed) else {
-                    continue;
-                };
-                case.outcome = match tag.name {
-                    "failure" => Outcome::Failed,
-                    "error" => Outcome::Error,
-                    _ => Outcome::Skipped,
-                };
-                case.message = tag.value("message").unwrap_or_default();
-                case.output = plain(body);
+        let outcome = match tag.name {
+            "testcase" => {
+                let names = [tag.value("classname"), tag.value("name")];
+                let name = names.into_iter().flatten().collect::<Vec<_>>().join("::");
+                open.replace(Case::passed(name)).into_iter().for_each(|case| found.add(case));
+                continue;
             }
-            _ => {}
+            "failure" => Outcome::Failed,
+            "error" => Outcome::Error,
+            "skipped" => Outcome::Skipped,
+            _ => continue,
+        };
+        let mut body = "";
+        if !tag.is_empty && !unclosed.contains(&tag.name) {
+            match until(rest, tag.name) {
+                Some(parts) => (body, rest) = parts,
+                None => unclosed.push(tag.name),
+            }
         }
+        let Some(case) = open.as_mut().filter(|case| case.outcome == Outcome::Passed) else { continue };
+        case.outcome = outcome;
+        case.message = tag.value("message").unwrap_or_default();
+        case.output = plain(body);
     }
+    open.into_iter().for_each(|case| found.add(case));
     found
 }
 
@@ -98,9 +102,18 @@ fn tag_end(text: &str) -> Option<usize> {
     })
 }
 
-/// What stands before the closing tag of this name.
-fn until<'a>(text: &'a str, name: &str) -> &'a str {
-    text.find(&format!("</{name}>")).and_then(|at| text.get(..at)).unwrap_or_default()
+/// What stands before the closing tag of this name, and what after it. In CDATA nothing closes.
+fn until<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
+    let closing = format!("</{name}>");
+    let mut at = 0;
+    loop {
+        at += text.get(at..)?.find('<')?;
+        let rest = text.get(at..)?;
+        if let Some(after) = rest.strip_prefix(closing.as_str()) {
+            return Some((text.get(..at)?, after));
+        }
+        at += if rest.starts_with("<![CDATA[") { rest.find("]]>")? } else { 1 };
+    }
 }
 
 /// Text without its escapes. CDATA stands as it is.
@@ -116,11 +129,7 @@ fn plain(text: &str) -> String {
             rest = after;
             continue;
         }
-        let known = rest
-            .strip_prefix('&')
-            .and_then(|rest| rest.split_once(';'))
-            .and_then(|(name, after)| Some((letter(name)?, after)));
-        match known {
+        match escape(rest) {
             Some((c, after)) => {
                 plain.push(c);
                 rest = after;
@@ -134,6 +143,13 @@ fn plain(text: &str) -> String {
     }
     plain.push_str(rest);
     plain
+}
+
+/// An escape at the beginning of a text, and what follows it. One that does not end soon is none.
+fn escape(text: &str) -> Option<(char, &str)> {
+    let rest = text.strip_prefix('&')?;
+    let end = rest.bytes().take(LONGEST_ESCAPE).position(|byte| byte == b';')?;
+    Some((letter(rest.get(..end)?)?, rest.get(end + 1..)?))
 }
 
 fn letter(name: &str) -> Option<char> {
@@ -156,6 +172,7 @@ fn letter(name: &str) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::results::Counts;
     use super::*;
 
     #[test]
@@ -163,20 +180,14 @@ mod tests {
         let text = r#"<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest" tests="4"><testcase classname="test_x" name="test_a" time="0.006" /><testcase classname="test_x" name="test_b[a &gt; b]" time="0.001"><failure message="AssertionError: no ]]&gt; &amp;&#10;assert 1 == 2">def test_b():
 &gt;       assert 1 == 2</failure></testcase><testcase classname="test_x" name="test_c"><skipped type="pytest.skip" message="later">x.py:6: later</skipped></testcase><testcase classname="test_x" name="test_d"><error message="failed on setup with &quot;b&quot;"><![CDATA[<raw> &amp;]]></error></testcase></testsuite></testsuites>"#;
         let found = cases(text);
-        let told: Vec<_> = found.iter().map(|case| (case.name.as_str(), case.outcome)).collect();
+        let counts = Counts { total: 4, passed: 1, failed: 1, errors: 1, skipped: 1 };
+        assert_eq!(found.counts, counts);
+        let [failed, error] = found.failed.as_slice() else { panic!("{:?}", found.failed) };
+        assert_eq!((failed.name.as_str(), error.name.as_str()), ("test_x::test_b[a > b]", "test_x::test_d"));
+        assert_eq!(failed.message, "AssertionError: no ]]> &", "its first line");
+        assert_eq!(failed.output, "def test_b():\n>       assert 1 == 2");
         assert_eq!(
-            told,
-            [
-                ("test_x::test_a", Outcome::Passed),
-                ("test_x::test_b[a > b]", Outcome::Failed),
-                ("test_x::test_c", Outcome::Skipped),
-                ("test_x::test_d", Outcome::Error),
-            ]
-        );
-        assert_eq!(found[1].message, "AssertionError: no ]]> &\nassert 1 == 2");
-        assert_eq!(found[1].output, "def test_b():\n>       assert 1 == 2");
-        assert_eq!(
-            (found[3].message.as_str(), found[3].output.as_str()),
+            (error.message.as_str(), error.output.as_str()),
             ("failed on setup with \"b\"", "<raw> &amp;")
         );
     }
@@ -192,9 +203,42 @@ mod tests {
             "<!-- <testcase name='a'/> -->",
             "&#1114112;",
         ] {
-            assert_eq!(cases(text), [], "{text}");
+            assert_eq!(cases(text).counts.total, 0, "{text}");
         }
-        let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaa">]><testcase name="&a;&#x41;"/>"#;
-        assert_eq!(cases(bomb).first().map(|case| case.name.as_str()), Some("&a;A"), "nothing is expanded");
+        let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaa">]><testcase name="&a;&#x41;"><error/></testcase>"#;
+        assert_eq!(names(bomb), ["&a;A"], "nothing is expanded");
+        let data =
+            "<testcase name='a'><failure><![CDATA[</failure><testcase name='b'>]]></failure></testcase>";
+        assert_eq!((names(data), cases(data).counts.total), (vec!["a".to_owned()], 1), "said, not meant");
+        let open = "<testcase name='a'><failure>x<testcase name='b'><failure/>";
+        assert_eq!(names(open), ["a", "b"], "what is never closed says nothing");
+    }
+
+    fn names(text: &str) -> Vec<String> {
+        cases(text).failed.into_iter().map(|case| case.name).collect()
+    }
+
+    /// Each of these took time or memory by the square of its length: at this length for days, or more than there is.
+    #[test]
+    fn no_report_takes_more_than_its_length() {
+        const ALL: usize = 4 << 20;
+        const SOME: usize = 1 << 20;
+        let check = |length: usize, start: &str, part: &str, end: &str, each: bool| {
+            let times = length / part.len();
+            let text = [start, &part.repeat(times), end].concat();
+            let found = cases(&text);
+            assert_eq!(found.counts.total, if each { times as u64 } else { 1 }, "{part}");
+            let kept: usize = found.failed.iter().map(|one| one.name.len() + one.output.len()).sum();
+            assert!(kept <= text.len(), "{part}: {kept} bytes are kept");
+        };
+        check(ALL, "<testcase name='", "&", "'/>", false);
+        check(ALL, "<testcase name='a'><failure>", "&", "</failure>", false);
+        check(ALL, "<testcase><failure>", "<![CDATA[", "", false);
+        check(SOME, "<testcase name='a'>", "<failure>", "", false);
+        check(SOME, "<testcase name='a'>", "<failure>", "</failure>", false);
+        check(SOME, "", "<testcase><failure>", "</error>", true);
+        check(SOME, "", "<testcase><failure>", "</failure>", false);
+        check(SOME, "", "<testcase><error/>", "", true);
+        check(SOME, "<testcase ", "a='b' ", "/>", false);
     }
 }

@@ -23,8 +23,8 @@ use crate::in_walls::{Errand, InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
-/// Complaints before the rest is cut: some ten thousand.
-const MOST_OUTPUT: usize = 32 * 1024 * 1024;
+/// What is kept of what a linter says, half of it from the beginning, which is all that is read: some thousand complaints.
+const MOST_OUTPUT: usize = 2 * 4 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -137,21 +137,24 @@ fn lint<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Linted> 
             output_bytes: MOST_OUTPUT,
         };
         let report = walls.run(errand).await?;
-        let (found, note) = read(linter, &folder, &report)?;
-        let permit = walls.permit();
-        let found: Vec<Complaint> =
-            found.into_iter().filter(|one| permit.shows(&folder.join(&one.file))).collect();
-        let total = found.len() as u64;
-        let first = found.into_iter().take(arguments.max_entries).collect();
-        let complaints = room::first(first, room::for_content(permit));
+        let (end, omitted, most) = (report.end, report.stdout.omitted, arguments.max_entries);
+        let read = walls.read(move |permit| {
+            let (found, note) = read(linter, &folder, &report)?;
+            let is_shown = |one: &Complaint| permit.shows(&folder.join(&one.file));
+            let found: Vec<Complaint> = found.into_iter().filter(is_shown).collect();
+            let total = found.len() as u64;
+            let first = found.into_iter().take(most).collect();
+            Ok::<_, Failure>((room::first(first, room::for_content(permit)), total, note))
+        });
+        let (complaints, total, note) = read.await??;
         let returned = complaints.len() as u64;
-        let truncated = (returned < total || report.stdout.omitted > 0).then(|| Truncation {
+        let truncated = (returned < total || omitted > 0).then(|| Truncation {
             unit: CutUnit::Entries,
             total,
             returned,
             how_to_continue: "raise max_entries, or name some of `files`".to_owned(),
         });
-        let clean = total == 0 && report.end == End::Exited(0);
+        let clean = total == 0 && omitted == 0 && end == End::Exited(0);
         let value = Linted { program, clean, complaints, total, note };
         Ok(Answer { value, facts: Output { truncated, ..Output::default() } })
     })
@@ -193,7 +196,10 @@ fn read(linter: Linter, folder: &Path, report: &Report) -> Result<(Vec<Complaint
     let found = match linter {
         Linter::Mypy => complaints::of_mypy(&stdout),
         Linter::Clippy => complaints::of_clippy(&stdout),
-        Linter::Auto | Linter::Ruff => complaints::of_ruff(folder, &stdout).ok_or_else(unreadable)?,
+        Linter::Auto | Linter::Ruff => {
+            let is_cut = report.stdout.omitted > 0;
+            complaints::of_ruff(folder, &stdout, is_cut).ok_or_else(unreadable)?
+        }
     };
     let note = stderr.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
     match report.end {

@@ -17,18 +17,17 @@ use super::aside::{self, Aside};
 use super::foreseen::Foreseen;
 use super::git::RepoPath;
 use super::junit;
-use super::results::{self, Case, Counts, Failed, Outcome};
+use super::results::{self, Counts, Failed, Found};
 use super::toolchain::{self, Tooling};
 use super::{folder_of, outcome, project, script_failures};
 use crate::in_walls::{Errand, InWalls, Walls, Work};
 use crate::room;
 use crate::tool_entry::{Answer, ToolEntry, this_folder};
 
-/// What is kept of a report, and of what was said.
-const MOST_REPORT: usize = 32 * 1024 * 1024;
-/// What is shown of what was said, and of what one test said.
-const MOST_SAID: u64 = 32 * 1024;
-const MOST_OF_ONE: usize = 4 * 1024;
+/// What is kept of a report, and of what was said: half of it from the beginning, which for a report is all that is read.
+const MOST_REPORT: usize = 2 * 4 * 1024 * 1024;
+/// What is shown of what was said.
+const MOST_SAID: usize = 32 * 1024;
 
 /// Runs the words. What they say goes to the complaints, so that the output holds the report alone; the code is kept.
 /// Nextest writes a report where a file of settings says so, and only there.
@@ -168,16 +167,10 @@ fn test<'a>(walls: &'a mut Walls, arguments: &'a Arguments) -> Work<'a, Tested> 
             output_bytes: MOST_REPORT,
         };
         let report = walls.run_aloud(errand).await?;
-        let (value, cut) = read(runner, program, &report, walls.permit())?;
-        walls.tell(format!("the tests have ended: {}", value.outcome));
-        let total = cut + value.failures.len() as u64;
-        let truncated = (cut > 0).then(|| Truncation {
-            unit: CutUnit::Entries,
-            total,
-            returned: value.failures.len() as u64,
-            how_to_continue: "run some of `tests`, or set max_failures".to_owned(),
-        });
         let files_touched = aside::touched(&report.quarantined);
+        let read = walls.read(move |permit| read(runner, program, &report, permit)).await?;
+        let (value, truncated) = read?;
+        walls.tell(format!("the tests have ended: {}", value.outcome));
         Ok(Answer { value, facts: Output { truncated, files_touched, ..Output::default() } })
     })
 }
@@ -228,13 +221,13 @@ fn nextest_words(max_failures: u32) -> Vec<OsString> {
     fixed.into_iter().chain(report).map(OsString::from).chain([stop.into()]).collect()
 }
 
-/// What was found, and how many failures were left out of it.
+/// What was found, and what was left out of it.
 fn read(
     runner: Runner,
     program: Tooling,
     report: &Report,
     permit: &Permit,
-) -> Result<(Tested, u64), Failure> {
+) -> Result<(Tested, Option<Truncation>), Failure> {
     let said = String::from_utf8_lossy(&report.stderr.head).into_owned()
         + &String::from_utf8_lossy(&report.stderr.tail);
     let exit_code = match report.end {
@@ -242,23 +235,7 @@ fn read(
         End::Signalled(signal) => 128 + signal,
         _ => -1,
     };
-    let (counts, cases) = match runner {
-        Runner::Cargo => {
-            let cases = results::of_cargo(&said);
-            (Some(Counts::of(&cases)), cases)
-        }
-        Runner::Nextest => {
-            // A project that has its report written elsewhere still says how many there were.
-            let cases = junit::cases(&String::from_utf8_lossy(&report.stdout.head));
-            let counts = if cases.is_empty() { results::of_nextest(&said) } else { Some(Counts::of(&cases)) };
-            (counts, cases)
-        }
-        Runner::Npm => (results::of_npm(&said), script_failures::failures(&said)),
-        Runner::Auto | Runner::Pytest => {
-            let cases = junit::cases(&String::from_utf8_lossy(&report.stdout.head));
-            (Some(Counts::of(&cases)), cases)
-        }
-    };
+    let (counts, found) = counted(runner, &said, &String::from_utf8_lossy(&report.stdout.head));
     let word = verdict(runner, exit_code, counts);
     if word == "error" && counts.is_none_or(|counts| counts.total == 0) {
         let why = project::reason(&said);
@@ -267,12 +244,46 @@ fn read(
             Failure::new(FailureKind::Unreadable, format!("the tests did not run: {why}")).hint(hint);
         return Err(outcome(failure, "tests_not_run"));
     }
-    let failed: Vec<Failed> = cases.into_iter().filter_map(failed).collect();
-    let (all, failures) = (failed.len() as u64, room::first(failed, room::for_content(permit) / 2));
-    let cut = all - failures.len() as u64;
-    let (said, quarantined) = (ending(&said, MOST_SAID), aside::list(&report.quarantined));
+    let total = found.counts.failed + found.counts.errors;
+    let failures = room::first(found.failed, room::for_content(permit) / 2);
+    let left_out = match runner {
+        Runner::Cargo | Runner::Npm => report.stderr.omitted,
+        Runner::Nextest | Runner::Auto | Runner::Pytest => report.stdout.omitted,
+    };
+    let truncated = cut(total, failures.len() as u64, left_out);
+    let (said, quarantined) = (results::ending(&said, MOST_SAID), aside::list(&report.quarantined));
     let value = Tested { program, outcome: word, exit_code, counts, failures, said, quarantined };
-    Ok((value, cut))
+    Ok((value, truncated))
+}
+
+/// How many of each the runner says there were, and those that it names.
+fn counted(runner: Runner, said: &str, report: &str) -> (Option<Counts>, Found) {
+    let found = match runner {
+        Runner::Cargo => results::of_cargo(said),
+        Runner::Npm => script_failures::failures(said),
+        Runner::Nextest | Runner::Auto | Runner::Pytest => junit::cases(report),
+    };
+    let counts = match runner {
+        Runner::Npm => results::of_npm(said),
+        // A project that has its report written elsewhere still says how many there were.
+        Runner::Nextest if found.counts.total == 0 => results::of_nextest(said),
+        _ => Some(found.counts),
+    };
+    (counts, found)
+}
+
+/// What an answer says of what it does not hold: failures, or what a report said past its bound.
+fn cut(total: u64, returned: u64, left_out: u64) -> Option<Truncation> {
+    let report = match left_out {
+        0 => String::new(),
+        bytes => format!("{bytes} bytes of the report were not read, so the counts are too low: "),
+    };
+    (returned < total || left_out > 0).then(|| Truncation {
+        unit: CutUnit::Entries,
+        total,
+        returned,
+        how_to_continue: format!("{report}run some of `tests`, or set max_failures"),
+    })
 }
 
 /// pytest answers 5 where it found no test, and more than 1 where it could not run them. cargo answers 101 for both a
@@ -290,26 +301,6 @@ fn verdict(runner: Runner, exit_code: i32, counts: Option<Counts>) -> &'static s
         (Runner::Npm, 1..) => "failed",
         _ => "error",
     }
-}
-
-fn failed(case: Case) -> Option<Failed> {
-    let is_bad = matches!(case.outcome, Outcome::Failed | Outcome::Error);
-    is_bad.then(|| Failed {
-        name: case.name,
-        message: case.message.lines().next().unwrap_or_default().to_owned(),
-        output: ending(&case.output, MOST_OF_ONE as u64),
-    })
-}
-
-/// The last bytes of a text, from the beginning of a line.
-fn ending(text: &str, most: u64) -> String {
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let start = (text.len() - most..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-    let tail = text.get(start..).unwrap_or_default();
-    format!("[{start} bytes left out]\n{}", tail.split_once('\n').map_or(tail, |(_, rest)| rest))
 }
 
 #[cfg(test)]
@@ -340,7 +331,15 @@ mod tests {
         ] {
             assert_eq!(verdict(runner, code, counts), expect, "{runner:?} {code} {counts:?}");
         }
-        assert_eq!(ending("a\nbc\ndef\n", 6), "[3 bytes left out]\ndef\n");
-        assert_eq!(ending("abc", 6), "abc");
+    }
+
+    #[test]
+    fn what_is_not_told_is_said_to_be_left_out() {
+        assert_eq!(cut(3, 3, 0), None);
+        let told = |cut: Option<Truncation>| cut.map(|cut| (cut.total, cut.returned, cut.how_to_continue));
+        let (total, returned, words) = told(cut(3, 1, 0)).unwrap();
+        assert_eq!((total, returned, words.as_str()), (3, 1, "run some of `tests`, or set max_failures"));
+        let (.., words) = told(cut(1, 1, 70)).unwrap();
+        assert!(words.starts_with("70 bytes of the report were not read"), "{words}");
     }
 }

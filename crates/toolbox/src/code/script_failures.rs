@@ -1,7 +1,9 @@
 //! Which tests an npm script says have failed, where it says it as TAP, node's own report or Jest do. Nothing is guessed:
 //! what is said in another form is still in what was said.
 
-use super::results::{Case, Outcome};
+use std::collections::HashSet;
+
+use super::results::{Case, Found, Outcome};
 
 /// How a failure is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,38 +16,49 @@ enum Form {
     Jest,
 }
 
+/// A failure of which more is said: how it is told, the test, and where what is said begins.
+type Open<'t> = (Form, &'t str, usize);
+
 /// The tests that failed, with what is said of each.
-pub(super) fn failures(text: &str) -> Vec<Case> {
-    let mut found: Vec<Case> = Vec::new();
-    let mut open: Option<(Form, String, Vec<&str>)> = None;
-    let mut is_summary = false;
-    for line in text.lines() {
+pub(super) fn failures<'t>(text: &'t str) -> Found {
+    let mut found = Found::default();
+    // Jest says everything twice.
+    let mut told: HashSet<&'t str> = HashSet::new();
+    let mut close = |open: Option<Open<'t>>, end: usize| {
+        let Some((_, name, start)) = open else { return };
+        if told.insert(name) {
+            found.add(case(name, text.get(start..end).unwrap_or_default()));
+        }
+    };
+    let (mut open, mut is_summary, mut at) = (None, false, 0);
+    for line in text.split_inclusive('\n') {
+        let (start, end) = (at, at + line.len());
+        at = end;
+        let line = line.trim_end();
         is_summary |= line.ends_with("failing tests:");
         if let Some((form, name)) = headline(line, is_summary) {
-            close(open.replace((form, name, Vec::new())), &mut found);
-        } else if open.as_ref().is_some_and(|(form, ..)| is_end(*form, line)) {
-            close(open.take(), &mut found);
-        } else if let Some((_, _, body)) = &mut open {
-            body.push(line);
+            close(open.replace((form, name, end)), start);
+        } else if open.is_some_and(|(form, ..)| is_end(form, line)) {
+            close(open.take(), start);
         }
     }
-    close(open, &mut found);
+    close(open, at);
     found
 }
 
-fn headline(line: &str, is_summary: bool) -> Option<(Form, String)> {
+fn headline(line: &str, is_summary: bool) -> Option<(Form, &str)> {
     let line = line.trim();
     if let Some((_, name)) = line.strip_prefix("not ok ").and_then(|rest| rest.split_once(" - ")) {
         let is_expected = name.contains("# TODO") || name.contains("# SKIP");
-        return (!is_expected).then(|| (Form::Tap, name.to_owned()));
+        return (!is_expected).then_some((Form::Tap, name));
     }
     if let Some(name) = line.strip_prefix("✖ ").filter(|name| is_summary && !name.ends_with("failing tests:"))
     {
         let name =
             name.rsplit_once(" (").filter(|(_, time)| time.ends_with("ms)")).map_or(name, |(name, _)| name);
-        return Some((Form::Node, name.to_owned()));
+        return Some((Form::Node, name));
     }
-    line.strip_prefix("● ").filter(|name| name.contains(" › ")).map(|name| (Form::Jest, name.to_owned()))
+    line.strip_prefix("● ").filter(|name| name.contains(" › ")).map(|name| (Form::Jest, name))
 }
 
 fn is_end(form: Form, line: &str) -> bool {
@@ -56,26 +69,17 @@ fn is_end(form: Form, line: &str) -> bool {
     }
 }
 
-fn close(open: Option<(Form, String, Vec<&str>)>, found: &mut Vec<Case>) {
-    let Some((_, name, body)) = open else { return };
-    // Jest says everything twice.
-    if found.iter().any(|case| case.name == name) {
-        return;
-    }
-    let said = body.iter().map(|line| line.trim()).filter(|line| !line.is_empty() && *line != "---");
+fn case(name: &str, body: &str) -> Case {
+    let said = body.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "---");
     let error =
         said.clone().find_map(|line| line.strip_prefix("error: ")).filter(|text| !text.starts_with('|'));
-    let message = error
-        .map(|text| text.trim_matches('\''))
-        .or_else(|| said.clone().next())
-        .unwrap_or_default()
-        .to_owned();
-    found.push(Case {
-        name,
+    let message = error.map(|text| text.trim_matches('\'')).or_else(|| said.clone().next());
+    Case {
+        name: name.to_owned(),
         outcome: Outcome::Failed,
-        message,
-        output: body.join("\n").trim_end().to_owned(),
-    });
+        message: message.unwrap_or_default().to_owned(),
+        output: body.trim_end().to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -83,7 +87,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: &[(&str, &str)]) {
-        let found = failures(text);
+        let found = failures(text).failed;
         let told: Vec<_> = found.iter().map(|case| (case.name.as_str(), case.message.as_str())).collect();
         assert_eq!(told, expect, "{text}");
     }
@@ -93,7 +97,7 @@ mod tests {
         let tap = "TAP version 13\nok 1 - good\n  ---\n  ...\nnot ok 2 - bad\n  ---\n  location: 'x.js:2'\n  error: '1 == 2'\n  \
                    stack: |-\n    at x\n  ...\nnot ok 3 - later # TODO\n1..3\n# tests 3\n";
         check(tap, &[("bad", "1 == 2")]);
-        assert!(failures(tap)[0].output.ends_with("at x"), "and nothing of what follows");
+        assert!(failures(tap).failed[0].output.ends_with("at x"), "and nothing of what follows");
         let node = "✔ good (0.5ms)\n✖ bad (1.2ms)\n  now\nℹ fail 2\n\n✖ failing tests:\n\ntest at x.js:4:1\n✖ bad (1.2ms)\n  \
                     AssertionError: no\n      at x\n\ntest at x.js:5:1\n✖ worse (2ms)\n  Error: boom\n";
         check(node, &[("bad", "AssertionError: no"), ("worse", "Error: boom")]);
@@ -101,5 +105,15 @@ mod tests {
                     tests\n  ● sums › adds\n\n    again\n\nTest Suites: 1 failed, 1 total\nTests: 1 failed, 1 total\n";
         check(jest, &[("sums › adds", "expect(received).toBe(expected)")]);
         check("error: something\n● a bullet\n✖ not in a summary\nnot ok\n", &[]);
+    }
+
+    /// Looked for in a list, these names took minutes.
+    #[test]
+    fn as_many_names_as_there_are_lines_take_no_more_than_their_length() {
+        const TIMES: usize = 200_000;
+        let text: String = (0..TIMES).map(|number| format!("not ok {number} - t{number}\n")).collect();
+        assert_eq!(failures(&text).counts.failed, TIMES as u64);
+        let twice = text.clone() + &text;
+        assert_eq!(failures(&twice).counts.failed, TIMES as u64);
     }
 }

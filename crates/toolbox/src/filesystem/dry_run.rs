@@ -12,8 +12,8 @@ use tool::{Failure, FailureKind};
 use super::shown;
 use crate::room;
 
-/// Files up to this size are changed in memory where policy sets no limit.
-const USUAL_LIMIT: u64 = 64 * 1024 * 1024;
+/// Files are changed in memory, and no larger ones, whatever policy says.
+const MOST_CHANGED: u64 = 64 * 1024 * 1024;
 
 /// Nobody reads the difference of larger files.
 const MOST_FORESEEN: usize = 8 * 1024 * 1024;
@@ -54,12 +54,17 @@ pub(super) fn foreseen(
     Ok(Preview { changes: vec![change], ..Preview::default() })
 }
 
-/// What the file holds now, if there is one. Bounded by what policy lets be written.
+/// How many bytes a file may have that is changed in memory, before and after.
+pub(super) fn limit(permit: &Permit) -> u64 {
+    permit.max_file_bytes().map_or(MOST_CHANGED, |most| most.min(MOST_CHANGED))
+}
+
+/// What the file holds now, if there is one. Bounded by what may be changed in memory.
 pub(super) fn current(permit: &Permit, file: &OpenedPath) -> Result<Option<Vec<u8>>, Failure> {
     if file.kind() == ObjectKind::Missing {
         return Ok(None);
     }
-    let limit = permit.max_file_bytes().unwrap_or(USUAL_LIMIT);
+    let limit = limit(permit);
     let mut content = Vec::new();
     file.reader()?
         .take(limit.saturating_add(1))
@@ -67,9 +72,11 @@ pub(super) fn current(permit: &Permit, file: &OpenedPath) -> Result<Option<Vec<u
         .map_err(|error| Failure::from_io(&format!("reading `{}`", shown(file)), &error))?;
     if content.len() as u64 > limit {
         let message = format!("`{}` has more than {limit} bytes", shown(file));
-        return Err(
-            Failure::new(FailureKind::TooLarge, message).hint("policy sets the limit: max_file_size_mb")
-        );
+        let hint = match limit < MOST_CHANGED {
+            true => "policy sets the limit: max_file_size_mb",
+            false => "larger files are not changed in memory: write a new file instead",
+        };
+        return Err(Failure::new(FailureKind::TooLarge, message).hint(hint));
     }
     Ok(Some(content))
 }

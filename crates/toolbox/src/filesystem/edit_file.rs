@@ -12,11 +12,14 @@ use tool::{
     Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
 };
 
-use super::dry_run::{DryRun, current, foreseen};
+use super::dry_run::{DryRun, current, foreseen, limit};
 use super::nearest_text::nearest;
 use super::{shown, target};
 use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
+
+/// Pieces that one call may exchange, all its edits together.
+const MOST_REPLACED: usize = 1_000_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -89,12 +92,7 @@ fn edit(change: &Changing<'_>, arguments: &Arguments) -> Result<Answer<Edited>, 
         let message = format!("`{}` has changed: its sha256 is now {old_sha256}", shown(file));
         return Err(Failure::new(FailureKind::Conflict, message).hint("read it again"));
     }
-    let (after, replacements) = apply(&before, &arguments.edits)?;
-    let limit = change.permit.max_file_bytes().unwrap_or(u64::MAX);
-    if after.len() as u64 > limit {
-        let message = format!("`{}` would grow past {limit} bytes", shown(file));
-        return Err(Failure::new(FailureKind::TooLarge, message));
-    }
+    let (after, replacements) = apply(&before, &arguments.edits, limit(change.permit))?;
     let (path, size, sha256) = (shown(file), after.len() as u64, canonical::sha256_hex(&after));
     if arguments.dry_run {
         let preview = Some(DryRun::of(change.permit, file, Some(&before), &after));
@@ -112,37 +110,62 @@ fn foresee(permit: &Permit, arguments: &Arguments) -> Result<Preview, Failure> {
     let file = target(permit)?;
     // What is not there fails when it runs, and nobody need be asked what it would become.
     let Some(before) = current(permit, file)? else { return Ok(Preview::default()) };
-    let (after, _) = apply(&before, &arguments.edits)?;
+    let (after, _) = apply(&before, &arguments.edits, limit(permit)).map_err(without_text)?;
     foreseen(file, Some(before), Some(after))
 }
 
+/// Nothing is permitted while somebody is still to be asked, so nothing that stands in the file is told.
+fn without_text(failure: Failure) -> Failure {
+    failure.hint("read_file shows what stands there")
+}
+
 /// The content after all edits, and how many pieces were exchanged. Bytes are compared, so nothing else changes, whatever
-/// the encoding of the file.
-fn apply(before: &[u8], edits: &[Edit]) -> Result<(Vec<u8>, u64), Failure> {
+/// the encoding of the file. No edit may leave more than `limit` bytes, the last as little as the first: the caller chose
+/// the pieces, and a few of them multiply to more memory than any machine has.
+fn apply(before: &[u8], edits: &[Edit], limit: u64) -> Result<(Vec<u8>, u64), Failure> {
     let mut content = before.to_vec();
-    let mut replacements = 0;
+    let mut replaced = 0;
     for (at, edit) in edits.iter().enumerate() {
-        let places = places(&content, edit.old_text.as_bytes());
         let number = at + 1;
+        let places = places(&content, edit.old_text.as_bytes());
         match places.as_slice() {
             [] => return Err(not_found(&content, edit, number)),
             [_, _, ..] if !edit.replace_all => return Err(found_often(&content, &places, number)),
             _ => {}
         }
-        replacements += places.len() as u64;
-        content = exchanged(&content, &places, edit);
+        replaced += places.len();
+        if replaced > MOST_REPLACED {
+            let message = format!("edit {number} would exchange more than {MOST_REPLACED} pieces");
+            return Err(too_large(&message));
+        }
+        let size = size_after(content.len(), places.len(), edit);
+        let Some(size) = size.filter(|size| *size as u64 <= limit) else {
+            return Err(too_large(&format!("edit {number} would make the file grow past {limit} bytes")));
+        };
+        content = exchanged(&content, &places, edit, size);
     }
-    Ok((content, replacements))
+    Ok((content, replaced as u64))
 }
 
-/// Where a piece stands, the first first; two never share a byte.
+fn too_large(message: &str) -> Failure {
+    Failure::new(FailureKind::TooLarge, format!("{message}; nothing was changed"))
+        .hint("exchange fewer pieces, or shorter ones")
+}
+
+/// Where a piece stands, the first first, and no more of them than may be exchanged and one; two never share a byte.
 fn places(content: &[u8], piece: &[u8]) -> Vec<usize> {
-    memchr::memmem::find_iter(content, piece).collect()
+    memchr::memmem::find_iter(content, piece).take(MOST_REPLACED + 1).collect()
 }
 
-fn exchanged(content: &[u8], places: &[usize], edit: &Edit) -> Vec<u8> {
+/// How long the content is after so many exchanges, where that is a number at all.
+fn size_after(before: usize, places: usize, edit: &Edit) -> Option<usize> {
+    let gone = places.checked_mul(edit.old_text.len())?;
+    before.checked_sub(gone)?.checked_add(places.checked_mul(edit.new_text.len())?)
+}
+
+fn exchanged(content: &[u8], places: &[usize], edit: &Edit, size: usize) -> Vec<u8> {
     let (old, new) = (edit.old_text.len(), edit.new_text.as_bytes());
-    let mut result = Vec::with_capacity(content.len() + places.len() * new.len());
+    let mut result = Vec::with_capacity(size);
     let mut rest = 0;
     for place in places {
         result.extend_from_slice(content.get(rest..*place).unwrap_or_default());
@@ -199,7 +222,7 @@ mod tests {
     #[test]
     fn edits_see_what_those_before_them_left() {
         let check = |before: &[u8], edits: &[Edit], expect: (&[u8], u64)| {
-            let (after, count) = apply(before, edits).unwrap();
+            let (after, count) = apply(before, edits, 1 << 20).unwrap();
             assert_eq!((after.as_slice(), count), expect);
         };
         check(b"one two", &[edit("one", "1", false)], (b"1 two", 1));
@@ -212,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_does_not_match_once_is_told_with_the_way_out() {
-        let fail = |before: &str, edits: &[Edit]| apply(before.as_bytes(), edits).unwrap_err();
+        let fail = |before: &str, edits: &[Edit]| apply(before.as_bytes(), edits, 1 << 20).unwrap_err();
         let often = fail("a\nb\na\n", &[edit("a", "c", false)]);
         assert_eq!(often.message, "old_text of edit 1 is there 2 times, in lines 1, 3; nothing was changed");
         let near =
@@ -226,5 +249,29 @@ mod tests {
             fail("", &[edit("x", "y", false)]).hint.unwrap(),
             "nothing in the file is like it: read it again"
         );
+    }
+
+    #[test]
+    fn no_edit_multiplies_a_file_past_its_limit() {
+        let check = |before: &str, edits: &[Edit], limit: u64, expect: Option<&str>| {
+            let found = apply(before.as_bytes(), edits, limit).err().map(|failure| failure.message);
+            let expect = expect.map(|message| format!("{message}; nothing was changed"));
+            assert_eq!(found, expect);
+        };
+        let past =
+            |number: u32, limit: u64| format!("edit {number} would make the file grow past {limit} bytes");
+        // A terabyte: setting it aside would end the process.
+        let (many, long) = ("a".repeat(1 << 20), "b".repeat(1 << 20));
+        check(&many[..1_000_000], &[edit("a", &long, true)], 64 << 20, Some(&past(1, 64 << 20)));
+        check("aa", &[edit("a", "bb", true)], 4, None);
+        check("aa", &[edit("a", "bbb", true)], 4, Some(&past(1, 4)));
+        let back = [edit("a", "bbb", true), edit("bbb", "a", true)];
+        check("aa", &back, 4, Some(&past(1, 4)));
+        check("aaaa", &[edit("a", "", true)], 2, None);
+        let often = format!("edit 1 would exchange more than {MOST_REPLACED} pieces");
+        check(&many, &[edit("a", "b", true)], 64 << 20, Some(&often));
+        let half = &many[..MOST_REPLACED / 2 + 1];
+        let twice = [edit("a", "b", true), edit("b", "a", true)];
+        check(half, &twice, 64 << 20, Some(&often.replace("edit 1", "edit 2")));
     }
 }

@@ -13,7 +13,7 @@ use tool::{
     Annotations, Category, Failure, FailureKind, Mode, Output, RiskLevel, ToolSpec, Usage, canonical,
 };
 
-use super::dry_run::{DryRun, current, foreseen};
+use super::dry_run::{DryRun, current, foreseen, limit};
 use super::{create_directory, shown, target};
 use crate::on_thread::Changing;
 use crate::tool_entry::{Answer, ToolEntry};
@@ -163,7 +163,7 @@ fn appended<'a>(
         };
         return Ok((Cow::Borrowed(addition), expected));
     };
-    let limit = permit.max_file_bytes().unwrap_or(u64::MAX);
+    let limit = limit(permit);
     if (content.len() + addition.len()) as u64 > limit {
         let message = format!("`{}` would grow past {limit} bytes", shown(file));
         return Err(Failure::new(FailureKind::TooLarge, message).hint("write a new file instead"));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_its_time_and_its_room() {
+    fn t241_a_program_has_its_time_and_its_room() {
         let patient = Duration::from_secs(20);
         let said = sh("echo out; echo err >&2; exit 3", patient, 100);
         assert_eq!((said.stdout.as_slice(), said.stderr.as_str()), (b"out\n".as_slice(), "err\n"));

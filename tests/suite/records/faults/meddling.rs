@@ -24,7 +24,7 @@ fn legible(home: &Home) -> Vec<Value> {
 
 /// What is done to the open segment is noticed before the next change runs; the record then goes on elsewhere, says why,
 /// and `verify` shows what is gone.
-fn check_noticed(meddle: impl Fn(&Path), says: &str) -> Home {
+fn check_noticed(meddle: impl Fn(&Path), says: &str) -> (Home, u64) {
     let daemon = Daemon::start_in(Home::initialised().without_alarms());
     let mut agent = daemon.agent();
     assert_eq!(write(&mut agent, "before")["success"], true);
@@ -43,21 +43,26 @@ fn check_noticed(meddle: impl Fn(&Path), says: &str) -> Home {
         assert!(Instant::now() < deadline, "the record does not go on: {after}");
         std::thread::sleep(Duration::from_millis(20));
     };
+    let status = daemon.agent().request("sinew/status", &json!({}));
     let home = daemon.stop();
     let records = legible(&home);
-    let resumed = records.iter().find(|record| record["kind"] == "resumed");
-    let reason = resumed.and_then(|record| record["reason"].as_str()).unwrap_or_default();
+    let resumed = records.iter().find(|record| record["kind"] == "resumed").expect("it goes on, on record");
+    let reason = resumed["reason"].as_str().unwrap_or_default();
     assert!(reason.contains(says), "it is on record: {reason:?}");
+    let lost = &status["result"]["ledger"]["lost_records"];
+    assert_eq!(lost, &resumed["lost"], "counted by whoever is asked as on record");
     let call = &after["metadata"]["call_id"];
     assert_eq!(records.iter().filter(|record| record["call_id"] == *call).count(), 2, "decision and end");
-    home
+    (home, lost.as_u64().expect("a number"))
 }
 
 #[test]
-fn t227_an_open_segment_that_is_removed_is_missed() {
-    let home =
+fn t227_t235_an_open_segment_that_is_removed_is_missed_and_its_records_are_counted() {
+    let (home, lost) =
         check_noticed(|segment| std::fs::remove_file(segment).expect("removed"), "gone from its folder");
     assert_eq!(verify(&home)["intact"], false, "what is gone is missed");
+    let first = legible(&home).first().and_then(|record| record["seq"].as_u64()).expect("a number");
+    assert_eq!(lost, first - 1, "every record before the first that is left");
 }
 
 #[test]
@@ -66,7 +71,8 @@ fn t227_an_open_segment_that_is_cut_is_noticed() {
         let file = std::fs::OpenOptions::new().write(true).open(segment).expect("opened");
         file.set_len(100).expect("cut");
     };
-    let home = check_noticed(cut, "somebody else changed it");
+    let (home, lost) = check_noticed(cut, "somebody else changed it");
+    assert!(lost > 0, "what was cut off is counted");
     assert_eq!(verify(&home)["intact"], false, "what is gone is missed");
 }
 

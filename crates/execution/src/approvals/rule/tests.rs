@@ -30,6 +30,7 @@ fn with_wanted<T>(change: impl FnOnce(&mut Wanted<'_>), then: impl FnOnce(&Wante
         commands: Vec::new(),
         hosts: Vec::new(),
         switches: BTreeMap::from([("dry_run".into(), true)]),
+        others: None,
         arguments: "x",
     };
     change(&mut wanted);
@@ -70,6 +71,13 @@ fn every_input_of_the_decision_is_in_the_key() {
         assert!(!covered, "another {what}");
     }
     let more = vec!["tools.yaml write_file".to_owned(), "safety.yaml human_approval.rules".to_owned()];
+    let same_name = with_wanted(
+        |_| (),
+        |wanted| {
+            rule.covers(&Wanted { caller: &other(|caller| caller.door = Door::Control), ..wanted.clone() })
+        },
+    );
+    assert!(!same_name, "the same name at another door");
     let asked_by_more = with_wanted(|_| (), |wanted| rule.covers(&Wanted { rules: &more, ..wanted.clone() }));
     assert!(!asked_by_more, "a rule that did not ask then");
     assert!(!covers(&rule, |wanted| wanted.tool = "delete_file"));
@@ -192,4 +200,14 @@ fn only_a_program_that_does_nothing_but_look_is_approved_by_its_beginning() {
     let exact = make(&["ls", "src"], "/usr/bin/ls", "ls src").unwrap();
     assert!(exact.lines().join("\n").contains("and no further words"));
     assert!(covers(&exact, &["ls", "src"]) && !covers(&exact, &["ls", "src", "lib"]));
+}
+
+#[test]
+fn what_a_program_or_a_server_is_told_is_in_the_key() {
+    let told = |words: &str| Some(words.to_owned());
+    let rule = with_wanted(|wanted| wanted.others = told("stdin"), |wanted| Rule::like(wanted).unwrap());
+    assert!(rule.lines().iter().any(|line| line == "  other arguments: the same"), "{:?}", rule.lines());
+    assert!(covers(&rule, |wanted| wanted.others = told("stdin")));
+    assert!(!covers(&rule, |wanted| wanted.others = told("other words")));
+    assert!(!covers(&rule, |wanted| wanted.others = None));
 }

@@ -133,7 +133,9 @@ impl Case {
             let others = path.other_name.map(|name| vec![Name::canonical(name.as_ref()).unwrap()]);
             let file = |(size, links)| Found::File { size, links, others: others.clone() };
             let file = path.file.map_or(Found::Other, file);
-            Reached::recorded(path.leads_to.as_ref(), file, Vec::new())
+            let above = std::path::Path::new(path.leads_to).ancestors().skip(1);
+            let above = above.filter(|folder| folder.parent().is_some()).take(path.missing);
+            Reached::recorded(path.leads_to.as_ref(), file, above.map(Name::canonical).collect())
         });
         Case {
             definition: machine::definition(TOOLS[plan.tool].name),

@@ -1,4 +1,4 @@
-//! The system calls that no safe crate offers. All that is unsafe in this program is here.
+//! The system calls that no safe crate offers. All that is unsafe in this crate is here.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,6 +1,5 @@
 //! Answers given on the command line: to the daemon, or in this process where none runs.
 
-use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 
 use execution::{Answer, Listed, ToolExecutionLayer, shown};
@@ -10,11 +9,11 @@ use tool::{Caller, Door};
 
 use super::{heading, painted, resolve};
 use crate::cli::{ApproveArgs, DenyArgs, JsonArgs, PinArgs, Span};
+use crate::command::each::each;
 use crate::command::pin;
 use crate::exit::{Exit, Problem};
-use crate::render;
 use crate::setting::{Setting, unanswered};
-use crate::terminal::{GOOD, NOTE, paint, say, tell};
+use crate::terminal::{GOOD, NOTE, agrees, is_attended, paint, say, tell};
 
 pub(super) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
@@ -59,27 +58,13 @@ pub(super) fn edit(id: &str, arguments: &str, pin: PinArgs, output: JsonArgs) ->
 
 pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let (mut exit, mut revoked) = (Exit::Done, Vec::new());
-    for id in ids {
-        match setting.ask_control("control/grants.revoke", json!({"id": id})) {
-            Ok(reply) => {
-                if !output.json {
-                    say(format!("{} is revoked: you are asked again", shown(id)))?;
-                }
-                revoked.push(reply);
-            }
-            Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
-            Err(problem) => {
-                revoked.push(json!({"id": id, "revoked": false, "error": problem.message}));
-                crate::complain(&problem);
-                exit = problem.exit;
-            }
+    each(ids, "grants", output.json, |id| {
+        let reply = setting.ask_control("control/grants.revoke", json!({"id": id}))?;
+        if !output.json {
+            say(format!("{} is revoked: you are asked again", shown(id)))?;
         }
-    }
-    if output.json {
-        say(render::versioned(json!({"grants": revoked})))?;
-    }
-    Ok(exit)
+        Ok(reply)
+    })
 }
 
 /// Where answers are given: asks for what is needed besides.
@@ -91,7 +76,6 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// Every one is tried, whatever became of the others.
     fn each(
         &mut self,
         ids: &[String],
@@ -99,31 +83,14 @@ impl Desk {
         params: &Map<String, Value>,
         done: &str,
     ) -> Result<Exit, Problem> {
-        let (mut exit, mut replies) = (Exit::Done, Vec::new());
-        for id in ids {
-            let decided = self.named(id, params).and_then(|whole| {
-                let reply = self.decide(&whole, params.clone())?;
-                Ok((whole, reply))
-            });
-            match decided {
-                Ok((id, reply)) => {
-                    if !output.json {
-                        say(outcome(&id, &reply, done))?;
-                    }
-                    replies.push(reply);
-                }
-                Err(problem) if problem.exit == Exit::Unreachable => return Err(problem),
-                Err(problem) => {
-                    replies.push(json!({"id": id, "decided": false, "error": problem.message}));
-                    crate::complain(&problem);
-                    exit = problem.exit;
-                }
+        each(ids, "approvals", output.json, |id| {
+            let whole = self.named(id, params)?;
+            let reply = self.decide(&whole, params.clone())?;
+            if !output.json {
+                say(outcome(&whole, &reply, done))?;
             }
-        }
-        if output.json {
-            say(render::versioned(json!({"approvals": replies})))?;
-        }
-        Ok(exit)
+            Ok(reply)
+        })
     }
 
     /// A refusal may name a question by its beginning. A yes may not: whoever asks often enough gets an id that begins like
@@ -149,7 +116,7 @@ impl Desk {
                     (Some("rule_not_displayed"), ClientError::Answered { data, .. }) => {
                         let rule = data.get("rule").cloned().unwrap_or_default();
                         display(&rule);
-                        if !self.agreed && !agrees("make this rule?")? {
+                        if !self.agreed && !asked("make this rule?")? {
                             return Err(Problem::new(
                                 Exit::Refused,
                                 "no rule was made, and nothing was approved",
@@ -190,17 +157,14 @@ pub(super) fn word(error: &ClientError) -> Option<&str> {
     }
 }
 
-/// Asks on the terminal. Nobody there means no.
-fn agrees(question: &str) -> Result<bool, Problem> {
-    if !std::io::stdin().is_terminal() {
-        return Err(
-            Problem::usage("nobody is there to be asked").hint("add --yes once you have read the rule")
-        );
+/// Asks a person, if one is there.
+fn asked(question: &str) -> Result<bool, Problem> {
+    match is_attended() {
+        true => Ok(agrees(question)),
+        false => {
+            Err(Problem::usage("nobody is there to be asked").hint("add --yes once you have read the rule"))
+        }
     }
-    tell(format!("{question} [y/N]"));
-    let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line);
-    Ok(read.is_ok() && ["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
 }
 
 /// The questions that are open already, but for the one that a call brings along.
@@ -234,7 +198,7 @@ async fn answer_here(layer: &Arc<ToolExecutionLayer>, listed: &Listed) {
     }
     let needs_pin = layer.pin().is_set();
     let asked = tokio::task::spawn_blocking(move || {
-        let yes = agrees("let it run?").unwrap_or(false);
+        let yes = is_attended() && agrees("let it run?");
         let pin = (yes && needs_pin).then(|| pin::read("operator PIN").ok()).flatten();
         (yes, pin)
     });

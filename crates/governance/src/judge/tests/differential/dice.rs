@@ -97,7 +97,7 @@ const TYPED: [&str; 10] = [
     "/m/ro/../ws/a.txt",
     "nothing/../../sinew/x",
 ];
-const WORDS: [&[&str]; 15] = [
+const WORDS: [&[&str]; 34] = [
     &["ls", "-l"],
     &["git", "status"],
     &["git", "-C", "x", "push"],
@@ -113,10 +113,29 @@ const WORDS: [&[&str]; 15] = [
     &["git", "-c", "alias.x=push", "x"],
     &["git", "-c", "core.pager=!sudo ls", "-p", "status"],
     &["env", "A=push", "git", "-C", "status", "x"],
+    &["git", "-c", "core.pager=git x", "-p", "diff"],
+    &["git", "-C", "my folder", "status"],
+    &["git", "-C", "my folder", "bisect", "run", "ls"],
+    &["git", "add", "sudo", "git", "x"],
+    &["git", "grep", "-n", "sudo"],
+    &["git", "grep", "-nOsudo", "x"],
+    &["git", "bisect", "run", "sh", "-c", "git x"],
+    &["git", "push", "-vf"],
+    &["git", "push", "origin", "-f"],
+    &["env", "/usr/lib/git-push", "-f"],
+    &["sh", "-c", "s'ud'o ls"],
+    &["rg", "sudo"],
+    &["rg", "--pre=sudo", "x"],
+    &["tar", "-xIsudo"],
+    &["nice", "-nIsudo"],
+    &["nice", "-nsudo"],
+    &["sed", "1esudo"],
+    &["sed", "s/x/sudo/e"],
+    &["ls", "git", "x", "sudo"],
 ];
 const LINES: [&str; 5] = ["ls -a", "ls; id", "git diff x", "", "sudo ls"];
 const COMMANDS: [&[&str]; 6] = [&["ls"], &["git", "status"], &["git"], &["*"], &["env"], &["sudoku"]];
-const NO_COMMANDS: [&[&str]; 3] = [&["sudo"], &["git", "push"], &["ls"]];
+const NO_COMMANDS: [&[&str]; 4] = [&["sudo"], &["git", "push"], &["ls"], &["git", "push", "-f"]];
 const HOSTS: [&str; 7] =
     ["*", "example.org", "*.example.org", "a.example.org", "127.0.0.1", "org", "*.onion"];
 const URLS: [Url; 14] = [
@@ -230,7 +249,9 @@ pub(super) fn call(dice: &mut Dice) -> CallPlan {
         let file =
             dice.maybe(2, |dice| ([5, 1 << 20, (1 << 20) + 1][dice.below(3)], 1 + u64::from(dice.one_in(4))));
         let other_name = dice.maybe(2, |dice| dice.pick(&NAMES));
-        PathPlan { typed, leads_to, writes, file, other_name }
+        // A folder can be missing only where nothing is there and something is to be.
+        let missing = if writes && file.is_none() && dice.one_in(2) { 1 + dice.below(2) } else { 0 };
+        PathPlan { typed, leads_to, writes, file, other_name, missing }
     };
     let paths = match TOOLS[tool].name {
         "read_file" => vec![path(dice, false)],

@@ -6,7 +6,8 @@ use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::style::Print;
 use crossterm::terminal::{
-    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
+    Clear, ClearType, DisableLineWrap, EnableLineWrap, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode, size,
 };
 use crossterm::{execute, queue};
 
@@ -19,21 +20,25 @@ const USUAL: (u16, u16) = (80, 24);
 
 pub(super) struct Screen {
     out: Stdout,
-    /// What is on it, so that only what differs is written.
+    /// What is on it, so that nothing is written where nothing differs.
     lines: Vec<String>,
+    /// How large it was then: a terminal that changes its size moves what is on it.
+    size: (u16, u16),
 }
 
 impl Screen {
     pub(super) fn open() -> Result<Screen, Problem> {
-        enable_raw_mode().map_err(|error| broken(&error))?;
-        let mut screen = Screen { out: stdout(), lines: Vec::new() };
-        execute!(screen.out, EnterAlternateScreen, EnableBracketedPaste, Hide)
-            .map_err(|error| broken(&error))?;
+        let mut screen = Screen { out: stdout(), lines: Vec::new(), size: USUAL };
+        screen.enter()?;
         Ok(screen)
     }
 
     pub(super) fn draw(&mut self, view: &mut View) -> Result<(), Problem> {
-        let (width, height) = size().unwrap_or(USUAL);
+        let size = size().unwrap_or(USUAL);
+        if size != self.size {
+            (self.size, self.lines) = (size, Vec::new());
+        }
+        let (width, height) = size;
         let lines = view.lines(usize::from(width), usize::from(height));
         if lines == self.lines {
             return Ok(());
@@ -43,36 +48,41 @@ impl Screen {
         Ok(())
     }
 
+    /// Writes everything from the first line that differs: what a line before it may have spilt is gone with it.
     fn put(&mut self, lines: &[String]) -> std::io::Result<()> {
-        for (row, line) in lines.iter().enumerate() {
-            if self.lines.get(row) != Some(line) {
-                let row = u16::try_from(row).unwrap_or(u16::MAX);
-                queue!(self.out, MoveTo(0, row), Clear(ClearType::CurrentLine), Print(line))?;
-            }
-        }
-        if self.lines.len() > lines.len() {
-            let row = u16::try_from(lines.len()).unwrap_or(u16::MAX);
-            queue!(self.out, MoveTo(0, row), Clear(ClearType::FromCursorDown))?;
+        let same = self.lines.iter().zip(lines).take_while(|(old, new)| old == new).count();
+        let row = |row: usize| u16::try_from(row).unwrap_or(u16::MAX);
+        queue!(self.out, MoveTo(0, row(same)), Clear(ClearType::FromCursorDown))?;
+        for (at, line) in lines.iter().enumerate().skip(same) {
+            queue!(self.out, MoveTo(0, row(at)), Clear(ClearType::CurrentLine), Print(line))?;
         }
         self.out.flush()
     }
 
     /// Gives the terminal back for as long as something else needs it.
     pub(super) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, Problem> {
-        let _ = execute!(self.out, DisableBracketedPaste, LeaveAlternateScreen, Show);
-        let _ = disable_raw_mode();
+        self.leave();
         let done = work();
-        enable_raw_mode().map_err(|error| broken(&error))?;
-        execute!(self.out, EnterAlternateScreen, EnableBracketedPaste, Hide)
-            .map_err(|error| broken(&error))?;
+        self.enter()?;
         self.lines.clear();
         Ok(done)
+    }
+
+    /// No line goes on in the next one: what is too long for the screen must not cover what is below it.
+    fn enter(&mut self) -> Result<(), Problem> {
+        let broken = |error: std::io::Error| broken(&error);
+        enable_raw_mode().map_err(broken)?;
+        execute!(self.out, EnterAlternateScreen, DisableLineWrap, EnableBracketedPaste, Hide).map_err(broken)
+    }
+
+    fn leave(&mut self) {
+        let _ = execute!(self.out, DisableBracketedPaste, EnableLineWrap, LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = execute!(self.out, DisableBracketedPaste, LeaveAlternateScreen, Show);
-        let _ = disable_raw_mode();
+        self.leave();
     }
 }

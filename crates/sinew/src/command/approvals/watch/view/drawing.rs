@@ -7,6 +7,8 @@ use super::layout::{cut, rule_lines, why_lines, wrap};
 use super::{Mode, Seen, View};
 use crate::terminal::{NOTE, QUIET, STRONG, paint};
 
+/// On a narrower screen nothing is shown, and so nothing is seen.
+const NARROWEST: usize = 20;
 /// Questions that have a line of their own; of more, those around the chosen one.
 const MOST_LISTED: usize = 6;
 const KEYS: [&str; 10] = [
@@ -21,16 +23,19 @@ const KEYS: [&str; 10] = [
     "space scroll",
     "q quit",
 ];
+const WHY: &str = "q goes back to the card";
 const GONE: &str = "the call you were at is gone, and not by your answer (escape goes on to the next one)";
 
 impl View {
     /// The screen, line by line: visible characters, and the colours that are ours.
     pub(in super::super) fn lines(&mut self, width: usize, height: usize) -> Vec<String> {
-        let width = width.max(20);
         if self.width != width {
             // Other lines than those that were on the screen.
             (self.width, self.scroll) = (width, 0);
             (self.seen, self.seen_of_rule) = (Seen::default(), Seen::default());
+        }
+        if width < NARROWEST {
+            return vec![cut("too narrow", width)];
         }
         let mut lines = vec![paint(STRONG, self.title())];
         lines.extend(self.list(width));
@@ -121,8 +126,9 @@ impl View {
                 "y makes this rule and approves; space scrolls; any other key does neither".to_owned()
             }
             Mode::Gone => GONE.to_owned(),
-            Mode::Looking | Mode::Why if self.questions.is_empty() => "q quit".to_owned(),
-            Mode::Looking | Mode::Why => return self.keys(width),
+            Mode::Why => WHY.to_owned(),
+            Mode::Looking if self.questions.is_empty() => "q quit".to_owned(),
+            Mode::Looking => return self.keys(width),
         };
         let wrapped = wrap(&CardLine { tone: Tone::Quiet, text: line }, width);
         let mut lines: Vec<String> = wrapped.iter().map(painted).collect();

@@ -19,7 +19,13 @@ impl View {
         }
         self.said.clear();
         match std::mem::take(&mut self.mode) {
-            Mode::Looking | Mode::Why => self.look(key.code, now),
+            Mode::Looking => self.look(key.code, now),
+            // It is left for the card; what answers there answers here.
+            Mode::Why if matches!(key.code, KeyCode::Char('q' | 'x') | KeyCode::Esc | KeyCode::Enter) => {
+                self.scroll = 0;
+                None
+            }
+            Mode::Why => self.look(key.code, now),
             Mode::Gone => {
                 match key.code {
                     KeyCode::Esc | KeyCode::Enter => self.since = Some(now),

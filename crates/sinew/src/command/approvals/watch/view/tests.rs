@@ -312,3 +312,49 @@ fn what_was_meant_for_a_call_that_is_gone_decides_nothing() {
         check_gone(begin(key), &[&["three"], &[], &[], &["two"]]);
     }
 }
+
+#[test]
+fn the_reasons_are_left_for_the_card_and_not_for_the_shell() {
+    for key in [KeyCode::Char('q'), KeyCode::Char('x'), KeyCode::Esc, KeyCode::Enter] {
+        let mut view = view(vec![question("one", "text", 1)]);
+        assert_eq!(press(&mut view, KeyCode::Char('x')), None);
+        assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("why you are asked")));
+        assert_eq!(press(&mut view, key), None);
+        assert!(plain(&mut view, 80, 24).iter().any(|line| line.contains("0 text")), "the card is back");
+        assert_eq!(press(&mut view, KeyCode::Char('q')), Some(Act::Quit));
+    }
+}
+
+#[test]
+fn a_line_is_parted_between_words_and_loses_nothing() {
+    let check = |text: &str, width: usize, pieces: &[&str]| {
+        let line = execution::CardLine { tone: execution::Tone::Plain, text: text.to_owned() };
+        let wrapped: Vec<String> = layout::wrap(&line, width).into_iter().map(|line| line.text).collect();
+        assert_eq!(wrapped, pieces, "{text}");
+    };
+    check("one two three", 20, &["one two three"]);
+    check("one two three four five", 20, &["one two three four ", "    five"]);
+    check("a /long/path/without/any/word", 20, &["a /long/path/without", "    /any/word"]);
+    check("", 20, &[""]);
+    check("日本語日本語日本語日本語", 20, &["日本語日本語日本語日", "    本語"]);
+    // Two columns on some terminals, one on others.
+    check("яяяяяяяяяяя", 20, &["яяяяяяяяяя", "    я"]);
+}
+
+#[test]
+fn no_character_that_is_shown_is_taken_for_nothing() {
+    let shown = (' '..=char::MAX).filter(|c| !tool::is_unseen(*c));
+    for c in shown {
+        let line = execution::CardLine { tone: execution::Tone::Plain, text: c.to_string().repeat(41) };
+        assert!(layout::wrap(&line, 20).len() >= 2, "{c:?} {:x}", u32::from(c));
+    }
+}
+
+#[test]
+fn nothing_is_approved_on_a_screen_that_shows_nothing() {
+    let mut view = view(vec![question("one", "x", 1)]);
+    assert_eq!(plain(&mut view, 12, 40), ["too narrow"]);
+    assert_eq!(press(&mut view, KeyCode::Char('a')), None);
+    view.lines(80, 40);
+    assert!(matches!(press(&mut view, KeyCode::Char('a')), Some(Act::Decide(..))));
+}

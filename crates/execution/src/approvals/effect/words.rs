@@ -1,0 +1,43 @@
+//! What a standing rule is bound to of the arguments of a call, besides where it reaches.
+
+use std::collections::BTreeMap;
+
+use governance::Permit;
+use registry::Preview;
+use serde_json::Value;
+use tool::Arguments;
+
+/// The arguments that a standing rule is bound to besides where the call reaches. None of a tool of ours that changes a
+/// file, for the file is what a human decides about, nor of one that only looks; all of any other: what a program is told
+/// on its input, or a server in a word, is what it does.
+pub(super) fn others(permit: &Permit, preview: &Preview) -> Option<Value> {
+    let definition = permit.call().definition();
+    let is_ours = definition.origin().is_none();
+    if is_ours && (!preview.changes.is_empty() || definition.annotations().read_only_hint) {
+        return None;
+    }
+    let reaching = definition.path_arguments().iter().map(|path| path.key.as_str());
+    let outward = definition.outward_arguments().iter().map(|outward| outward.key.as_str());
+    let reaching: Vec<&str> = reaching.chain(outward).collect();
+    let others = permit.call().arguments().iter().filter(|(key, _)| !reaching.contains(&key.as_str()));
+    Some(Value::Object(others.map(|(key, value)| (key.clone(), value.clone())).collect()))
+}
+
+/// The arguments that are on or off, those inside of others by their way there.
+pub(super) fn switches(arguments: &Arguments) -> BTreeMap<String, bool> {
+    fn put(found: &mut BTreeMap<String, bool>, name: String, value: &Value) {
+        match value {
+            Value::Bool(on) => found.extend([(name, *on)]),
+            Value::Object(inner) => {
+                inner.iter().for_each(|(key, value)| put(found, format!("{name}.{key}"), value));
+            }
+            Value::Array(inner) => {
+                inner.iter().enumerate().for_each(|(n, value)| put(found, format!("{name}.{n}"), value));
+            }
+            Value::Null | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut found = BTreeMap::new();
+    arguments.iter().for_each(|(key, value)| put(&mut found, key.clone(), value));
+    found
+}

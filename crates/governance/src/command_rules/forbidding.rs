@@ -1,0 +1,50 @@
+//! What a rule that forbids meets: its program by any name, and its words anywhere behind it.
+
+use super::CommandRule;
+use super::readings::{Readings, last_name};
+
+/// An option of more letters than this is one of a program that writes long options with one dash, such as `find`.
+const MOST_LETTERS: usize = 2;
+
+impl CommandRule {
+    /// Whether one of the readings says what the rule forbids.
+    pub(super) fn forbids(&self, said: &Readings) -> bool {
+        let Some((programs, wanted)) = self.words.split_first() else { return true };
+        let programs: Vec<String> =
+            programs.iter().map(|known| last_name(known, said.file_names())).collect();
+        let is_meant = |name: &str| programs.iter().any(|known| known == name);
+        // A rule about some of git's commands is one about every name they can be given.
+        let is_of_git = !wanted.is_empty() && is_meant("git");
+        said.behind(&is_meant).any(|rest| are_given(wanted, rest)) || (is_of_git && said.give_git_an_alias())
+    }
+}
+
+/// Whether each of the words is there: options in any order and spelling, the others in theirs.
+fn are_given(wanted: &[Vec<String>], rest: &[String]) -> bool {
+    let mut ordered = rest.iter();
+    wanted.iter().all(|choice| {
+        choice.iter().any(|word| is_option_given(word, rest)) || ordered.any(|word| choice.contains(word))
+    })
+}
+
+fn is_option_given(wanted: &str, rest: &[String]) -> bool {
+    let Some(letters) = wanted.strip_prefix('-') else { return false };
+    if letters.starts_with('-') {
+        return rest.iter().any(|word| is_short_for(word, wanted));
+    }
+    let of_word = |word: &&String| word.starts_with('-') && !word.starts_with("--");
+    let given: String = rest.iter().filter(of_word).map(String::as_str).collect();
+    let can_be_joined = (1..=MOST_LETTERS).contains(&letters.chars().count());
+    rest.iter().any(|word| word == wanted)
+        || (can_be_joined && letters.chars().all(|letter| given.contains(letter)))
+}
+
+/// Programs take a long option by its beginning, and its value behind a `=`.
+fn is_short_for(word: &str, wanted: &str) -> bool {
+    let parts = |text: &str| match text.split_once('=') {
+        Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+        None => (text.to_owned(), None),
+    };
+    let ((name, value), (wanted, wanted_value)) = (parts(word), parts(wanted));
+    name.len() > 2 && wanted.starts_with(&name) && (wanted_value.is_none() || wanted_value == value)
+}

@@ -1,0 +1,134 @@
+//! The ways in which a line of words can be read by who forbids: as it stands, and with what its words may hold.
+//!
+//! What a program puts together by itself, out of variables, patterns or code, and what it finds in a file or is handed on
+//! its input, is not seen here.
+
+use super::{FOR_A_SHELL, git, quiet};
+use crate::name::fold;
+use crate::surroundings::FileNames;
+
+/// What a shell takes away, so that the letters around it are one word.
+const QUOTES: &[char] = &['\'', '"', '\\'];
+
+/// Programs that take a program right behind the letters of several options: `tar -xIzstd`.
+const RUN_TOGETHER: &[&str] = &["bsdtar", "env", "genv", "git", "gtar", "rsync", "scp", "sftp", "ssh", "tar"];
+
+/// Programs of which one command starts what follows it, with nothing in between: `1ereboot`.
+const EDITORS: &[&str] = &["gsed", "sed"];
+
+/// One command, in every way it may be meant.
+#[derive(Debug)]
+pub(super) struct Readings {
+    /// As it stands first, then with its words taken apart where a shell would.
+    lines: Vec<Vec<String>>,
+    /// Taken apart wherever a sign stands: too fine for the options of git to be told from their values.
+    pieces: Vec<Vec<String>>,
+    within: Within,
+    names: FileNames,
+}
+
+/// Where in a line the name of a program is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Within {
+    /// In the first place alone: nothing else is started.
+    First,
+    /// In every word, behind a sign, and behind the letter of an option.
+    Words,
+    /// The same, behind the letters of several options too.
+    Letters,
+}
+
+impl Readings {
+    pub(super) fn of(command: &[String], names: FileNames) -> Self {
+        let whole = command.to_vec();
+        if quiet::starts_nothing(command, names) {
+            return Readings { lines: vec![whole], pieces: Vec::new(), within: Within::First, names };
+        }
+        let speaks =
+            |known: &[&str]| command.iter().any(|word| known.contains(&last_name(word, names).as_str()));
+        let unquoted: Vec<String> = command.iter().map(|word| word.replace(QUOTES, "")).collect();
+        let mut lines = vec![whole, parted(command, is_for_a_shell)];
+        if unquoted != command {
+            lines.push(parted(&unquoted, is_for_a_shell));
+        }
+        let mut pieces = vec![parted(command, is_sign)];
+        if speaks(EDITORS) {
+            pieces.push(with_scripts(&parted(command, |c| is_sign(c) || c == '/')));
+        }
+        for readings in [&mut lines, &mut pieces] {
+            let spelt: Vec<_> = readings.iter().filter_map(|line| git::spelt_out(line, names)).collect();
+            readings.extend(spelt);
+        }
+        let within = if speaks(RUN_TOGETHER) { Within::Letters } else { Within::Words };
+        Readings { lines, pieces, within, names }
+    }
+
+    /// What follows a program that is meant, in each reading. What follows a later one follows the first as well.
+    pub(super) fn behind(&self, is_meant: &dyn Fn(&str) -> bool) -> impl Iterator<Item = &[String]> {
+        self.lines.iter().chain(&self.pieces).filter_map(move |line| {
+            let reach = if self.within == Within::First { 1 } else { line.len() };
+            let mut words = line.iter().take(reach);
+            let at = words.position(|word| self.names(word).iter().any(|name| is_meant(name)))?;
+            line.get(at + 1..)
+        })
+    }
+
+    /// Whether git is given a command somewhere that is not its own. Where nothing is started, the first word has none.
+    pub(super) fn give_git_an_alias(&self) -> bool {
+        let is_git = |word: &str| self.names(word).iter().any(|name| name == "git");
+        let mut lines = self.lines.iter();
+        self.within != Within::First && lines.any(|line| git::is_given_an_alias(line, is_git))
+    }
+
+    /// How names of programs are compared here.
+    pub(super) fn file_names(&self) -> FileNames {
+        self.names
+    }
+
+    /// The programs that a word may name.
+    fn names(&self, word: &str) -> Vec<String> {
+        let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
+        let (behind_sign, most) = match self.within {
+            Within::First => (None, 0),
+            Within::Words => (word.rsplit(is_sign).next(), 1),
+            Within::Letters => (word.rsplit(is_sign).next(), usize::MAX),
+        };
+        let behind_letters =
+            letters.char_indices().skip(1).take(most).filter_map(|(at, _)| letters.get(at..));
+        let all = [word].into_iter().chain(behind_sign).chain(behind_letters);
+        all.map(|name| last_name(name, self.names)).collect()
+    }
+}
+
+/// The last part of a program's name, as the file system compares names.
+pub(super) fn last_name(program: &str, names: FileNames) -> String {
+    let last = program.rsplit('/').next().unwrap_or_default();
+    match names {
+        FileNames::CaseSensitive => last.to_owned(),
+        FileNames::CaseInsensitive => fold(last),
+    }
+}
+
+pub(super) fn is_for_a_shell(c: char) -> bool {
+    c.is_whitespace() || FOR_A_SHELL.contains(&c)
+}
+
+/// Whatever is no part of a program's name or path: a setting has its value behind a `=`, an address its program behind `::`.
+fn is_sign(c: char) -> bool {
+    !c.is_alphanumeric() && !['/', '-', '_', '.', '+'].contains(&c)
+}
+
+/// The words within the words of a command.
+fn parted(command: &[String], parts: impl Fn(char) -> bool + Copy) -> Vec<String> {
+    let within = command.iter().flat_map(|word| word.split(parts));
+    within.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// The pieces of a script for an editor, each with what a command in front of it would start.
+fn with_scripts(pieces: &[String]) -> Vec<String> {
+    let started = |piece: &String| {
+        let behind = piece.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-').strip_prefix('e')?;
+        Some(behind.to_owned())
+    };
+    pieces.iter().flat_map(|piece| [Some(piece.clone()), started(piece)]).flatten().collect()
+}

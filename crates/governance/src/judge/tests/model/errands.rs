@@ -1,0 +1,134 @@
+//! What a call may start and where it may go, as decision 36 and the gateway's rules promise it, of the words that are dealt.
+
+use super::plan::{CallPlan, Plan, ToolPlan};
+
+/// Those that take a program right behind several letters, of those that are dealt.
+const RUN_TOGETHER: [&str; 3] = ["git", "tar", "env"];
+
+pub(super) fn refuses_commands(call: &CallPlan, stated: &ToolPlan, entry: &ToolPlan) -> bool {
+    let line: Option<Vec<&str>> = call.line.map(|line| line.split_whitespace().collect());
+    let for_a_shell = call.line.is_some_and(|line| line.contains([';', '*', '$']));
+    let mut commands = call.words.map(<[&str]>::to_vec).into_iter().chain(line);
+    for_a_shell || commands.any(|words| refuses_command(&words, stated, entry))
+}
+
+fn refuses_command(words: &[&str], stated: &ToolPlan, entry: &ToolPlan) -> bool {
+    if words.is_empty() {
+        return true;
+    }
+    let allowed = |rule: &&[&str]| **rule == ["*"] || words.starts_with(rule);
+    let is_allowed = entry.allowed_commands.as_ref().is_some_and(|rules| rules.iter().any(allowed));
+    !stated.shadow && (!is_allowed || entry.forbidden_commands.iter().any(|rule| is_forbidden(words, rule)))
+}
+
+/// Whether the words ask for what the rule forbids, in one of the ways that are promised.
+fn is_forbidden(words: &[&str], rule: &[&str]) -> bool {
+    if starts_nothing(words) {
+        return words[0].rsplit('/').next() == Some(rule[0]) && are_behind(&rule[1..], &owned(&words[1..]));
+    }
+    let [as_it_stands, by_a_shell, without_quotes, by_signs] = ways_to_read(words);
+    let together = words.iter().any(|word| RUN_TOGETHER.contains(&word.rsplit('/').next().unwrap()));
+    let names = |word: &str, program: &str| may_name(word, program, together);
+    let says = |line: &Vec<String>| {
+        let mut starts = (0..line.len()).filter(|at| names(&line[*at], rule[0]));
+        starts.any(|at| are_behind(&rule[1..], &line[at + 1..]))
+    };
+    let gives_alias = |line: &Vec<String>| {
+        let mut starts = (0..line.len()).filter(|at| names(&line[*at], "git"));
+        starts.any(|at| gives_an_alias(&line[at + 1..]))
+    };
+    let a_command_of_git = rule[0] == "git" && rule.len() > 1;
+    let said = [&as_it_stands, &by_a_shell, &without_quotes, &by_signs].into_iter().any(says);
+    said || (a_command_of_git && [&as_it_stands, &by_a_shell, &without_quotes].into_iter().any(gives_alias))
+}
+
+/// Programs that start nothing of what their words say.
+fn starts_nothing(words: &[&str]) -> bool {
+    let has = |start: &str| words.iter().any(|word| word.starts_with(start));
+    match words {
+        ["ls", ..] | ["git"] | ["git", "-C", _] => true,
+        ["rg", ..] => !has("--pre"),
+        ["git", "status" | "diff" | "add", ..] | ["git", "-C", _, "status", ..] => true,
+        ["git", "grep", ..] => !words.iter().any(|word| word.starts_with('-') && word.contains('O')),
+        _ => false,
+    }
+}
+
+/// As it stands; as a shell would part it; the same with the quotes gone; and parted wherever a sign stands.
+fn ways_to_read(words: &[&str]) -> [Vec<String>; 4] {
+    let is_sed = words.contains(&"sed");
+    let for_a_shell = |c: char| " '\";!|{}()$&*".contains(c);
+    let sign = |c: char| for_a_shell(c) || "=:,@%^".contains(c) || (is_sed && c == '/');
+    let parted = |words: &[String], at: &dyn Fn(char) -> bool| -> Vec<String> {
+        let parts = words.iter().flat_map(|word| word.split(at)).filter(|part| !part.is_empty());
+        parts.map(str::to_owned).collect()
+    };
+    let words = owned(words);
+    let unquoted: Vec<String> = words.iter().map(|word| word.replace(['\'', '"'], "")).collect();
+    let [by_a_shell, by_signs] = [parted(&words, &for_a_shell), parted(&words, &sign)];
+    [words, by_a_shell, parted(&unquoted, &for_a_shell), by_signs].map(|line| spelt(&line))
+}
+
+/// A program of git's is git with a command.
+fn spelt(words: &[String]) -> Vec<String> {
+    let spelt = |word: &String| match word.rsplit('/').next() {
+        Some("git-push") => vec!["git".to_owned(), "push".to_owned()],
+        _ => vec![word.clone()],
+    };
+    words.iter().flat_map(spelt).collect()
+}
+
+/// Whether a word may stand for a program: it ends in its name, and before that is nothing, a folder, a sign, or the letter of
+/// an option. Several letters where such are run together, and a command of sed's.
+fn may_name(word: &str, program: &str, together: bool) -> bool {
+    let Some(before) = word.strip_suffix(program) else { return false };
+    let letters =
+        before.strip_prefix('-').filter(|letters| !letters.contains(|c: char| !c.is_alphanumeric()));
+    let is_option = letters.is_some_and(|letters| letters.len() == 1 || (together && !letters.is_empty()));
+    before.is_empty() || before.ends_with(['/', '=', ':', '!', ',', ';', ' ']) || before == "1e" || is_option
+}
+
+/// Whether all these words stand here: options among any others, the rest in their order.
+fn are_behind(wanted: &[&str], words: &[String]) -> bool {
+    let (options, plain): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|word| word.starts_with('-'));
+    let mut rest = words.iter();
+    let has = |option: &&str| words.iter().any(|word| word.starts_with('-') && word.contains(&option[1..]));
+    options.iter().all(has) && plain.iter().all(|wanted| rest.any(|word| word == wanted))
+}
+
+/// Whether git is given a command that it does not know itself, of those that are dealt, or before it a word that is a line of
+/// its own.
+fn gives_an_alias(words: &[String]) -> bool {
+    let mut words = words.iter().map(String::as_str);
+    let several = |word: &str| word.contains([' ', '!', '\'', ';']);
+    while let Some(word) = words.next() {
+        let value = if ["-c", "-C"].contains(&word) { words.next() } else { None };
+        if word.starts_with('-') && !several(word) && !value.is_some_and(several) {
+            continue;
+        }
+        return !["status", "push", "diff", "add", "grep", "bisect"].contains(&word);
+    }
+    false
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+pub(super) fn refuses_host(plan: &Plan, call: &CallPlan, entry: &ToolPlan) -> bool {
+    let Some((_, target)) = call.url else { return false };
+    let Ok((host, private)) = target else { return true };
+    let below = |name: &str| host.ends_with(&format!(".{name}"));
+    let allows = |rule: &&str| match rule.strip_prefix("*.") {
+        Some(name) => below(name),
+        None => *rule == "*" || *rule == host,
+    };
+    let blocks = |rule: &&str| {
+        let name = rule.trim_start_matches("*.");
+        *rule == "*" || name == host || below(name)
+    };
+    plan.blocked_domains.iter().any(blocks)
+        || (private && !plan.private)
+        || !entry.domains.as_ref().is_none_or(|rules| rules.iter().any(allows))
+        || !plan.allowed_domains.iter().any(allows)
+}

@@ -1,0 +1,154 @@
+//! Where a path leads, and what the rules say of that place: names as texts, patterns part by part.
+
+use super::plan::{CallPlan, PathPlan, Plan, ToolPlan};
+
+/// What patterns and the floor say of one name. Looked up once for each call: it is the same under every policy.
+pub(in super::super) struct Place {
+    pub(super) allowed_by: Vec<&'static str>,
+    forbidden_by: [Vec<&'static str>; 2], // exactly, and folded
+    floor: [Option<&'static str>; 2],     // to read, and to write
+    workspace: [bool; 2],
+}
+
+/// The names of one path: as typed, the folders it leaves by `..`, what it leads to, and the folders it would make.
+pub(in super::super) struct Names {
+    pub(super) typed: Place,
+    pub(super) left: Vec<Place>,
+    pub(super) leads_to: Place,
+    pub(super) missing: Vec<Place>,
+    pub(super) other: Option<Place>,
+}
+
+impl Place {
+    fn of(call: &CallPlan, name: &str, patterns: &[&'static str]) -> Place {
+        let forbidden = |seen: fn(&str) -> String| {
+            let hit = |pattern: &&&str| {
+                let pattern = seen(pattern);
+                matches(&pattern, &seen(name)) || matches(&format!("{pattern}/**"), &seen(name))
+            };
+            patterns.iter().filter(hit).copied().collect()
+        };
+        let workspace = |writes: bool| {
+            call.workspaces.iter().any(|(root, writable)| {
+                (name == *root || name.starts_with(&format!("{root}/"))) && (!writes || *writable)
+            })
+        };
+        Place {
+            allowed_by: patterns.iter().filter(|pattern| matches(pattern, name)).copied().collect(),
+            forbidden_by: [forbidden(str::to_owned), forbidden(fold)],
+            floor: [floor(name, false), floor(name, true)],
+            workspace: [workspace(false), workspace(true)],
+        }
+    }
+}
+
+pub(in super::super) fn names(call: &CallPlan, patterns: &[&'static str]) -> Vec<Names> {
+    let of = |path: &PathPlan| {
+        let typed = from_root(call, path.typed);
+        let left = left_behind(&typed);
+        Names {
+            left: left.iter().map(|folder| Place::of(call, folder, patterns)).collect(),
+            typed: Place::of(call, &flat(&typed), patterns),
+            leads_to: Place::of(call, &flat(path.leads_to), patterns),
+            missing: missing(path).iter().map(|folder| Place::of(call, folder, patterns)).collect(),
+            other: path.other_name.map(|name| Place::of(call, name, patterns)),
+        }
+    };
+    call.paths.iter().map(of).collect()
+}
+
+/// What no file can allow, of the little that is dealt here.
+fn floor(name: &str, writes: bool) -> Option<&'static str> {
+    let folded = fold(name);
+    let parts: Vec<&str> = folded.split('/').collect();
+    if folded == "/m/sinew" || folded.starts_with("/m/sinew/") {
+        return Some("control_plane");
+    }
+    let touched = folded == "/proc/self/environ" || folded.starts_with("/proc/self/fd");
+    let written = parts.contains(&".git") || parts.contains(&".ssh") || parts.contains(&".bashrc");
+    (touched || (writes && written)).then_some("path_forbidden")
+}
+
+/// Forbidden by the floor or by the entry.
+pub(super) fn forbids(plan: &Plan, entry: &ToolPlan, place: &Place, writes: bool) -> Option<&'static str> {
+    let hits = &place.forbidden_by[usize::from(plan.folds)];
+    let hit = entry.forbidden_paths.iter().any(|pattern| hits.contains(pattern));
+    place.floor[usize::from(writes)].or(hit.then_some("path_forbidden"))
+}
+
+pub(super) fn may_be_in(entry: &ToolPlan, place: &Place, writes: bool) -> bool {
+    match &entry.allowed_paths {
+        Some(patterns) => patterns.iter().any(|pattern| place.allowed_by.contains(pattern)),
+        None => place.workspace[usize::from(writes)],
+    }
+}
+
+/// The folders right above what a path leads to, as many as are not there.
+fn missing(path: &PathPlan) -> Vec<String> {
+    let parts: Vec<&str> = path.leads_to.split('/').filter(|part| !part.is_empty()).collect();
+    let above = (1..parts.len()).rev().map(|end| format!("/{}", parts[..end].join("/")));
+    above.take(path.missing).collect()
+}
+
+fn fold(text: &str) -> String {
+    text.replace("e\u{301}", "\u{e9}").to_lowercase()
+}
+
+fn from_root(call: &CallPlan, typed: &str) -> String {
+    match (typed.starts_with('/'), call.workspaces.first()) {
+        (false, Some((root, _))) => format!("{root}/{typed}"),
+        _ => typed.to_owned(),
+    }
+}
+
+/// The name with `..` taken out, letter by letter.
+fn flat(name: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in name.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// The folders that are entered and left again.
+fn left_behind(name: &str) -> Vec<String> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let ups = (0..parts.len()).filter(|at| parts[*at] == "..");
+    ups.map(|at| flat(&parts[..at].join("/"))).collect()
+}
+
+/// `*` is any part of one name, `**` any number of names, `dir/**` also `dir`.
+fn matches(pattern: &str, name: &str) -> bool {
+    let parts =
+        |text: &str| text.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    matches_parts(&parts(pattern), &parts(name))
+}
+
+fn matches_parts(pattern: &[String], name: &[String]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, None) => true,
+        (Some((first, rest)), _) if first == "**" => {
+            (0..=name.len()).any(|taken| matches_parts(rest, &name[taken..]))
+        }
+        (Some((first, rest)), Some((part, others))) => {
+            matches_part(first, part) && matches_parts(rest, others)
+        }
+        _ => false,
+    }
+}
+
+fn matches_part(pattern: &str, part: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == part,
+        Some((before, after)) => part.strip_prefix(before).is_some_and(|rest| {
+            rest.char_indices()
+                .map(|(at, _)| at)
+                .chain([rest.len()])
+                .any(|at| matches_part(after, &rest[at..]))
+        }),
+    }
+}

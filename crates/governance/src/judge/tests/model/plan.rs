@@ -1,0 +1,103 @@
+//! What the dice deal, as plain data: the tools there are, a policy and a call.
+
+use tool::Mode;
+
+/// What a tool's definition says, for the tools of the differential test.
+pub(in super::super) struct ToolFacts {
+    pub(in super::super) name: &'static str,
+    pub(in super::super) category: &'static str,
+    pub(in super::super) risk: u8, // 1 low, 2 medium, 3 high
+    pub(in super::super) writes: bool,
+    pub(in super::super) goes_out: bool,
+    pub(in super::super) takes_commands: bool,
+}
+
+pub(in super::super) const TOOLS: [ToolFacts; 7] = [
+    facts("read_file", "read_only", 1, false, false, false),
+    facts("read_many", "read_only", 1, false, false, false),
+    facts("write_file", "system_write", 3, true, false, false),
+    facts("copy_file", "system_write", 2, true, false, false),
+    facts("run", "system_write", 2, false, false, true),
+    facts("fetch", "network", 2, false, true, false),
+    facts("confined", "read_only", 1, false, false, false),
+];
+
+const fn facts(
+    name: &'static str,
+    category: &'static str,
+    risk: u8,
+    writes: bool,
+    goes_out: bool,
+    takes_commands: bool,
+) -> ToolFacts {
+    ToolFacts { name, category, risk, writes, goes_out, takes_commands }
+}
+
+/// A policy as it was dealt.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Plan {
+    pub(in super::super) folds: bool,
+    pub(in super::super) modes: Vec<ModePlan>, // in the order of Mode::ALL
+    pub(in super::super) categories: Vec<(&'static str, Option<u8>, Vec<Mode>)>,
+    pub(in super::super) approvals: Vec<(Option<u8>, Option<&'static str>, Vec<Mode>)>,
+    pub(in super::super) tools: Vec<(&'static str, ToolPlan)>,
+    pub(in super::super) allowed_domains: Vec<&'static str>,
+    pub(in super::super) blocked_domains: Vec<&'static str>,
+    pub(in super::super) private: bool,
+    pub(in super::super) asks_abroad: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct ModePlan {
+    pub(in super::super) none_at_all: bool,
+    pub(in super::super) categories: Vec<&'static str>,
+    pub(in super::super) approvals: Vec<&'static str>,
+    pub(in super::super) per_minute: Option<u32>,
+    pub(in super::super) out_per_hour: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct ToolPlan {
+    pub(in super::super) category: Option<&'static str>,
+    pub(in super::super) allowed: Option<Vec<Mode>>,
+    pub(in super::super) approval: Vec<Mode>,
+    pub(in super::super) forbidden: Vec<Mode>,
+    pub(in super::super) allowed_paths: Option<Vec<&'static str>>,
+    pub(in super::super) forbidden_paths: Vec<&'static str>,
+    pub(in super::super) unattended: Vec<&'static str>,
+    pub(in super::super) max_mb: Option<u32>,
+    pub(in super::super) always_asks: bool,
+    pub(in super::super) sandbox: bool,
+    pub(in super::super) per_hour: Option<u32>,
+    pub(in super::super) links_allowed: bool,
+    pub(in super::super) allowed_commands: Option<Vec<&'static [&'static str]>>,
+    pub(in super::super) forbidden_commands: Vec<&'static [&'static str]>,
+    pub(in super::super) domains: Option<Vec<&'static str>>,
+    pub(in super::super) shadow: bool,
+}
+
+/// A path of a call: as typed from the root, what it leads to, and what is there.
+#[derive(Clone, Debug)]
+pub(in super::super) struct PathPlan {
+    pub(in super::super) typed: &'static str,
+    pub(in super::super) leads_to: &'static str,
+    pub(in super::super) writes: bool,
+    pub(in super::super) file: Option<(u64, u64)>, // size and names
+    pub(in super::super) other_name: Option<&'static str>, // where it has several, and was found
+    pub(in super::super) missing: usize, // so many folders right above it are not there, and would be made
+}
+
+/// An address, and its host and whether that is private, if it is of any use.
+pub(in super::super) type Url = (&'static str, Result<(&'static str, bool), ()>);
+
+/// A call as it was dealt.
+#[derive(Clone, Debug)]
+pub(in super::super) struct CallPlan {
+    pub(in super::super) tool: usize,
+    pub(in super::super) paths: Vec<PathPlan>,
+    pub(in super::super) content: Option<usize>,
+    pub(in super::super) words: Option<&'static [&'static str]>,
+    pub(in super::super) line: Option<&'static str>,
+    pub(in super::super) url: Option<Url>,
+    pub(in super::super) workspaces: &'static [(&'static str, bool)], // root, and whether it may be written
+}

@@ -1,0 +1,93 @@
+//! Whether the folders that programs are taken from are nobody's to change: neither another user's, nor those of a call.
+//!
+//! It looks at the disk as it is when a policy is read. What is there when a program is started is looked at again then.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use document::Untrusted;
+use tool::{PathAccess, ToolDefinition, ToolName};
+
+use crate::policy::Policy;
+use crate::problems::{Inspection, PolicyError};
+use crate::situation::{WorkspaceAccess, Workspaces};
+
+impl Policy {
+    /// Every folder of `program_folders` is apart from what any call may write to, and only its owner can change it.
+    pub fn check_program_folders<'a>(
+        &self,
+        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+        workspaces: &Workspaces,
+    ) -> Result<(), PolicyError> {
+        let files = self.files();
+        let named = files.tools.tools.iter().filter(|(_, entry)| !entry.program_folders.is_empty());
+        let mut inspection = Inspection::of(&files.documents.tools);
+        let mut written = None;
+        let mut definitions = Some(definitions);
+        for (key, entry) in named {
+            let Some(rules) = ToolName::new(key).ok().and_then(|name| self.tools.get(&name)) else {
+                continue;
+            };
+            let written = written
+                .get_or_insert_with(|| self.written_to(definitions.take().into_iter().flatten(), workspaces));
+            // Each that could not be read would have kept the policy from loading.
+            for (text, (folder, _)) in entry.program_folders.iter().zip(&rules.program_folders) {
+                if let Err((message, way_out)) = check(folder, written) {
+                    inspection.error(text, &message, Some(way_out));
+                }
+            }
+        }
+        if inspection.errors.is_empty() { Ok(()) } else { Err(PolicyError::new(inspection.errors)) }
+    }
+
+    /// The folders that calls may write to: the workspaces, and what the rules of a tool that writes grant it whole.
+    fn written_to<'a>(
+        &self,
+        definitions: impl Iterator<Item = &'a ToolDefinition>,
+        workspaces: &Workspaces,
+    ) -> Vec<PathBuf> {
+        let writes = |tool: &&ToolDefinition| {
+            let changes = |access| matches!(access, PathAccess::Write | PathAccess::Remove);
+            tool.requires_sandbox() || tool.path_arguments().iter().any(|argument| changes(argument.access))
+        };
+        let rules = definitions.filter(writes).filter_map(|tool| self.tools.get(tool.name()));
+        let granted = rules.filter_map(|rules| rules.allowed_paths.as_ref()).flat_map(|list| &list.folders);
+        let work = workspaces.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
+        work.map(|folder| folder.root().to_owned()).chain(granted.cloned()).collect()
+    }
+}
+
+/// Why programs cannot be taken from a folder, and the way out.
+fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
+    let shown = folder.display();
+    // A link is followed, and so is one that has the place of its programs.
+    let names = [folder.to_owned(), folder.join("bin")];
+    let real = names.iter().filter_map(|name| name.canonicalize().ok());
+    for name in real.chain([folder.to_owned()]) {
+        let overlaps = |other: &&PathBuf| name.starts_with(other) || other.starts_with(&name);
+        if let Some(other) = written.iter().find(overlaps) {
+            let message = format!(
+                "programs cannot be taken from `{shown}`: calls may write to `{}`, and would choose what is run",
+                other.display()
+            );
+            return Err((
+                message,
+                "keep programs apart from every workspace, or add it read-only".to_owned(),
+            ));
+        }
+    }
+    for name in names.iter().filter(|name| name.exists()) {
+        match document::check_trusted(name) {
+            Err(Untrusted::Unreadable { error, .. }) if error.kind() == ErrorKind::NotFound => {}
+            Err(Untrusted::Link(_)) if name != folder => {}
+            Err(untrusted) => {
+                let message = format!("programs cannot be taken from `{shown}`: {untrusted}");
+                let way_out =
+                    untrusted.remedy().unwrap_or_else(|| "name a folder that can be read".to_owned());
+                return Err((message, way_out));
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! The other names of files that must not be seen. A mount covers a name, so a forbidden file that has a second one in a
+//! granted folder is covered there too. Hides nothing itself.
+//!
+//! A name does not tell of the others. Files with several are looked for where they are forbidden; only if there are any,
+//! the granted folders are looked through for their numbers.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, FileType, OFlags};
+
+use crate::error::SandboxError;
+use crate::folder;
+use crate::identity::{self, Facts, Held, Number};
+use crate::look;
+
+/// What is forbidden outside the granted folders is looked at up to here before each run, and no further: keys are few, and
+/// a program should not wait for a cache of thousands that lies beside them.
+const MOST_OUTSIDE: usize = 2_000;
+
+/// Forbidden files that have more names than one.
+#[derive(Debug, Default)]
+pub(crate) struct Linked(BTreeSet<Number>);
+
+impl Linked {
+    /// Notes those that are this, or below it. All of them, or why not.
+    pub(crate) fn note(&mut self, hidden: &Path) -> Result<(), SandboxError> {
+        let too_large = || SandboxError::TooLarge { folder: hidden.to_owned(), limit: look::MOST_BEFORE };
+        match self.below(hidden, &mut look::MOST_BEFORE.clone()) {
+            Seen::All => Ok(()),
+            Seen::Part => Err(too_large()),
+        }
+    }
+
+    /// The same of what lies outside the granted folders, as far as it goes.
+    pub(crate) fn note_outside<'a>(&mut self, forbidden: impl Iterator<Item = &'a Path>) {
+        let mut left = MOST_OUTSIDE;
+        for path in forbidden {
+            if self.below(path, &mut left) == Seen::Part {
+                tracing::debug!(path = %path.display(), "not all of it was looked through for other names");
+                return;
+            }
+        }
+    }
+
+    /// Their names in a granted folder, but for those below what is hidden already.
+    pub(crate) fn names_in(
+        &self,
+        root: &Path,
+        hidden: &BTreeSet<PathBuf>,
+    ) -> Result<Vec<Held>, SandboxError> {
+        let mut found = Vec::new();
+        if self.0.is_empty() {
+            return Ok(found);
+        }
+        let mut left = look::MOST_BEFORE;
+        let seen = each_below(root, &mut left, |path, facts| {
+            if hidden.contains(path) {
+                return Enter::No;
+            }
+            if self.0.contains(&facts.file) {
+                found.push(Held { path: path.to_owned(), file: facts.file });
+            }
+            Enter::Yes
+        });
+        match seen {
+            Seen::All => Ok(found),
+            Seen::Part => Err(SandboxError::TooLarge { folder: root.to_owned(), limit: look::MOST_BEFORE }),
+        }
+    }
+
+    fn below(&mut self, path: &Path, left: &mut usize) -> Seen {
+        let Ok(facts) = identity::facts_of(path) else { return Seen::All };
+        let mut note = |facts: &Facts| {
+            if facts.kind == FileType::RegularFile && facts.names > 1 {
+                self.0.insert(facts.file);
+            }
+        };
+        note(&facts);
+        if facts.kind != FileType::Directory {
+            return Seen::All;
+        }
+        each_below(path, left, |_, facts| {
+            note(facts);
+            Enter::Yes
+        })
+    }
+}
+
+/// Whether a folder is looked into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Enter {
+    Yes,
+    No,
+}
+
+/// Whether all was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    All,
+    Part,
+}
+
+/// Shows everything below a folder, without following links. What cannot be looked into is left out: nobody here reads what
+/// is in it either.
+fn each_below(root: &Path, left: &mut usize, mut show: impl FnMut(&Path, &Facts) -> Enter) -> Seen {
+    let mut ahead = vec![root.to_owned()];
+    while let Some(folder) = ahead.pop() {
+        let Ok(mut entries) = list(&folder) else { continue };
+        while let Some(Ok(entry)) = entries.read() {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Some(fewer) = left.checked_sub(1) else { return Seen::Part };
+            *left = fewer;
+            let facts = entries.fd().map_err(io::Error::from);
+            let facts = facts.and_then(|folder| identity::facts_at(folder, entry.file_name()));
+            let Ok(facts) = facts else { continue };
+            let path = folder.join(name);
+            if show(&path, &facts) == Enter::Yes && facts.kind == FileType::Directory {
+                ahead.push(path);
+            }
+        }
+    }
+    Seen::All
+}
+
+fn list(folder: &Path) -> io::Result<Dir> {
+    Ok(Dir::new(folder::open(folder, OFlags::RDONLY)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::hard_link;
+
+    use super::*;
+    use crate::world::World;
+
+    #[test]
+    fn a_forbidden_file_is_known_by_all_its_names() {
+        let world = World::with(
+            &["w/secrets/deep", "w/src/deep", "out/keys"],
+            &["w/.env", "w/secrets/deep/a", "w/secrets/b", "w/src/plain", "out/keys/id", "out/token"],
+        );
+        let at = |name: &str| world.root.join(name);
+        for (file, name) in [
+            ("w/.env", "w/src/one"),
+            ("w/secrets/deep/a", "w/src/deep/two"),
+            ("w/secrets/b", "w/secrets/c"),
+            ("out/keys/id", "w/three"),
+            ("out/token", "w/four"),
+            ("w/src/plain", "w/src/other"),
+        ] {
+            hard_link(at(file), at(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("w/.env"), at("w/link")).unwrap();
+        let mut linked = Linked::default();
+        let hidden = ["w/.env", "w/secrets"].map(at);
+        hidden.iter().for_each(|path| linked.note(path).unwrap());
+        let names = |linked: &Linked| {
+            let found = linked.names_in(&at("w"), &hidden.iter().cloned().collect()).unwrap();
+            let mut found: Vec<_> = found.into_iter().map(|held| held.path).collect();
+            found.sort();
+            found
+        };
+        assert_eq!(names(&linked), ["w/src/deep/two", "w/src/one"].map(at));
+        let outside = [at("out/token"), at("out/keys"), at("out/gone")];
+        linked.note_outside(outside.iter().map(PathBuf::as_path));
+        assert_eq!(names(&linked), ["w/four", "w/src/deep/two", "w/src/one", "w/three"].map(at));
+    }
+
+    #[test]
+    fn what_is_outside_is_looked_at_up_to_a_bound() {
+        let world = World::with(&["keys"], &["keys/id"]);
+        hard_link(world.root.join("keys/id"), world.root.join("other")).unwrap();
+        let mut linked = Linked::default();
+        assert_eq!(linked.below(&world.root.join("keys"), &mut 0), Seen::Part);
+        assert!(linked.0.is_empty());
+        assert_eq!(linked.below(&world.root.join("keys"), &mut 1), Seen::All);
+        assert_eq!(linked.0.len(), 1);
+    }
+}

@@ -1,0 +1,45 @@
+//! A layer to try tools in: by the rules of this home, with a folder that has nothing in it and a record that is thrown away.
+//! Nothing of the home is changed, and a daemon of it may run meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use execution::{Parts, ToolExecutionLayer, World};
+use governance::{Workspace, WorkspaceAccess, Workspaces};
+use guardrail::Curated;
+use ledger::{Ledger, Options};
+use registry::ToolRegistry;
+use resources::{UndoLimits, UndoStore};
+use sandbox::Sandbox;
+
+use crate::exit::{Exit, Problem};
+use crate::host_table;
+use crate::setting::Setting;
+
+/// The layer, with these tools, in a private folder that is there and empty.
+pub(crate) fn trial(
+    setting: &Setting,
+    registry: ToolRegistry,
+    folder: &Path,
+) -> Result<Arc<ToolExecutionLayer>, Problem> {
+    let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
+    let (state, work) = (folder.join("state"), folder.join("work"));
+    for folder in [&state, &work] {
+        std::fs::create_dir(folder).map_err(|error| failed(&error))?;
+    }
+    let work = work.canonicalize().and_then(|work| Workspace::at(&work, WorkspaceAccess::ReadOnly));
+    let workspaces = Workspaces::new(vec![work.map_err(|error| failed(&error))?]);
+    let home = setting.home();
+    let hosts = host_table::load(&home.config().join("hosts"), home.user_home())?;
+    let policy = super::policy(setting, &registry, &hosts, super::isolation())?;
+    let curated = Curated::embedded().map_err(Problem::configuration)?;
+    Sandbox::of_this_process().keep_outputs_in(&state.join("output"));
+    Sandbox::of_this_process().note_runs_in(&state.join("runs"));
+    let (ledger, recovery) =
+        Ledger::open(&state.join("ledger"), &Options::default()).map_err(|error| failed(&error))?;
+    let nothing = UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO };
+    let undo = UndoStore::at(&state.join("undo"), nothing);
+    let world = World { registry, policy, curated, workspaces, hosts };
+    ToolExecutionLayer::new(Parts { world, ledger, recovery, state, undo }).map_err(Problem::configuration)
+}

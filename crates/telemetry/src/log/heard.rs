@@ -1,0 +1,152 @@
+//! What an event said, kept as it is until a thread that no call waits for has time for it.
+//!
+//! Nobody is shown any of it: only a [`Record`], which is bounded and redacted, can be written or sent.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, LazyLock};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata};
+
+use super::record::{Record, SCAN_LIMIT, clip, is_hex};
+use crate::event;
+use crate::redact::{self, Redactor};
+use crate::within::{self, CallIds};
+
+/// What an event takes beside its texts.
+const OVERHEAD: usize = 512;
+
+/// One event, as it was said.
+pub(super) struct Heard {
+    pub(super) time: Timestamp,
+    pub(super) metadata: &'static Metadata<'static>,
+    /// The one of the moment: what the policy says later is for what happens later.
+    pub(super) redactor: Arc<Redactor>,
+    pub(super) said: Vec<(&'static str, Said)>,
+    /// The call it happened in, where it does not name one itself.
+    pub(super) within: Option<CallIds>,
+}
+
+pub(super) enum Said {
+    Text(Text),
+    /// What can hold no secret.
+    Plain(Value),
+}
+
+/// A text, as much of it as will be looked at.
+pub(super) struct Text {
+    pub(super) start: String,
+    /// The length of all of it.
+    pub(super) bytes: usize,
+}
+
+/// A record that is made when it is first looked at, once for all who write it.
+pub(crate) struct Pending {
+    record: LazyLock<Record, Making>,
+    /// What it takes while it waits, in bytes.
+    pub(super) weight: usize,
+}
+
+type Making = Box<dyn FnOnce() -> Record + Send>;
+
+impl Pending {
+    pub(super) fn new(heard: Heard) -> Self {
+        let weight = heard.weight();
+        let making: Making = Box::new(move || Record::of(heard));
+        Pending { record: LazyLock::new(making), weight }
+    }
+
+    #[cfg(test)]
+    pub(super) fn saying(text: &str) -> Self {
+        let (record, weight) = (Record::saying(text), text.len());
+        Pending { record: LazyLock::new(Box::new(|| record)), weight }
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl Heard {
+    pub(super) fn of(event: &Event<'_>) -> Self {
+        let mut heard = Heard {
+            time: Timestamp::now(),
+            metadata: event.metadata(),
+            redactor: redact::shared(),
+            said: Vec::with_capacity(12),
+            within: None,
+        };
+        event.record(&mut heard);
+        if !heard.names_a_trace() {
+            heard.within = within::current();
+        }
+        heard
+    }
+
+    /// Whether it is one of this crate's events.
+    pub(super) fn is_ours(&self) -> bool {
+        self.metadata.target() == event::TARGET
+    }
+
+    fn names_a_trace(&self) -> bool {
+        let named = |(name, said): &(&str, Said)| {
+            *name == "trace_id" && matches!(said, Said::Text(text) if is_hex(&text.start, 32))
+        };
+        self.said.iter().any(named)
+    }
+
+    fn weight(&self) -> usize {
+        let texts = self.said.iter().map(|(_, said)| match said {
+            Said::Text(text) => text.start.len(),
+            Said::Plain(_) => 0,
+        });
+        texts.sum::<usize>() + OVERHEAD
+    }
+
+    fn text(&mut self, field: &Field, text: &str) {
+        let start = clip(text, SCAN_LIMIT).to_owned();
+        self.said.push((field.name(), Said::Text(Text { start, bytes: text.len() })));
+    }
+
+    fn plain(&mut self, field: &Field, value: Value) {
+        self.said.push((field.name(), Said::Plain(value)));
+    }
+}
+
+impl Visit for Heard {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.plain(field, json!(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.plain(field, json!(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.plain(field, json!(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.plain(field, json!(value));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, error: &(dyn std::error::Error + 'static)) {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            let _ = write!(text, ": {next}");
+            cause = next.source();
+        }
+        self.text(field, &text);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.text(field, &format!("{value:?}"));
+    }
+}

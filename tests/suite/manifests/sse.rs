@@ -1,0 +1,119 @@
+//! Servers that are spoken to as servers were until 2025: a stream of events comes from them, and what they are told is
+//! posted elsewhere.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use tests::Daemon;
+
+use super::run::put;
+use crate::web::server::{Server, response};
+
+fn manifest(url: &str) -> String {
+    format!(
+        "tool:\n  id: old\n  type: mcp\n  name: Old\n  version: 1.0.0\n  description: d\n  mcp_specific: {{transport: sse, \
+         url: \"{url}\"}}\n  commands:\n    - {{name: echo, category: read_only, risk_level: low, timeout_seconds: 15}}\n"
+    )
+}
+
+fn daemon(url: &str) -> Daemon {
+    let home = crate::web::home(crate::web::OPEN);
+    put(&home, "old.yaml", &manifest(url));
+    Daemon::start_in(home)
+}
+
+/// What a server of tools answers.
+fn answer(asked: &Value) -> Option<Value> {
+    let result = match asked["method"].as_str()? {
+        "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": {}}),
+        "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": asked["params"]["arguments"]["text"]}]}),
+        _ => return None,
+    };
+    Some(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+}
+
+/// A server that names this as the place to be told something, and answers by the stream that was opened last.
+fn server(endpoint: String) -> Server {
+    let open: Mutex<Option<TcpStream>> = Mutex::new(None);
+    Server::start(move |request, stream| {
+        if request.starts_with("GET ") {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+            let first = format!("{head}: hello\n\nevent: endpoint\ndata: {endpoint}\n\n");
+            *open.lock().unwrap() = Some(stream.try_clone().unwrap());
+            let _ = stream.write_all(first.as_bytes());
+            return;
+        }
+        let (_, body) = request.split_once("\r\n\r\n").unwrap_or_default();
+        let asked: Value = serde_json::from_str(body).unwrap_or_default();
+        let _ = stream.write_all(&response("202 Accepted", "", "Accepted"));
+        if let (Some(answer), Some(open)) = (answer(&asked), open.lock().unwrap().as_mut()) {
+            let _ = open.write_all(
+                b"event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n",
+            );
+            let _ = open.write_all(format!("event: message\r\ndata: {answer}\r\n\r\n").as_bytes());
+        }
+    })
+}
+
+#[test]
+fn an_old_server_answers_by_its_stream() {
+    let server = server("/messages?session=1".to_owned());
+    let daemon = daemon(&server.url("/sse"));
+    let mut agent = daemon.agent();
+    for text in ["one", "two"] {
+        let said = agent.execute("old.echo", &json!({"text": text}));
+        assert_eq!(said["output"]["text"], text, "{said}");
+    }
+    let requests = server.requests();
+    let streams = requests.iter().filter(|request| request.starts_with("GET /sse ")).count();
+    assert_eq!(streams, 2, "a stream is open for one call: {requests:?}");
+}
+
+/// What is sent may be the caller's own words: they go to the server that was accepted and to nobody else.
+#[test]
+fn an_old_server_sends_nobody_elsewhere() {
+    let elsewhere = Server::saying("202 Accepted", "", "");
+    let server = server(elsewhere.url("/messages"));
+    let refused = daemon(&server.url("/sse")).agent().execute("old.echo", &json!({"text": "mine"}));
+    assert!(refused["error"].as_str().unwrap().contains("not at its own address"), "{refused}");
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+/// A server that ends when nobody has its standard input any more. It may run as somebody this test is no longer, and could
+/// not be killed.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_of_the_official_library_is_driven_by_its_stream() {
+    let Ok(python) = std::env::var("SINEW_PYTHON") else { return println!("left out: no SINEW_PYTHON") };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/suite/manifests/sse_server.py");
+    let mut command = Command::new(python);
+    let started =
+        command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let started = match started {
+        // Another test of this process has given up being who could.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return println!("left out: {error}"),
+        started => started.expect("start the server"),
+    };
+    let mut started = Started(started);
+    let mut port = String::new();
+    BufReader::new(started.0.stdout.take().unwrap()).read_line(&mut port).expect("its port");
+    if port.is_empty() {
+        return println!("left out: this Python has no such server");
+    }
+    let daemon = daemon(&format!("http://127.0.0.1:{}/sse", port.trim()));
+    // It listened before it said where: a call that comes early waits in its queue.
+    let said = daemon.agent().execute("old.echo", &json!({"text": "hello"}));
+    assert_eq!(said["output"]["result"], "hello", "{said}");
+}
