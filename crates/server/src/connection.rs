@@ -339,8 +339,9 @@ async fn answer_later(
     let line = rpc::write(Some(ticket.id()), &reply, limit);
     drop((reply, held));
     // Closed before it is sent: whoever has the answer may use the id again.
-    drop(ticket);
-    outbox.send(line).await;
+    if ticket.close() {
+        outbox.send(line).await;
+    }
 }
 
 /// Whether a line is the first of an HTTP request.
