@@ -95,7 +95,7 @@ impl Mcp {
         let deadline = Instant::now() + order.value().timeout();
         let arguments = self.before.process(as_opened(order.value()), order.value()).await?;
         let owner = Owner {
-            party: order.value().call().party().to_owned(),
+            party: order.value().call().party(),
             session: order.call().caller.session.clone(),
             enclosure: None,
         };

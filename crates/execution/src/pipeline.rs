@@ -91,7 +91,6 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     let tool = look_up(call, &arguments)?;
     let (permit, approved) = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => (permit, Approved::Unasked),
-        // Apart from the rest: every call would carry the room that waiting for a human takes.
         Verdict::Question(question) => Box::pin(approvals::approve(layer, call, tool, question)).await?,
         Verdict::Denial(denial) => return Err(call.denied(denial).into()),
     };
@@ -126,8 +125,12 @@ pub(crate) async fn judge(
     let checked = call.timed(Stage::Check, || aside_if_large(arguments, check));
     match checked {
         Ok(fitting) => {
-            let valid = validate(layer, call, fitting).await?.made_by(&call.caller);
-            decide(layer.deciding(), call, valid).await
+            let valid = match fitting.settled() {
+                Ok(valid) => valid,
+                // Apart from the rest, like every part that few calls come to: each call carries the room of all others.
+                Err(unseen) => Box::pin(validate(layer, call, unseen)).await?,
+            };
+            decide(layer.deciding(), call, valid.made_by(&call.caller)).await
         }
         Err(rejected) => Err(Box::pin(repair::offered(layer, call, rejected)).await),
     }
@@ -141,10 +144,7 @@ pub(crate) async fn validate(
 ) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
     let validating = async {
-        let _place = match fitting.is_unseen() {
-            true => Some(layer.validations.take(call.caller.connection).await),
-            false => None,
-        };
+        let _place = layer.validations.take(call.caller.connection).await;
         fitting.validated().await
     };
     let Validated { call: valid, slow } = call.in_time(validating).await??;
@@ -266,8 +266,13 @@ async fn intend(
     permit: Permit,
     (approved, counted): (&Approved, &Counted),
 ) -> Result<Order, Halt> {
-    let confirmed = approvals::confirm(layer, call, tool, permit, approved).await;
-    let (permit, approval_id) = confirmed.inspect_err(|_| layer.limits.uncount(counted))?;
+    let (permit, approval_id) = match approved {
+        Approved::Unasked => (permit, None),
+        given => {
+            let confirmed = Box::pin(approvals::confirm(layer, call, tool, permit, given)).await;
+            confirmed.inspect_err(|_| layer.limits.uncount(counted))?
+        }
+    };
     let _timing = call.span.stage(Stage::Record);
     let decision = recorder::decision(call, &permit, approval_id);
     // Not within the caller's patience: what is on record must have its end there, and a late call is not started.

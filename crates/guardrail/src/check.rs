@@ -17,7 +17,7 @@ pub fn check(
     schema: &InputSchema,
     arguments: Value,
 ) -> Result<ValidCall, Box<Refusal>> {
-    fits(definition, schema, arguments)?.settled()
+    fits(definition, schema, arguments)?.settled().map_err(|unseen| unseen.unasked())
 }
 
 /// Whether arguments fit the tool's schema, whatever its validators would say of them.

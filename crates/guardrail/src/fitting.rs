@@ -40,11 +40,6 @@ impl Fitting {
         &self.arguments
     }
 
-    /// Whether the tool has validators that have not seen them.
-    pub fn is_unseen(&self) -> bool {
-        self.validators.is_some()
-    }
-
     /// Asks the tool's validators. One that gives no proper answer refuses the call like one that says no.
     pub async fn validated(self) -> Result<Validated, Box<Refusal>> {
         let slow = match &self.validators {
@@ -55,12 +50,17 @@ impl Fitting {
     }
 
     /// The call of a tool that has no validators. Of one that has, nobody can say so without asking them.
-    pub(crate) fn settled(self) -> Result<ValidCall, Box<Refusal>> {
-        if self.validators.is_none() {
-            return Ok(ValidCall::new(self.definition, self.arguments));
+    pub fn settled(self) -> Result<ValidCall, Fitting> {
+        match self.validators {
+            None => Ok(ValidCall::new(self.definition, self.arguments)),
+            Some(_) => Err(self),
         }
+    }
+
+    /// What a caller is told where they cannot be asked.
+    pub(crate) fn unasked(&self) -> Box<Refusal> {
         let reason = "the validators of this tool cannot be asked here";
         let refusal = Refusal::new(self.definition.name().as_str(), RefusalCode::ValidatorRejected, reason);
-        Err(Box::new(refusal.detail("validator_unavailable")))
+        Box::new(refusal.detail("validator_unavailable"))
     }
 }

@@ -14,13 +14,13 @@ pub struct ValidCall {
     arguments: Arguments,
     /// The caller's own, where the tool wants it.
     session: Option<String>,
-    /// On whose behalf it runs, in one word; empty while nobody has said.
-    party: String,
+    /// On whose behalf it runs, once somebody has said.
+    caller: Option<Caller>,
 }
 
 impl ValidCall {
     pub(crate) fn new(definition: Arc<ToolDefinition>, arguments: Arguments) -> Self {
-        ValidCall { definition, arguments, session: None, party: String::new() }
+        ValidCall { definition, arguments, session: None, caller: None }
     }
 
     /// The tool.
@@ -32,12 +32,12 @@ impl ValidCall {
     /// Nothing else can be added after the check.
     pub fn made_by(self, caller: &Caller) -> Self {
         let session = caller.session.clone().filter(|_| self.definition.wants_session());
-        ValidCall { session, party: caller.party(), ..self }
+        ValidCall { session, caller: Some(caller.clone()), ..self }
     }
 
-    /// On whose behalf it runs: what is kept for this word is for no other.
-    pub fn party(&self) -> &str {
-        &self.party
+    /// On whose behalf it runs, in one word: what is kept for it is for no other. Empty while nobody has said.
+    pub fn party(&self) -> String {
+        self.caller.as_ref().map(Caller::party).unwrap_or_default()
     }
 
     /// What the tool is handed: the arguments and, if it wants it, the session under `session_id`.

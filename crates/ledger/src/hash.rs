@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tool::canonical::hex_digits;
+
 /// 32 bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hash(pub(crate) [u8; 32]);
@@ -15,10 +17,9 @@ impl Hash {
     /// The text form.
     pub(crate) fn text(&self) -> [u8; Hash::DIGITS] {
         let mut digits = [0; Hash::DIGITS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
-            for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
-                *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
-            }
+        let (pairs, _) = digits.as_chunks_mut();
+        for (pair, byte) in pairs.iter_mut().zip(self.0) {
+            *pair = hex_digits(byte);
         }
         digits
     }

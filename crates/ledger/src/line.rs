@@ -42,7 +42,8 @@ impl Body {
         let Some(inner) = inner else {
             return Err(LedgerError::Encode("an entry begins with its kind".into()));
         };
-        if inner.iter().any(|byte| *byte < b' ') {
+        // Without a way out in between, so that many bytes are looked at at once.
+        if inner.iter().fold(false, |found, byte| found | (*byte < b' ')) {
             return Err(LedgerError::Encode("an entry holds a control character".into()));
         }
         let end = inner.len() + 1;

@@ -106,7 +106,7 @@ impl Confined {
             begun,
             variables: command.variables.iter().cloned().chain(shelves.variable()).collect(),
             input: command.input.clone(),
-            party: permit.call().party().to_owned(),
+            party: permit.call().party(),
             before,
             grants: Some(grants),
         })

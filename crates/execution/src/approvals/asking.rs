@@ -80,9 +80,6 @@ pub(crate) async fn confirm(
     permit: Permit,
     approved: &Approved,
 ) -> Result<(Permit, Option<String>), Halt> {
-    if let Approved::Unasked = approved {
-        return Ok((permit, None));
-    }
     let (permit, effect) = look(layer, call, tool, permit, |permit| permit).await?;
     let again = |permit: &Permit| Halt::Again(permit.call().arguments().clone(), None);
     match approved {

@@ -1,5 +1,6 @@
 //! A record as one short line for a person: what `sinew serve` shows in the foreground and `sinew logs` prints.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
@@ -22,11 +23,13 @@ impl Colour {
         if terminal && !dumb && !set("NO_COLOR") { Colour::Ansi } else { Colour::Never }
     }
 
-    fn paint(self, code: &str, text: &str) -> String {
-        match self {
-            Colour::Never => text.to_owned(),
-            Colour::Ansi => format!("\x1b[{code}m{text}\x1b[0m"),
+    /// Appends a text in this colour.
+    fn paint(self, line: &mut String, code: &str, text: &str) {
+        if self == Colour::Never {
+            return line.push_str(text);
         }
+        let parts = ["\x1b[", code, "m", text, "\x1b[0m"];
+        parts.into_iter().for_each(|part| line.push_str(part));
     }
 }
 
@@ -38,20 +41,22 @@ pub(crate) fn line(record: &Map<String, Value>, colour: Colour) -> String {
     let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
     let time = text("time").get(11..23).unwrap_or_default();
     let level = text("level");
-    let mut line = format!(
-        "{} {} ",
-        colour.paint("2", &escaped(time)),
-        colour.paint(level_colour(level), &format!("{:<5}", escaped(level)))
-    );
+    let mut line = String::with_capacity(256);
+    colour.paint(&mut line, "2", &escaped(time));
+    line.push(' ');
+    colour.paint(&mut line, level_colour(level), &format!("{:<5}", escaped(level)));
+    line.push(' ');
     let event = text("event");
     let subject = if event.is_empty() { text("target") } else { event };
-    line.push_str(&colour.paint("1", &escaped(subject)));
+    colour.paint(&mut line, "1", &escaped(subject));
     let message = text("message");
     if !message.is_empty() {
         let _ = write!(line, " {}", escaped(message));
     }
     for (key, value) in record.iter().filter(|(key, _)| !LEFT_OUT.contains(&key.as_str())) {
-        let _ = write!(line, " {}{}", colour.paint("2", &format!("{}=", escaped(key))), shown(value));
+        line.push(' ');
+        colour.paint(&mut line, "2", &format!("{}=", escaped(key)));
+        show(&mut line, value);
     }
     line.push('\n');
     line
@@ -66,21 +71,24 @@ fn level_colour(level: &str) -> &'static str {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn show(line: &mut String, value: &Value) {
     match value {
         Value::String(text) if text.is_empty() || text.contains([' ', '"', '=', '\t', '\n']) => {
-            escaped(&format!("{text:?}"))
+            line.push_str(&escaped(&format!("{text:?}")));
         }
-        Value::String(text) => escaped(text),
-        other => escaped(&other.to_string()),
+        Value::String(text) => line.push_str(&escaped(text)),
+        other => line.push_str(&escaped(&other.to_string())),
     }
 }
 
 /// What cannot be seen as `\u{1b}`: what a tool or caller wrote must not drive the terminal.
-fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unseen) {
+        return Cow::Borrowed(text);
+    }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_unseen(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
-    out
+    Cow::Owned(out)
 }

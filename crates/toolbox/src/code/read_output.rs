@@ -61,7 +61,7 @@ pub(super) fn tool() -> ToolEntry {
 fn read(permit: &Permit, arguments: &Arguments) -> Result<Answer<Part>, Failure> {
     let most = arguments.max_bytes.min(MOST).min(permit.max_output_bytes() / WORST_GROWTH);
     let spills = Sandbox::of_this_process().spills();
-    let spills = spills.map(|spills| spills.of(permit.call().party()));
+    let spills = spills.map(|spills| spills.of(&permit.call().party()));
     let found = spills.map(|spills| spills.page(&arguments.id, arguments.offset, most));
     let page = match found {
         Some(Ok(Some(page))) => page,
