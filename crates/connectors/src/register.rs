@@ -1,6 +1,6 @@
 //! Manifests into a registry, each command a tool.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use guardrail::{InputSchema, Validators};
 use knowledge::{Function, Workers};
 use manifest::{Command, Manifest, McpSection, OutputForm, Transport};
 use outbound::Gatekeeper;
-use registry::{ToolExecutor, ToolRegistry};
+use registry::{Tool, ToolExecutor, ToolRegistry};
 use sandbox::Sandbox;
 use serde_json::Value;
 use tool::{ToolDefinition, ToolName};
@@ -79,20 +79,35 @@ impl Connectors {
         for (command, _) in manifests.iter().flat_map(Manifest::tools) {
             *wanted.entry(command.name.as_str()).or_default() += 1;
         }
+        let spelt: HashSet<ToolName> =
+            manifests.iter().flat_map(Manifest::tools).flat_map(|(_, tool)| tool.spellings()).collect();
+        let known = &*registry;
+        let is_free = |name: &str| {
+            let is_new = |name: ToolName| !spelt.contains(&name) && known.get(name.as_str()).is_none();
+            wanted.get(name) == Some(&1) && ToolName::new(name).is_ok_and(is_new)
+        };
+        // Reading and checking is most of the work; only adding must be done one after the other.
+        let made = manifest::spread(manifests, |manifest| self.tools(manifest, is_free));
         let mut skipped = Vec::new();
-        for manifest in manifests {
-            let (behind, shared) = (self.behind(manifest), Shared::of(manifest));
-            for (command, definition) in manifest.tools() {
-                let is_unique = wanted.get(command.name.as_str()) == Some(&1);
-                let alias = is_unique.then(|| command.name.clone());
-                let alias =
-                    alias.filter(|alias| ToolName::new(alias).is_ok() && registry.get(alias).is_none());
-                if let Err(why) = self.one((manifest, &shared), command, alias, behind.as_ref(), registry) {
-                    skipped.push(Skipped { name: definition.name().to_string(), why });
-                }
-            }
+        for (name, tool) in made.into_iter().flatten() {
+            let added = tool.and_then(|tool| registry.add(tool).map_err(|error| error.to_string()));
+            skipped.extend(added.err().map(|why| Skipped { name, why }));
         }
         skipped
+    }
+
+    /// The tools of one manifest, each with its name; a short name where it is free.
+    fn tools(
+        &self,
+        manifest: &Manifest,
+        is_free: impl Fn(&str) -> bool,
+    ) -> Vec<(String, Result<Tool, String>)> {
+        let (behind, shared) = (self.behind(manifest), Shared::of(manifest));
+        let one = |command: &Command| {
+            let alias = Some(command.name.clone()).filter(|name| is_free(name));
+            self.one((manifest, &shared), command, alias, behind.as_ref())
+        };
+        manifest.tools().map(|(command, tool)| (tool.name().to_string(), one(command))).collect()
     }
 
     /// What all commands of a manifest run, read once.
@@ -146,8 +161,7 @@ impl Connectors {
         command: &Command,
         alias: Option<String>,
         behind: Result<&Behind, &String>,
-        registry: &mut ToolRegistry,
-    ) -> Result<(), String> {
+    ) -> Result<Tool, String> {
         let (executor, origin) = self.body((manifest, shared), command, behind.map_err(Clone::clone)?)?;
         let mut spec = manifest.spec(command);
         spec.aliases.extend(alias);
@@ -157,14 +171,14 @@ impl Connectors {
         let lore = Arc::new(teaching::lore(manifest, command, shared));
         let rules = teaching::rules(manifest, command, shared);
         let workers = self.workers.clone();
-        let registered = registry.register_with(definition, executor, |schema| {
+        let tool = Tool::new(definition, executor, |schema| {
             let schema = schema.taught_by(Arc::clone(&lore));
             match rules.is_empty() {
                 true => schema,
                 false => schema.validated_by(Arc::new(Validators::new(rules, lore, workers))),
             }
         });
-        registered.map_err(|error| error.to_string())
+        tool.map_err(|error| error.to_string())
     }
 
     /// The body of a tool, if it is what was accepted; else one that says so.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use document::{DocumentError, Located};
+use guardrail::{InputSchema, Known};
 use tool::{ToolDefinition, nearest};
 
 use crate::glob::Written;
@@ -48,8 +49,13 @@ impl Policy {
             return;
         };
         let (tool, workspaces) = (Arc::new(definition.clone()), rehearsed_workspaces());
+        let schema = InputSchema::compile(tool.input_schema());
         for example in &rules.examples {
-            match self.try_out(&tool, &example.arguments, example.mode, &workspaces) {
+            let tried = schema.as_ref().map_err(ToString::to_string).and_then(|schema| {
+                let known = Known { definition: &tool, schema };
+                self.try_known(known, &example.arguments, example.mode, &workspaces)
+            });
+            match tried {
                 Ok(found) if found.verdict == example.expect => {}
                 Ok(found) => {
                     let message =

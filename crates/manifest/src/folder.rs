@@ -1,14 +1,14 @@
-//! Many manifests at once, on as many threads as there are processors, and what must hold between them.
+//! Many manifests at once, and what must hold between them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use document::{Document, DocumentError};
 
 use crate::checked::Manifest;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::load::{CheckSyntax, load};
+use crate::spread::spread;
 
 /// What became of a number of files.
 #[derive(Debug, Default)]
@@ -27,29 +27,12 @@ pub fn load_all(
     syntax: &CheckSyntax<'_>,
     known: &dyn Fn(&str) -> bool,
 ) -> Loaded {
-    let next = AtomicUsize::new(0);
     let one = |path: &PathBuf| match read(path) {
         Ok(document) => load(&document, syntax),
         Err(place) => (None, vec![Diagnostic::unreadable(place)]),
     };
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = files.get(index) else { return done };
-            done.push((index, one(path)));
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len().max(1));
-    let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut all = work();
-        others.into_iter().for_each(|other| all.extend(other.join().unwrap_or_default()));
-        all
-    });
-    all.sort_by_key(|(index, _)| *index);
     let mut loaded = Loaded::default();
-    for (_, (manifest, diagnostics)) in all {
+    for (manifest, diagnostics) in spread(files, one) {
         loaded.manifests.extend(manifest);
         loaded.diagnostics.extend(diagnostics);
     }

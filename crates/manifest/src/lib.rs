@@ -17,6 +17,7 @@ mod mapping;
 mod rules;
 mod script;
 mod shape;
+mod spread;
 
 pub use checked::{Function, Manifest, Validator};
 pub use detect::SchemaVersion;
@@ -29,6 +30,7 @@ pub use manifest_file::{
     LocalSection, ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
 };
 pub use mapping::FieldMapping;
+pub use spread::spread;
 
 #[cfg(test)]
 mod tests;

@@ -71,12 +71,12 @@ fn resolve<'s>(node: &Node, shape: &'s Value) -> Option<&'s Map<String, Value>> 
 }
 
 /// The words a value is one of, where it is one of some.
-fn words(shape: &Map<String, Value>) -> Option<Vec<Value>> {
+fn words(shape: &Map<String, Value>) -> Option<Vec<&Value>> {
     if let Some(words) = shape.get("enum").and_then(Value::as_array) {
-        return Some(words.clone());
+        return Some(words.iter().collect());
     }
     let choices = shape.get("oneOf").and_then(Value::as_array)?;
-    choices.iter().map(|choice| choice.get("const").cloned()).collect()
+    choices.iter().map(|choice| choice.get("const")).collect()
 }
 
 fn admits(shape: &Map<String, Value>, node: &Node) -> bool {
@@ -149,18 +149,17 @@ fn check_version(node: &Node, field: &str, findings: &mut Findings<'_>) {
     findings.add(Code::InvalidSemver, At::node(node, field), &message, &fix);
 }
 
-fn check_word(node: &Node, words: &[Value], field: &str, findings: &mut Findings<'_>) {
+fn check_word(node: &Node, words: &[&Value], field: &str, findings: &mut Findings<'_>) {
     let written = node.to_json();
-    if words.contains(&written) {
+    if words.contains(&&written) {
         return;
     }
-    let is_text = |value: &Value| value.is_string();
     if !matches!(node.kind, NodeKind::Text(_) | NodeKind::Number(..))
-        || (!is_text(&written) && words.iter().all(is_text))
+        || (!written.is_string() && words.iter().all(|word| word.is_string()))
     {
         return mismatch(node, &serde_json::json!({"type": "string"}), field, findings);
     }
-    let texts: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+    let texts: Vec<&str> = words.iter().filter_map(|word| word.as_str()).collect();
     let shown = written.as_str().map_or_else(|| written.to_string(), str::to_owned);
     let shown = tool::shorten(&shown, tool::LONGEST_WORD);
     let fix = match tool::nearest(&shown, texts.iter().copied()) {

@@ -16,6 +16,21 @@ pub struct Tool {
 }
 
 impl Tool {
+    /// A tool that requires or teaches more than its schema says, which `more` adds. An example that it would itself
+    /// refuse is an error: refusals promise that it is accepted.
+    pub fn new(
+        definition: ToolDefinition,
+        executor: Arc<dyn ToolExecutor>,
+        more: impl FnOnce(InputSchema) -> InputSchema,
+    ) -> Result<Self, RegistryError> {
+        let definition = Arc::new(definition);
+        let schema = InputSchema::compile(definition.input_schema())
+            .map_err(|cause| RegistryError::Schema { name: definition.name().clone(), cause })?;
+        let schema = more(schema);
+        check_example(&definition, &schema)?;
+        Ok(Tool { definition, schema, executor })
+    }
+
     /// What it is.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
@@ -46,36 +61,26 @@ impl ToolRegistry {
         Self::default()
     }
 
-    /// Adds a tool. A name or alias that is taken is an error, and whoever had it keeps it; so is an example that
-    /// the tool itself would refuse, since refusals promise that it is accepted.
+    /// Makes a tool that teaches nothing more, and adds it.
     pub fn register(
         &mut self,
         definition: ToolDefinition,
         executor: Arc<dyn ToolExecutor>,
     ) -> Result<(), RegistryError> {
-        self.register_with(definition, executor, |schema| schema)
+        self.add(Tool::new(definition, executor, |schema| schema)?)
     }
 
-    /// The same for a tool that requires or teaches more than its schema says, which `more` adds.
-    pub fn register_with(
-        &mut self,
-        definition: ToolDefinition,
-        executor: Arc<dyn ToolExecutor>,
-        more: impl FnOnce(InputSchema) -> InputSchema,
-    ) -> Result<(), RegistryError> {
-        let (name, definition) = (definition.name().clone(), Arc::new(definition));
+    /// Adds a tool. A name or alias that is taken is an error, and whoever had it keeps it.
+    pub fn add(&mut self, tool: Tool) -> Result<(), RegistryError> {
+        let (definition, name) = (&tool.definition, tool.definition.name().clone());
         for taken in definition.spellings() {
             if let Some(holder) = self.holder(&taken) {
                 return Err(RegistryError::Taken { holder: holder.clone(), name: taken });
             }
         }
-        let schema = InputSchema::compile(definition.input_schema())
-            .map_err(|cause| RegistryError::Schema { name: name.clone(), cause })?;
-        let schema = more(schema);
-        check_example(&definition, &schema)?;
         let others = definition.spellings().filter(|spelling| *spelling != name);
         self.aliases.extend(others.map(|alias| (alias, name.clone())));
-        self.tools.insert(name, Arc::new(Tool { definition, schema, executor }));
+        self.tools.insert(name, Arc::new(tool));
         Ok(())
     }
 

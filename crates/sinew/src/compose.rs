@@ -42,37 +42,35 @@ pub(crate) enum Folders {
 
 /// Tools, policy, curated map and workspaces as the configuration has them, on this machine.
 pub(crate) fn world(setting: &Setting, settings: &Settings, folders: Folders) -> Result<World, Problem> {
-    configured(setting, settings, folders, Scrutiny::Whole, isolation(), Taking::Accepted)
+    configured(setting, settings, folders, Scrutiny::Whole, isolation, Taking::Accepted)
 }
 
 /// The same for a daemon, which may be about to ask what is to be taken of what servers say.
 pub(crate) fn world_taking(setting: &Setting, settings: &Settings, taking: Taking) -> Result<World, Problem> {
-    configured(setting, settings, Folders::Configured, Scrutiny::Whole, isolation(), taking)
+    configured(setting, settings, Folders::Configured, Scrutiny::Whole, isolation, taking)
 }
 
-/// The same where nothing is run, so that nobody asks what the machine can do.
+/// The same, with whoever says what the machine can do: finding out takes a moment, and where nothing is run nobody asks.
 fn configured(
     setting: &Setting,
     settings: &Settings,
     folders: Folders,
     scrutiny: Scrutiny,
-    machine: Option<Isolation>,
+    machine: fn() -> Option<Isolation>,
     taking: Taking,
 ) -> Result<World, Problem> {
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     Sandbox::of_this_process().note_runs_in(&setting.home().state().join("runs"));
-    let mut registry = ToolRegistry::new();
-    let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
-    let web = web(settings)?;
-    toolbox::register(&mut registry, sandbox, internals, web, &undo(setting, settings))
-        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
-    // A host's tools are judged without ours, and quickly.
-    if scrutiny == Scrutiny::Whole {
-        manifests::register(setting, web.gatekeeper(), taking, &mut registry)?;
-    }
+    let (registry, policy) = std::thread::scope(|scope| {
+        // Neither needs the other before both are there, and each takes half of the time of a start.
+        let policy = scope.spawn(|| policy(setting, machine));
+        let registry = tools(setting, settings, scrutiny, taking);
+        (registry, policy.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (registry, policy) = (registry?, policy?);
     let (folder, home) = (setting.home().config().join("hosts"), setting.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
-    let policy = policy(setting, &registry, &hosts, machine)?;
+    check_policy(&policy, &registry, &hosts)?;
     let curated = curated(setting, &registry)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {
@@ -118,27 +116,45 @@ pub(crate) fn isolation() -> Option<Isolation> {
     }
 }
 
-/// The policy files where `sinew init` has written them, else the built-in ones.
-fn policy(
+/// The tools of this program and those of manifests.
+fn tools(
     setting: &Setting,
-    registry: &ToolRegistry,
-    hosts: &[Host],
-    machine: Option<Isolation>,
-) -> Result<Policy, Problem> {
+    settings: &Settings,
+    scrutiny: Scrutiny,
+    taking: Taking,
+) -> Result<ToolRegistry, Problem> {
+    let mut registry = ToolRegistry::new();
+    let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
+    let web = web(settings)?;
+    toolbox::register(&mut registry, sandbox, internals, web, &undo(setting, settings))
+        .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
+    // A host's tools are judged without ours, and quickly.
+    if scrutiny == Scrutiny::Whole {
+        manifests::register(setting, web.gatekeeper(), taking, &mut registry)?;
+    }
+    Ok(registry)
+}
+
+/// The policy files where `sinew init` has written them, else the built-in ones.
+fn policy(setting: &Setting, machine: fn() -> Option<Isolation>) -> Result<Policy, Problem> {
     let surroundings = surroundings(setting);
     let loaded = match written_out(setting)? {
         Some(folder) => Policy::load(&folder, &surroundings),
         None => Policy::embedded(&surroundings),
     };
     // Before its examples are run: what must be confined is refused where nothing can be.
-    let policy = loaded.map_err(Problem::configuration)?.on_machine_with(machine);
+    Ok(loaded.map_err(Problem::configuration)?.on_machine_with(machine()))
+}
+
+/// Holds a policy against the tools that there are, and runs its examples.
+fn check_policy(policy: &Policy, registry: &ToolRegistry, hosts: &[Host]) -> Result<(), Problem> {
     let judged = hosts.iter().flat_map(Host::definitions);
     let definitions: Vec<&ToolDefinition> = registry.definitions().chain(judged).map(AsRef::as_ref).collect();
     let warnings = policy.check_tools(definitions).map_err(Problem::configuration)?;
     for warning in policy.warnings().iter().chain(&warnings) {
         tell(paint(NOTE, format!("warning: {warning}")));
     }
-    Ok(policy)
+    Ok(())
 }
 
 /// What the policy files are read in.
@@ -192,7 +208,7 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 pub(crate) fn hook_world(setting: &Setting) -> Result<(Settings, World), Problem> {
     let settings = setting.settings()?;
     // The examples are not to fail for walls that nobody asked about.
-    let full = Some(Isolation::Full);
+    let full = || Some(Isolation::Full);
     let world =
         configured(setting, &settings, Folders::Configured, Scrutiny::AsNeeded, full, Taking::Accepted)?;
     let policy = world.policy.on_machine_with(None);

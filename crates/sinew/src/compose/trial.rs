@@ -32,7 +32,8 @@ pub(crate) fn trial(
     let workspaces = Workspaces::new(vec![work.map_err(|error| failed(&error))?]);
     let home = setting.home();
     let hosts = host_table::load(&home.config().join("hosts"), home.user_home())?;
-    let policy = super::policy(setting, &registry, &hosts, super::isolation())?;
+    let policy = super::policy(setting, super::isolation)?;
+    super::check_policy(&policy, &registry, &hosts)?;
     let curated = Curated::embedded().map_err(Problem::configuration)?;
     Sandbox::of_this_process().keep_outputs_in(&state.join("output"));
     Sandbox::of_this_process().note_runs_in(&state.join("runs"));
