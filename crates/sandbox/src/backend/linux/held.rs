@@ -6,11 +6,14 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::memory;
 
 /// How many processes are looked at in one go.
 const AT_ONCE: usize = 4;
+/// How often everybody is looked at, if that many are few: who waits for something should cost little.
+const ROUND: Duration = Duration::from_millis(100);
 /// What a socket sends and nobody has read: as much as the kernel gives one that did not ask for more, and no program
 /// here may ask.
 const SOCKET: u64 = 208 * 1024;
@@ -23,6 +26,7 @@ const ENTRY: u64 = 16 * 1024;
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
+    begun: Option<Instant>,
     /// Who is still to be looked at in this round.
     next: Vec<i32>,
     /// The pipes and sockets of this round: several processes may have the same one.
@@ -36,7 +40,11 @@ impl Held {
     /// Looks at a few more of these; what all of them hold.
     pub(crate) fn look_on(&mut self, processes: &[i32]) -> u64 {
         if self.next.is_empty() {
-            *self = Held { next: processes.to_vec(), before: self.so_far, ..Held::default() };
+            if self.begun.is_some_and(|begun| begun.elapsed() < ROUND) {
+                return self.so_far;
+            }
+            let begun = Some(Instant::now());
+            *self = Held { begun, next: processes.to_vec(), before: self.so_far, ..Held::default() };
         }
         for process in self.next.split_off(self.next.len().saturating_sub(AT_ONCE)) {
             self.add(process);
@@ -89,11 +97,10 @@ mod tests {
         let (reader, _writer) = std::io::pipe().expect("a pipe");
         let own = i32::try_from(std::process::id()).expect("a number");
         let mut held = Held::default();
-        let once = held.look_on(&[own]);
-        assert!(once >= PIPE, "the pipe is counted: {once}");
-        let many = vec![own; AT_ONCE + 1];
-        held.look_on(&many);
+        held.look_on(&vec![own; AT_ONCE + 1]);
         assert_eq!(held.next.len(), 1, "one is left for the next look");
+        let all = held.look_on(&[]);
+        assert!(held.next.is_empty() && all >= PIPE, "the pipe is counted: {all}");
         drop(reader);
     }
 }

@@ -27,10 +27,11 @@ pub(crate) fn of_all(processes: &[i32], room: u64) -> u64 {
 
 /// Resident pages that are no file's: its own, those it shares with others in memory, and those that say where they are.
 fn quick(process: i32) -> u64 {
-    let Some(text) = alive(process).and_then(|folder| std::fs::read_to_string(folder.join("status")).ok())
-    else {
-        return 0;
-    };
+    let status = |folder: PathBuf| std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let mut text = status(folder_of(process));
+    if kilobytes(&text, "RssAnon:").is_none() {
+        text = alive(process).map(status).unwrap_or_default();
+    }
     ["RssAnon:", "RssShmem:"].iter().filter_map(|name| kilobytes(&text, name)).sum::<u64>() + tables(&text)
 }
 
@@ -47,13 +48,17 @@ fn tables(status: &str) -> u64 {
     guard::held(Guard::PageTables, kilobytes(status, "VmPTE:").unwrap_or(0))
 }
 
+fn folder_of(process: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{process}"))
+}
+
 /// Where the kernel tells of a process that has memory: a thread of it, where the first has ended before the others.
 pub(crate) fn alive(process: i32) -> Option<PathBuf> {
     let has_memory = |folder: &PathBuf| {
         let text = std::fs::read_to_string(folder.join("statm")).unwrap_or_default();
         text.split(' ').next().is_some_and(|pages| !matches!(pages, "" | "0"))
     };
-    let folder = PathBuf::from(format!("/proc/{process}"));
+    let folder = folder_of(process);
     if has_memory(&folder) || !guard::stands(Guard::EveryThread) {
         return Some(folder);
     }
