@@ -524,6 +524,13 @@ def unshare_descriptors(at):
 
 
 @attempt
+def hide_descriptors(at):
+    LIBC.prctl(4, 0, 0, 0, 0)
+    if LIBC.prctl(3, 0, 0, 0, 0) != 0:
+        raise OSError(errno.EPERM, "it can be looked into")
+
+
+@attempt
 def start_thread_with_own_descriptors(at):
     # Without sharing its memory it cannot be a thread, and the kernel says so: it was asked.
     try:
@@ -875,6 +882,18 @@ def fill_send_buffers(at):
         children.append(child)
     for child in children:
         os.waitpid(child, 0)
+
+
+@probe
+def run_unreadable_program(at):
+    # The system lets nobody look into a process whose program its user may not read.
+    import shutil
+    import subprocess
+
+    copy = at["workspace"] + "/unreadable"
+    shutil.copy("/bin/sleep", copy)
+    os.chmod(copy, 0o111)
+    subprocess.run([copy, "4"], check=True)
 
 
 @probe

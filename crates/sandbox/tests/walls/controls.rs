@@ -151,6 +151,7 @@ const ROWS: &[Row] = &[
         &["unshare_descriptors", "start_thread_with_own_descriptors"],
         Seen::Escape,
     ),
+    Row(Full, Off, &[Hiding], &["hide_descriptors"], Seen::Escape),
     Row(Full, Off, &[WatchedFiles], &["watch_files", "watch_many_files"], Seen::Escape),
     Row(Reduced, Off, &[WatchedFiles], &["watch_files"], Seen::Escape),
     Row(Full, Off, &[Session], &["stay_in_session"], Seen::Escape),
@@ -165,9 +166,22 @@ const ROWS: &[Row] = &[
     Row(Full, Off, &[ProcessLimit], &["fork_many"], Seen::Escape),
     Row(Full, Off, &[MemoryWatch], &["fill_memory_in_children", "fill_shared_memory"], Seen::Escape),
     Row(Full, Off, &[PageTables], &["fill_page_tables"], Seen::Escape),
-    Row(Full, Off, &[HeldWatch], &["fill_send_buffers", "poll_many", "lock_many"], Seen::Escape),
-    Row(Reduced, Off, &[HeldWatch], &["fill_send_buffers", "poll_many", "lock_many"], Seen::Escape),
-    Row(Full, Off, &[EveryThread], &["fill_memory_after_first_thread"], Seen::Escape),
+    Row(
+        Full,
+        Off,
+        &[HeldWatch],
+        &["fill_send_buffers", "poll_many", "lock_many", "run_unreadable_program"],
+        Seen::Escape,
+    ),
+    Row(
+        Reduced,
+        Off,
+        &[HeldWatch],
+        &["fill_send_buffers", "poll_many", "lock_many", "run_unreadable_program"],
+        Seen::Escape,
+    ),
+    // To who looks at descriptors it would be out of sight.
+    Row(Full, Off, &[EveryThread, HeldWatch], &["fill_memory_after_first_thread"], Seen::Escape),
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {

@@ -7,7 +7,7 @@ use tool::SandboxTier;
 
 use super::raw;
 use super::syscalls::{
-    Answer, KIND, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE, PAIRED,
+    Answer, HIDE, KIND, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE, PAIRED,
     PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED_DESCRIPTORS, SOCKET_LEVEL, THREAD, TYPING, UNIX,
     WATCHING,
 };
@@ -62,6 +62,7 @@ fn program(tier: SandboxTier, network: Network) -> Vec<sock_filter> {
     program.extend(guard::held(Guard::Buffers, when(libc::SYS_setsockopt, send_buffers())));
     program.extend(guard::held(Guard::Buffers, when(libc::SYS_fcntl, pipe_sizes())));
     program.extend(guard::held(Guard::OwnDescriptors, when(libc::SYS_close_range, own_tables())));
+    program.extend(guard::held(Guard::Hiding, when(libc::SYS_prctl, hiding())));
     program.extend(when(libc::SYS_clone, clones()));
     for (number, place) in MODES {
         program.extend(guard::held(Guard::SetId, when(*number, no_powers(*place))));
@@ -111,6 +112,15 @@ fn clones() -> Vec<sock_filter> {
     ));
     part.push(step(RETURN, ALLOW));
     part
+}
+
+fn hiding() -> Vec<sock_filter> {
+    vec![
+        step(LOAD, FIRST_ARGUMENT),
+        jump(JUMP_EQUAL, HIDE, 0, 1),
+        refuse(Answer::Ignored),
+        step(RETURN, ALLOW),
+    ]
 }
 
 fn own_tables() -> Vec<sock_filter> {
@@ -313,6 +323,8 @@ mod tests {
         }
         check(Network::Full, libc::SYS_setsockopt, [3, 1, 2], ALLOW);
         check(Network::Full, libc::SYS_setsockopt, [3, 6, 7], ALLOW);
+        check(Network::Off, libc::SYS_prctl, [4, 0, 0], FAIL);
+        check(Network::Off, libc::SYS_prctl, [15, 0, 0], ALLOW);
         check(Network::Off, libc::SYS_fcntl, [3, 1031, 0], EPERM);
         check(Network::Off, libc::SYS_fcntl, [3, 1030, 0], ALLOW);
     }

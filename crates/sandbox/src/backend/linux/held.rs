@@ -2,8 +2,9 @@
 //! counts only what all of a user's programs have together. It is looked through a few processes at a time, because
 //! whoever looks keeps the run's time as well.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,6 +24,9 @@ const PIPE: u64 = 64 * 1024;
 /// of the former, and looking through the latter takes time, so that memory must run out long before.
 const ENTRY: u64 = 16 * 1024;
 
+/// How long the descriptors of a program may be out of sight. Between its filter and its start they are, for a moment.
+const UNSEEN: Duration = Duration::from_secs(1);
+
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
@@ -34,6 +38,8 @@ pub(crate) struct Held {
     so_far: u64,
     /// What the last round came to.
     before: u64,
+    /// Since when nobody can look into these.
+    unseen: HashMap<i32, Instant>,
 }
 
 impl Held {
@@ -44,7 +50,9 @@ impl Held {
                 return self.so_far;
             }
             let begun = Some(Instant::now());
-            *self = Held { begun, next: processes.to_vec(), before: self.so_far, ..Held::default() };
+            let mut unseen = std::mem::take(&mut self.unseen);
+            unseen.retain(|process, _| processes.contains(process));
+            *self = Held { begun, next: processes.to_vec(), before: self.so_far, unseen, ..Held::default() };
         }
         for process in self.next.split_off(self.next.len().saturating_sub(AT_ONCE)) {
             self.add(process);
@@ -52,10 +60,22 @@ impl Held {
         self.so_far.max(self.before)
     }
 
+    /// Whether something has been out of sight for too long: a program that others may not read is run like any other, and
+    /// what it holds is nobody's to look at.
+    pub(crate) fn is_evaded(&self) -> bool {
+        self.unseen.values().any(|since| since.elapsed() > UNSEEN)
+    }
+
     /// Nothing of a process that has gone meanwhile.
     fn add(&mut self, process: i32) {
+        let unseen_since = self.unseen.remove(&process);
         let Some(folder) = memory::alive(process) else { return };
-        for entry in std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
+        let listed = std::fs::read_dir(folder.join("fd"));
+        let is_closed = |error: &std::io::Error| error.kind() == ErrorKind::PermissionDenied;
+        if listed.as_ref().is_err_and(is_closed) && is_program(process, &folder) {
+            self.unseen.insert(process, unseen_since.unwrap_or_else(Instant::now));
+        }
+        for entry in listed.into_iter().flatten().flatten() {
             if let Ok(leads_to) = std::fs::read_link(entry.path()) {
                 self.so_far += self.by(&folder, &entry.file_name(), leads_to);
             }
@@ -74,6 +94,13 @@ impl Held {
         let text = std::fs::read_to_string(folder.join("fdinfo").join(number)).unwrap_or_default();
         entries(&text) * ENTRY
     }
+}
+
+/// Whether a process is a program's, and not yet or no more one of ours, which hide by themselves: the first of the
+/// namespaces, and the one that has its walls still to build.
+fn is_program(process: i32, folder: &Path) -> bool {
+    let text = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    process != 1 && text.lines().any(|line| line == "Seccomp:\t2")
 }
 
 /// How many files a poll watches, or how many locks there are, as the kernel lists them for a descriptor.

@@ -159,3 +159,6 @@ pub(crate) const WATCHING: &[libc::c_long] = &[
     libc::SYS_inotify_init,
     libc::SYS_inotify_init1,
 ];
+
+/// How a process hides what it has from who looks into it: an option of `prctl`.
+pub(crate) const HIDE: u32 = 4;

@@ -204,6 +204,8 @@ impl Watch {
             (self.most_memory.max(used), self.most_processes.max(running));
         if used > most && guard::stands(Guard::MemoryWatch) {
             self.end_for(End::OutOfMemory);
+        } else if self.held.is_evaded() && guard::stands(Guard::HeldWatch) {
+            self.end_for(End::Denied);
         } else if self.run.tier != SandboxTier::Full && running > self.limits.processes {
             self.end_for(End::TooManyProcesses);
         }

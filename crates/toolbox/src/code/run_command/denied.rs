@@ -78,8 +78,8 @@ fn by_end(end: End) -> Option<(&'static str, &'static str)> {
         End::OutOfMemory => ("it used more memory than it may", "`memory_mb` of tools.yaml"),
         End::TooManyProcesses => ("it had more processes than it may", "`max_processes` of tools.yaml"),
         End::Denied => (
-            "it made a system call of another architecture",
-            "nothing grants it: run a program of this machine's architecture",
+            "it made a system call of another architecture, or ran a program that may not be read",
+            "nothing grants it: run programs of this machine's architecture, which you may read",
         ),
         End::Exited(_) | End::Signalled(_) | End::Cancelled | End::Killed => return None,
     })
