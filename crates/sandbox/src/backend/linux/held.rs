@@ -124,7 +124,7 @@ mod tests {
         let (reader, _writer) = std::io::pipe().expect("a pipe");
         let own = i32::try_from(std::process::id()).expect("a number");
         let mut held = Held::default();
-        held.look_on(&vec![own; AT_ONCE + 1]);
+        held.look_on(&[own; AT_ONCE + 1]);
         assert_eq!(held.next.len(), 1, "one is left for the next look");
         let all = held.look_on(&[]);
         assert!(held.next.is_empty() && all >= PIPE, "the pipe is counted: {all}");
