@@ -31,6 +31,16 @@ NUMBERS = {
     "chroot": (161, 51),
     "open_tree": (428, 428),
     "fsopen": (430, 430),
+    "semget": (64, 190),
+    "semctl": (66, 191),
+    "msgget": (68, 186),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "fanotify_init": (300, 262),
+    "landlock_create_ruleset": (444, 444),
+    "close_range": (436, 436),
+    "exit": (60, 93),
 }
 ATTEMPTS = {}
 PROBES = {}
@@ -455,6 +465,81 @@ def type_into_terminal(at):
         raise OSError(ctypes.get_errno(), "TIOCSTI")
 
 
+# What the kernel has once for all of a user's programs, or holds and counts for nobody.
+
+
+@attempt
+def make_semaphores(at):
+    call("semctl", call("semget", 0, 1, 0o1600), 0, 0)
+
+
+@attempt
+def make_messages(at):
+    call("msgctl", call("msgget", 0, 0o1600), 0, 0)
+
+
+@attempt
+def open_message_queue(at):
+    name = b"sinew-hostile-%d" % os.getpid()
+    os.close(call("mq_open", name, os.O_CREAT | os.O_RDWR, 0o600, 0))
+    call("mq_unlink", name)
+
+
+@attempt
+def watch_file_systems(at):
+    os.close(call("fanotify_init", 0x200, 0))
+
+
+@attempt
+def make_rules(at):
+    os.close(call("landlock_create_ruleset", ctypes.create_string_buffer(struct.pack("=Q", 1), 8), 8, 0))
+
+
+@attempt
+def send_descriptors(at):
+    one, _other = socket.socketpair()
+    socket.send_fds(one, [b"x"], [0, 1, 2])
+
+
+@attempt
+def grow_send_buffer(at):
+    one, _other = socket.socketpair()
+    before = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before // 4)
+    if one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == before:
+        raise OSError(errno.EPERM, "it stays as it was")
+
+
+@attempt
+def resize_pipe(at):
+    import fcntl
+
+    _, writer = os.pipe()
+    fcntl.fcntl(writer, 1031, 4096)
+
+
+@attempt
+def unshare_descriptors(at):
+    call("close_range", 1 << 20, 1 << 20, 2)
+
+
+@attempt
+def hide_descriptors(at):
+    LIBC.prctl(4, 0, 0, 0, 0)
+    if LIBC.prctl(3, 0, 0, 0, 0) != 0:
+        raise OSError(errno.EPERM, "it can be looked into")
+
+
+@attempt
+def start_thread_with_own_descriptors(at):
+    # Without sharing its memory it cannot be a thread, and the kernel says so: it was asked.
+    try:
+        call("clone", 0x10000, 0, 0, 0, 0)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+
+
 # The network.
 
 
@@ -657,7 +742,7 @@ def leave_core_file(at):
 
 @probe
 def open_many_files(at):
-    held = [open("/dev/null") for _ in range(100)]
+    held = [open("/dev/null") for _ in range(300)]
     held.clear()
 
 
@@ -676,6 +761,36 @@ def lock_memory(at):
     address = ctypes.addressof(ctypes.c_char.from_buffer(held))
     if LIBC.mlock(ctypes.c_void_p(address), ctypes.c_size_t(1 << 20)) != 0:
         raise OSError(ctypes.get_errno(), "mlock")
+
+
+@probe
+def queue_signals(at):
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    for _ in range(2000):
+        if LIBC.sigqueue(os.getpid(), signal.SIGRTMIN, None) != 0:
+            raise OSError(ctypes.get_errno(), "sigqueue")
+
+
+@probe
+def watch_files(at):
+    held = []
+    for _ in range(32):
+        handle = LIBC.inotify_init()
+        if handle < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init")
+        held.append(handle)
+
+
+@probe
+def watch_many_files(at):
+    for number in range(20000):
+        os.close(os.open("/tmp/watched-%d" % number, os.O_CREAT))
+    handle = LIBC.inotify_init()
+    for number in range(20000):
+        if LIBC.inotify_add_watch(handle, b"/tmp/watched-%d" % number, 2) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch")
 
 
 @probe
@@ -726,6 +841,105 @@ def fill_shared_memory(at):
     for start in range(0, len(held), 1 << 20):
         held[start : start + (1 << 20)] = b"x" * (1 << 20)
     time.sleep(2)
+
+
+@probe
+def fill_page_tables(at):
+    # What is read and was never written is one page, everywhere.
+    import time
+
+    size, step = 128 << 30, 2 << 20
+    LIBC.mmap.restype = ctypes.c_void_p
+    start = LIBC.mmap(None, ctypes.c_size_t(size), 1, 0x4022, -1, 0)
+    if start == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "mmap")
+    for offset in range(0, size, step):
+        ctypes.string_at(start + offset, 1)
+    time.sleep(2)
+
+
+@probe
+def fill_send_buffers(at):
+    import time
+
+    def work():
+        held = [socket.socketpair() for _ in range(100)]
+        for end in (end for pair in held for end in pair):
+            end.setblocking(False)
+            try:
+                while True:
+                    end.send(bytes(1 << 16))
+            except BlockingIOError:
+                pass
+        time.sleep(2)
+
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            work()
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+@probe
+def run_unreadable_program(at):
+    # The system lets nobody look into a process whose program its user may not read.
+    import shutil
+    import subprocess
+
+    copy = at["workspace"] + "/unreadable"
+    shutil.copy("/bin/sleep", copy)
+    os.chmod(copy, 0o111)
+    subprocess.run([copy, "4"], check=True)
+
+
+@probe
+def poll_many(at):
+    # A file is watched once for each number it had, though it has them no more.
+    import select
+    import time
+
+    reader, _ = os.pipe()
+    held = []
+    for _ in range(60):
+        poll = select.epoll()
+        held.append(poll)
+        for number in range(100, 250):
+            os.dup2(reader, number)
+            poll.register(number, select.EPOLLIN)
+    time.sleep(2)
+
+
+@probe
+def lock_many(at):
+    import fcntl
+    import time
+
+    held = [open(at["workspace"] + "/locked-%d" % number, "w") for number in range(20)]
+    for file in held:
+        for number in range(500):
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * number)
+    time.sleep(2)
+
+
+@probe
+def fill_memory_after_first_thread(at):
+    import threading
+    import time
+
+    def work():
+        while "\nState:\tZ" not in open("/proc/self/status").read():
+            time.sleep(0.01)
+        held = b"x" * (240 << 20)
+        time.sleep(2)
+        os.write(1, b"escaped\n")
+        os._exit(len(held) & 1)
+
+    threading.Thread(target=work).start()
+    call("exit", 0)
 
 
 @probe

@@ -16,6 +16,7 @@ use crate::surroundings::Protected;
 
 mod names;
 
+pub use names::git_acts_on;
 use names::{GITS_OWN, Group, NEVER_TOUCHED, NEVER_WRITTEN, ONLY_FOLDERS};
 
 /// The fixed part, compiled once: it is the same for every policy.
@@ -219,6 +220,12 @@ mod tests {
                 "/r/.git/HEAD",
                 "/r/.git/objects/ab/cd",
                 "/r/.git/worktrees/wt/commondir",
+                "/r/bare.git/rebase-merge/git-rebase-todo",
+                "/r/bare.git/remotes/origin",
+                "/r/bare.git/branches/main",
+                "/r/bare.git/info/attributes",
+                "/r/bare.git/modules/m/config",
+                "/r/.hg/hgrc-not-shared",
                 "/r/.git/modules/sub/commondir",
                 "/r/bare.git/config",
                 "/r/bare.git/hooks/post-update",
@@ -364,6 +371,12 @@ mod tests {
             ("/w/.config/app", false),
             ("/w/.claude/settings.json", true),
             ("/w/.git/modules", true),
+            ("/w/.git/rebase-merge", true),
+            ("/w/.git/rebase-merge/git-rebase-todo", true),
+            ("/w/.git/worktrees/other/rebase-merge", true),
+            ("/w/.git/remotes", true),
+            ("/w/.git/info/attributes", true),
+            ("/w/.git/refs/heads/main", false),
             ("/w/.git/objects/info/alternates", true),
             ("/w/.local/share/keyrings", true),
             ("/w/Library/LaunchAgents", true),

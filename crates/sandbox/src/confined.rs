@@ -21,7 +21,11 @@ use crate::shelves::Shelves;
 use crate::spec::{Limits, Spec};
 
 const MEBIBYTE: u64 = 1024 * 1024;
-const OPEN_FILES: u64 = 4096;
+/// As many as a login has on most systems.
+const OPEN_FILES: u64 = 1024;
+/// With a network. Of what is on its way between processes the kernel lets a user have as much as the one who sends may
+/// open, all of the user's programs together: this leaves those some that may open no more than a login.
+const OPEN_FILES_AND_SENT: u64 = 512;
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_millis(40);
 
@@ -88,7 +92,7 @@ impl Confined {
                 processes: u64::from(asked.processes()),
                 cpu_seconds: u64::from(asked.cpu_seconds.unwrap_or(0)),
                 file_bytes: permit.max_file_bytes().unwrap_or(0),
-                open_files: OPEN_FILES,
+                open_files: open_files(asked.network),
             },
         };
         let grants = Grants { writable, readable, sight: permit.sight() };
@@ -226,6 +230,13 @@ impl Confined {
 
     pub(crate) fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+fn open_files(network: Network) -> u64 {
+    match network {
+        Network::Off => OPEN_FILES,
+        Network::Loopback | Network::Full => OPEN_FILES_AND_SENT,
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) enum Guard {
     Strays,
     /// Message queues and shared memory of its own.
     MessageNamespace,
+    /// A small part of what the user may watch of files.
+    WatchedFiles,
     /// Processes of its own.
     ProcessNamespace,
     /// Orphans come to the launcher, where there is no namespace for them.
@@ -72,6 +74,14 @@ pub(crate) enum Guard {
     Pairs,
     /// Sockets.
     Sockets,
+    /// Descriptors on their way from one process to another.
+    Sending,
+    /// Larger buffers for sockets and pipes.
+    Buffers,
+    /// Processes that let nobody look into them.
+    Hiding,
+    /// Threads with descriptors of their own, which nobody would see.
+    OwnDescriptors,
     /// A session of its own.
     Session,
     /// Descriptors beyond the three close with the exec.
@@ -84,6 +94,8 @@ pub(crate) enum Guard {
     DataLimit,
     /// Memory that cannot be paged out.
     LockLimit,
+    /// Signals and timers that wait.
+    SignalLimit,
     /// Processor time.
     CpuLimit,
     /// The size of a file.
@@ -92,6 +104,12 @@ pub(crate) enum Guard {
     ProcessLimit,
     /// The memory of all processes together.
     MemoryWatch,
+    /// The tables for it count.
+    PageTables,
+    /// What the kernel holds for descriptors counts.
+    HeldWatch,
+    /// A process lives as long as one of its threads does.
+    EveryThread,
     /// The run ends when the daemon goes.
     Desertion,
     /// Every descendant is ended, where no namespace does it.

@@ -1,13 +1,13 @@
 //! Looks a folder through for what the rules know by its name, once and without following links. What is hidden is not
 //! entered; what is protected is entered for what is hidden in it, before a run.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use governance::{Stands, runs_by_itself};
+use governance::{Stands, git_acts_on, runs_by_itself};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, OFlags, statat};
 use rustix::io::Errno;
 
@@ -179,10 +179,10 @@ impl Look<'_> {
 
     /// Notes what git acts on in a repository that has another name than git gives them.
     fn repository(&mut self, listed: &Listed, folder: &Path) -> io::Result<()> {
-        for name in GITS_SETTINGS {
-            match identity::facts_at(listed.entries.fd()?, name) {
+        for name in git_acts_on() {
+            match identity::facts_at(listed.entries.fd()?, &CString::new(name)?) {
                 Ok(facts) => {
-                    let path = folder.join(OsStr::from_bytes(name.to_bytes()));
+                    let path = folder.join(name);
                     self.found.kept.entry(path).or_insert_with(|| kept(&facts, listed.number, true));
                 }
                 Err(error) if is_gone(&error) => {}
@@ -199,8 +199,6 @@ impl Look<'_> {
     }
 }
 
-/// What git acts on in a repository.
-const GITS_SETTINGS: [&CStr; 5] = [c"config", c"config.worktree", c"hooks", c"info", c"commondir"];
 /// What has git take a folder for a repository.
 pub(crate) const SIGN_OF_REPOSITORY: &str = "HEAD";
 
@@ -359,11 +357,12 @@ mod tests {
     #[test]
     fn a_repository_under_any_name_is_known_by_what_is_in_it() {
         let world = World::with(
-            &["a/objects", "a/refs", "a/hooks", "b/objects", "b/hooks", "c"],
+            &["a/objects", "a/refs", "a/hooks", "a/rebase-merge", "b/objects", "b/hooks", "c"],
             &["a/HEAD", "a/config", "b/HEAD", "b/config", "c/HEAD", "c/commondir"],
         );
         let found = world.taken().whole().unwrap();
-        let expect = ["a/config", "a/hooks", "c/commondir"].map(|name| world.root.join(name));
+        let expect =
+            ["a/config", "a/hooks", "a/rebase-merge", "c/commondir"].map(|name| world.root.join(name));
         assert_eq!(found.kept.keys().cloned().collect::<Vec<_>>(), expect);
         assert_eq!(found.repositories.len(), 2);
     }

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +22,8 @@ use crate::report::{End, Spent};
 use crate::status::{Problem, Status, Step};
 
 /// How many wait at most. More would only wait: a call needs one.
-const MOST: usize = 2;
-/// How long one waits before it is let go.
+pub(crate) const MOST: usize = 2;
+/// How long one waits before it is let go, for as long as nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one may take to say that it is there.
 const START: Duration = Duration::from_secs(5);
@@ -167,39 +166,68 @@ fn own_program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// A launcher that is on its way into a pool, or was given up.
-struct Starting(Arc<Pool>);
+/// The launchers of one tier that stand ready.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    tier: SandboxTier,
+    /// How long one waits before it is let go.
+    patience: Duration,
+    shelf: Mutex<Shelf>,
+}
+
+/// Counted together, under one lock: calls that end at the same time would each start as many as one of them needs.
+#[derive(Debug, Default)]
+struct Shelf {
+    ready: VecDeque<(u64, Launcher)>,
+    /// How many are on their way there.
+    starting: usize,
+}
+
+impl Shelf {
+    fn standing(&self) -> usize {
+        self.ready.len() + self.starting
+    }
+}
+
+/// The place of a launcher that is on its way into a pool, or was given up.
+struct Starting {
+    pool: Arc<Pool>,
+    is_filled: bool,
+}
 
 impl Starting {
-    fn new(pool: &Arc<Pool>) -> Starting {
-        pool.starting.fetch_add(1, Ordering::Relaxed);
-        Starting(Arc::clone(pool))
+    /// Puts the launcher in its place.
+    fn fill(mut self, launcher: Launcher) -> Option<u64> {
+        let name = u64::from(launcher.process.id()?);
+        self.is_filled = true;
+        let mut shelf = self.pool.shelf();
+        shelf.starting = shelf.starting.saturating_sub(1);
+        shelf.ready.push_back((name, launcher));
+        Some(name)
     }
 }
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        self.0.starting.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_filled {
+            let mut shelf = self.pool.shelf();
+            shelf.starting = shelf.starting.saturating_sub(1);
+        }
     }
-}
-
-/// The launchers of one tier that stand ready.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    tier: SandboxTier,
-    ready: Mutex<VecDeque<(u64, Launcher)>>,
-    /// How many are on their way there.
-    starting: AtomicUsize,
 }
 
 impl Pool {
     pub(crate) fn new(tier: SandboxTier) -> Self {
-        Pool { tier, ready: Mutex::default(), starting: AtomicUsize::new(0) }
+        Pool::with_patience(tier, PATIENCE)
+    }
+
+    pub(crate) fn with_patience(tier: SandboxTier, patience: Duration) -> Self {
+        Pool { tier, patience, shelf: Mutex::default() }
     }
 
     /// One that stands ready, or a new one.
     pub(crate) async fn take(&self) -> Result<Launcher, SandboxError> {
-        while let Some((_, launcher)) = { self.list().pop_front() } {
+        while let Some((_, launcher)) = { self.shelf().ready.pop_front() } {
             if launcher.is_alive() {
                 return Ok(launcher);
             }
@@ -209,35 +237,37 @@ impl Pool {
 
     /// Has others stand ready, after a call and not before it.
     pub(crate) fn refill(self: &Arc<Self>) {
-        let ready = self.list().len();
-        // Calls that end together would each start as many as one of them needs.
-        let mut number = self.starting.load(Ordering::Relaxed) + ready;
-        while number < MOST {
-            let place = Starting::new(self);
+        while let Some((number, place)) = self.reserve() {
             tokio::spawn(async move {
-                let started = Launcher::start(place.0.tier).await;
-                let pool = Arc::clone(&place.0);
-                drop(place);
-                let Some(name) = started.ok().and_then(|launcher| pool.put(launcher)) else { return };
-                tokio::time::sleep(PATIENCE + Duration::from_secs(number as u64)).await;
-                pool.list().retain(|(other, _)| *other != name);
+                let pool = Arc::clone(&place.pool);
+                let started = Launcher::start(pool.tier).await;
+                let Some(name) = started.ok().and_then(|launcher| place.fill(launcher)) else { return };
+                // Not all at once.
+                tokio::time::sleep(pool.patience + Duration::from_secs(number as u64).min(pool.patience))
+                    .await;
+                pool.shelf().ready.retain(|(other, _)| *other != name);
             });
-            number += 1;
         }
     }
 
-    /// Adds one, unless there are enough by now.
-    fn put(&self, launcher: Launcher) -> Option<u64> {
-        let name = u64::from(launcher.process.id()?);
-        let mut list = self.list();
-        if list.len() >= MOST {
-            return None;
-        }
-        list.push_back((name, launcher));
-        Some(name)
+    /// A place for one more, if there is one; which it is.
+    fn reserve(self: &Arc<Self>) -> Option<(usize, Starting)> {
+        let mut shelf = self.shelf();
+        let number = shelf.standing();
+        (number < MOST).then(|| {
+            shelf.starting += 1;
+            (number, Starting { pool: Arc::clone(self), is_filled: false })
+        })
     }
 
-    fn list(&self) -> MutexGuard<'_, VecDeque<(u64, Launcher)>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many stand ready or are about to.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the tests of the library start none; the test program does")]
+    pub(crate) fn standing(&self) -> usize {
+        self.shelf().standing()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -38,7 +38,7 @@ pub enum End {
     Exited(i32),
     /// By a signal.
     Signalled(i32),
-    /// By the kernel, for a call that no program gets: one of another architecture.
+    /// For what no program gets: a call of another architecture, or to be hidden from who counts what it holds.
     Denied,
     /// Its time was over.
     TimedOut,

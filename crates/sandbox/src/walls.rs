@@ -57,6 +57,9 @@ mod controls;
 #[path = "../tests/walls/ends.rs"]
 mod ends;
 #[cfg(target_os = "linux")]
+#[path = "../tests/walls/pools.rs"]
+mod pools;
+#[cfg(target_os = "linux")]
 #[path = "../tests/walls/timeouts.rs"]
 mod timeouts;
 #[path = "../tests/walls/workers.rs"]
@@ -76,7 +79,7 @@ fn main() -> ExitCode {
     }
     tests::give_up_root_for_good();
     #[cfg(target_os = "linux")]
-    let trials = [controls::trials(), ends::trials(), timeouts::trials(), workers::trials()];
+    let trials = [controls::trials(), ends::trials(), pools::trials(), timeouts::trials(), workers::trials()];
     // What stands elsewhere has no single walls to leave out.
     #[cfg(not(target_os = "linux"))]
     let trials = [workers::trials()];

@@ -306,3 +306,30 @@ fn lines_and_names_are_found() {
     assert_eq!(scene.failed("search_files", json!({"query": "(", "regex": true})).0, "conflict");
     assert_eq!(scene.refused("search_files", json!({"path": "."})).0, "invalid_arguments");
 }
+
+/// Each of these files takes a tenth of a second and ten megabytes to be understood, and folders can be nested.
+#[test]
+fn ignore_files_that_are_bombs_are_not_followed_and_told() {
+    const DEPTH: usize = 30;
+    let mut scene = Scene::new();
+    let wild: String = (0..2_000).map(|number| format!("*a*b*{number}*c*\n")).collect();
+    let mut folder = String::new();
+    for _ in 0..DEPTH {
+        scene.file(&format!("{folder}.gitignore"), &wild);
+        folder.push_str("d/");
+    }
+    scene.file(&format!("{folder}found.rs"), "fn main() {}\n");
+    let found = scene.done("search_files", json!({"path": ".", "glob": "*.rs"}));
+    assert_eq!(found["files"][0]["path"], format!("{folder}found.rs"), "{found}");
+    assert_eq!(found["complete"], true, "{found}");
+    assert_eq!(
+        found["skipped"]["ignore_files"],
+        DEPTH - 4,
+        "four are as much as is followed at once: {found}"
+    );
+    scene.file("x/.ignore", format!("{}\n*.rs\n", "*a".repeat(60_000)));
+    scene.file("x/seen.rs", "");
+    let found = scene.done("search_files", json!({"path": "x", "glob": "*.rs"}));
+    assert_eq!(found["files"][0]["path"], "seen.rs", "not followed by half: {found}");
+    assert_eq!(found["skipped"]["ignore_files"], 1, "{found}");
+}

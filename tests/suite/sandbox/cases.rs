@@ -72,13 +72,14 @@ fn a_program_is_not_taken_from_the_workspace() {
 /// What would be run by itself later, in the folder that may be changed and outside of it.
 #[test]
 fn nothing_is_left_where_something_runs_it() {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
         ".bashrc",
         ".ssh/authorized_keys",
         ".config/systemd/user/x.service",
         ".config/autostart/x.desktop",
         ".git/hooks/pre-commit",
         ".git/config",
+        ".git/rebase-merge/git-rebase-todo",
         ".vscode/tasks.json",
         ".mcp.json",
         ".claude/settings.json",

@@ -36,6 +36,35 @@ fn node_works_as_it_does_outside() {
     assert!(daemon.home().workspace().join("n.txt").exists());
 }
 
+/// By what is bounded because all programs of a user share it: pairs of sockets, pipes, polls, locks, watched files.
+#[test]
+fn processes_speak_to_each_other_as_they_do_outside() {
+    let daemon = Daemon::start_in(home("    network: loopback\n"));
+    let in_python = "import asyncio, concurrent.futures, fcntl, multiprocessing, socket, sqlite3\n\
+                     async def work():\n    child = await asyncio.create_subprocess_exec('echo', 'child', stdout=-1)\n    \
+                     return (await child.communicate())[0].decode().strip()\n\
+                     def main():\n    print(asyncio.run(work()))\n    \
+                     with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, -2]))\n    \
+                     with concurrent.futures.ThreadPoolExecutor(4) as pool: print(list(pool.map(abs, [-3])))\n    \
+                     one, other = socket.socketpair()\n    one.sendall(b'pair'); print(other.recv(9).decode())\n    \
+                     sqlite3.connect('d.db').execute('create table t(x)')\n    \
+                     fcntl.flock(open('locked', 'w'), fcntl.LOCK_EX)\n\
+                     main()";
+    let in_node = "const {fork, execSync} = require('child_process'), fs = require('fs');\n\
+                   if (process.send) { process.on('message', m => { process.send(m + 1); process.disconnect() }) }\n\
+                   else {\n  console.log(execSync('echo shell').toString().trim());\n  fs.watch('.').close();\n  \
+                   const child = fork('n.js'); child.on('message', m => console.log('answer', m)); child.send(1) }";
+    daemon.home().file("n.js", in_node);
+    for network in ["loopback", "off"] {
+        daemon.home().configure("governance/tools.yaml", &super::rules(&format!("    network: {network}\n")));
+        daemon.home().run(&["reload", "--accept"]).must_exit(0);
+        let said = output(&python(&daemon, in_python));
+        assert_eq!(said, "child\n[1, 2]\n[3]\npair\n", "with network {network}");
+        assert_eq!(output(&run(&daemon, &["node", "n.js"])), "shell\nanswer 2\n", "with network {network}");
+        let _ = std::fs::remove_file(daemon.home().workspace().join("d.db"));
+    }
+}
+
 #[test]
 fn python_and_git_work_as_they_do_outside() {
     let daemon = Daemon::start_in(home(""));

@@ -45,7 +45,8 @@ fn t146_a_bomb_is_cut_at_the_decoded_cap() {
             "{result:.300}"
         );
     }
-    let grown = peak(&daemon) - before;
+    // The kernel counts in batches, so that what it once said to be the peak can be a little more than what it says later.
+    let grown = peak(&daemon).saturating_sub(before);
     assert!(grown < 20 << 20, "96 MiB went by and the daemon grew by {grown}");
 }
 

@@ -1,6 +1,19 @@
 //! The names that no policy frees, as data. There is one list, for tools and for confined programs: a name that is
 //! protected from the one and not from the other is a way round.
 
+/// What in a repository names programs, leads git elsewhere, or says what it does next. A rebase that stopped goes on with the
+/// commands of a list.
+macro_rules! git_acts_on {
+    () => {
+        "config,config.worktree,commondir,hooks,info,modules,worktrees,remotes,branches,rebase-merge"
+    };
+}
+
+/// The same, name by name: repositories whose folder has another name than git gives them are known by what is in them.
+pub fn git_acts_on() -> impl Iterator<Item = &'static str> {
+    git_acts_on!().split(',')
+}
+
 /// Names with one reason.
 pub(super) struct Group {
     pub(super) id: &'static str,
@@ -15,12 +28,11 @@ pub(super) const NEVER_WRITTEN: &[Group] = &[
         why: GIT,
         names: &[
             // With a working tree or without one, whose folder only its usual ending gives away.
-            "/**/*.git/{config,config.worktree,commondir}",
-            "/**/*.git/{hooks,info,modules,worktrees}/**",
+            concat!("/**/*.git/{", git_acts_on!(), "}/**"),
             "/**/info/{alternates,attributes}", // of a repository under any name
             "/**/.husky/**",
             "/**/.hgrc",
-            "/**/.hg/hgrc",
+            "/**/.hg/{hgrc,hgrc-not-shared}",
             "/**/.jj/repo/config.toml",
             "/**/.gitconfig",
             "/**/.gitmodules",

@@ -6,6 +6,7 @@
 mod below;
 mod filter;
 mod first;
+mod held;
 mod inside;
 mod landlocked;
 mod memory;

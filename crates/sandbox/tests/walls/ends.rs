@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 13] = [
+    let cases: [Case; 14] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -39,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_run_ends_when_nobody_waits_for_it", deserted),
         ("what_was_waited_for_is_gone", waited_for),
         ("reduced_runs_leave_no_descendants", descendants),
+        ("reduced_runs_leave_no_thread_whose_first_has_ended", threads_without_their_first),
         ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
         ("an_order_of_any_length_arrives_whole", long_order),
         ("the_first_process_has_given_up_all_powers", first_process),
@@ -282,6 +283,39 @@ fn descendants() -> Result<(), Failed> {
         run(&[guard]);
         assert!(!vanishes(&word, LINGER), "without {guard:?} one stays");
         clear(&word);
+    }
+    Ok(())
+}
+
+/// To the system such a process looks dead, and its command line is empty: whether it lives is seen by what it does.
+fn threads_without_their_first() -> Result<(), Failed> {
+    const CODE: &str = "
+import ctypes, os, threading, time
+reader, writer = os.pipe()
+def outlive():
+    while '\\nState:\\tZ' not in open('/proc/self/status').read(): time.sleep(0.01)
+    os.write(writer, b'x')
+    for name in range(3): os.close(name)
+    while not os.path.exists('go'): time.sleep(0.01)
+    open('outlived', 'w').close()
+    os._exit(0)
+if os.fork() == 0:
+    os.setsid()
+    threading.Thread(target=outlive).start()
+    ctypes.CDLL(None).syscall({'x86_64': 60}.get(os.uname().machine, 93), 0)
+os.read(reader, 1)";
+    for (without, lives) in [(&[][..], false), (&[Guard::EveryThread], true)] {
+        let world = World::new();
+        let confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+        let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
+        assert_eq!(finished.end, End::Exited(0), "{}", String::from_utf8_lossy(&finished.stderr.head));
+        std::fs::write(world.workspace.join("go"), "").expect("a file");
+        let (began, outlived) = (Instant::now(), world.workspace.join("outlived"));
+        let longest = if lives { PATIENCE } else { LINGER };
+        while !outlived.exists() && began.elapsed() < longest {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(outlived.exists(), lives, "without {without:?}");
     }
     Ok(())
 }

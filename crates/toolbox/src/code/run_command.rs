@@ -60,7 +60,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolEntry {
     spec.allowed_modes = vec![Mode::Normal];
     spec.requires_sandbox = true;
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
-    spec.example = Some(json!({"command": ["git", "status"]}));
+    spec.example = Some(json!({"command": ["grep", "-rn", "TODO", "src"]}));
     let executor = Arc::new(RunCommand { sandbox: sandbox.clone() });
     ToolEntry::with_executor(spec.input::<Arguments>().output::<Ran>(), executor)
 }

@@ -124,6 +124,8 @@ struct Skipped {
     too_large: u64,
     /// Files and directories that could not be read.
     unreadable: u64,
+    /// .gitignore and .ignore files with too many patterns or too long ones; what they leave out was looked into.
+    ignore_files: u64,
 }
 
 pub(super) fn tool() -> ToolEntry {
@@ -168,6 +170,7 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Fai
         let message = "neither query nor glob says what to search for";
         return Err(Failure::new(FailureKind::Conflict, message).hint("list_directory lists everything"));
     }
+    let until = Instant::now() + LONGEST.min(permit.timeout().mul_f64(0.75));
     let query = match &arguments.query {
         Some(text) => Some(Query::new(text, arguments.regex, arguments.case_sensitive)?),
         None => None,
@@ -182,7 +185,7 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Fai
         query,
         ignored: Ignored::starting_in(directory, arguments.include_ignored),
         after: arguments.cursor.as_deref().map(Cursor::parse).transpose()?,
-        until: Instant::now() + LONGEST.min(permit.timeout().mul_f64(0.75)),
+        until,
         room: room::for_content(permit),
         results,
         last: None,
@@ -195,6 +198,7 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Fai
         if is_shown { search.see(found) } else { Next::Skip }
     })?;
     search.results.skipped.unreadable += unseen.unreadable.len() as u64;
+    search.results.skipped.ignore_files = search.ignored.unfollowed();
     search.results.complete = search.ended == Ended::NotYet && !unseen.cut;
     Ok(search.answer())
 }

@@ -3,11 +3,13 @@
 
 use governance::Network;
 use libc::sock_filter;
+use tool::SandboxTier;
 
 use super::raw;
 use super::syscalls::{
-    Answer, KIND, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, PAIRED, REFUSED, SET_ID,
-    TYPING, UNIX,
+    Answer, HIDE, KIND, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE, PAIRED,
+    PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED_DESCRIPTORS, SOCKET_LEVEL, THREAD, TYPING, UNIX,
+    WATCHING,
 };
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
@@ -41,17 +43,27 @@ const OURS: u32 = 0xc000_00b7;
 const X32: u32 = 0x4000_0000;
 
 /// Installs the filter.
-pub(crate) fn install(network: Network) -> Result<(), Problem> {
-    raw::filter_calls(&program(network)).map_err(|cause| Problem::new(Step::Seccomp, "filter", &cause))
+pub(crate) fn install(tier: SandboxTier, network: Network) -> Result<(), Problem> {
+    raw::filter_calls(&program(tier, network)).map_err(|cause| Problem::new(Step::Seccomp, "filter", &cause))
 }
 
-fn program(network: Network) -> Vec<sock_filter> {
+fn program(tier: SandboxTier, network: Network) -> Vec<sock_filter> {
     let mut program = guard::held(Guard::Architecture, only_ours());
     program.push(step(LOAD, NUMBER));
     for (number, answer) in guard::held(Guard::Calls, REFUSED) {
         program.extend([jump(JUMP_EQUAL, narrow(*number), 0, 1), refuse(*answer)]);
     }
-    program.extend(guard::held(Guard::CloneFlags, when(libc::SYS_clone, new_namespaces())));
+    for number in SENDING.iter().filter(|_| network == Network::Off) {
+        program.extend(guard::held(Guard::Sending, when(*number, vec![refuse(Answer::NotPermitted)])));
+    }
+    for number in WATCHING.iter().filter(|_| tier != SandboxTier::Full) {
+        program.extend(guard::held(Guard::WatchedFiles, when(*number, vec![refuse(Answer::NotThere)])));
+    }
+    program.extend(guard::held(Guard::Buffers, when(libc::SYS_setsockopt, send_buffers())));
+    program.extend(guard::held(Guard::Buffers, when(libc::SYS_fcntl, pipe_sizes())));
+    program.extend(guard::held(Guard::OwnDescriptors, when(libc::SYS_close_range, own_tables())));
+    program.extend(guard::held(Guard::Hiding, when(libc::SYS_prctl, hiding())));
+    program.extend(when(libc::SYS_clone, clones()));
     for (number, place) in MODES {
         program.extend(guard::held(Guard::SetId, when(*number, no_powers(*place))));
     }
@@ -84,10 +96,61 @@ fn when(number: libc::c_long, part: Vec<sock_filter>) -> Vec<sock_filter> {
     whole
 }
 
-fn new_namespaces() -> Vec<sock_filter> {
+fn clones() -> Vec<sock_filter> {
+    let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
+    part.extend(guard::held(
+        Guard::CloneFlags,
+        vec![jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), refuse(Answer::NotPermitted)],
+    ));
+    part.extend(guard::held(
+        Guard::OwnDescriptors,
+        vec![
+            jump(JUMP_ANY_BIT, THREAD, 0, 2),
+            jump(JUMP_ANY_BIT, SHARED_DESCRIPTORS, 1, 0),
+            refuse(Answer::NotPermitted),
+        ],
+    ));
+    part.push(step(RETURN, ALLOW));
+    part
+}
+
+fn hiding() -> Vec<sock_filter> {
     vec![
         step(LOAD, FIRST_ARGUMENT),
-        jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1),
+        jump(JUMP_EQUAL, HIDE, 0, 1),
+        refuse(Answer::Ignored),
+        step(RETURN, ALLOW),
+    ]
+}
+
+fn own_tables() -> Vec<sock_filter> {
+    vec![
+        step(LOAD, THIRD_ARGUMENT),
+        jump(JUMP_ANY_BIT, OWN_TABLE, 0, 1),
+        refuse(Answer::NotPermitted),
+        step(RETURN, ALLOW),
+    ]
+}
+
+/// What a socket may hold stays what is counted for it.
+fn send_buffers() -> Vec<sock_filter> {
+    let mut part = vec![
+        step(LOAD, SECOND_ARGUMENT),
+        jump(JUMP_EQUAL, SOCKET_LEVEL, 1, 0),
+        step(RETURN, ALLOW),
+        step(LOAD, THIRD_ARGUMENT),
+    ];
+    for option in SEND_BUFFER {
+        part.extend([jump(JUMP_EQUAL, *option, 0, 1), refuse(Answer::Ignored)]);
+    }
+    part.push(step(RETURN, ALLOW));
+    part
+}
+
+fn pipe_sizes() -> Vec<sock_filter> {
+    vec![
+        step(LOAD, SECOND_ARGUMENT),
+        jump(JUMP_EQUAL, PIPE_SIZE, 0, 1),
         refuse(Answer::NotPermitted),
         step(RETURN, ALLOW),
     ]
@@ -159,6 +222,7 @@ fn refuse(answer: Answer) -> sock_filter {
     let code = match answer {
         Answer::NotPermitted => libc::EPERM,
         Answer::NotThere => libc::ENOSYS,
+        Answer::Ignored => 0,
     };
     step(RETURN, FAIL | code.unsigned_abs())
 }
@@ -182,7 +246,7 @@ mod tests {
 
     /// What the program answers to a call: the kernel's machine, as far as it is used here.
     fn answer(network: Network, architecture: u32, number: u32, arguments: [u32; 4]) -> u32 {
-        let program = program(network);
+        let program = program(SandboxTier::Full, network);
         let (mut at, mut loaded) = (0, 0);
         for _ in 0..program.len() + 1 {
             let sock_filter { code, jt, jf, k } = program[at];
@@ -234,13 +298,35 @@ mod tests {
         for number in [libc::SYS_read, libc::SYS_mmap, libc::SYS_recvfrom, libc::SYS_execve] {
             check(Network::Off, number, [0; 3], ALLOW);
         }
-        check(Network::Off, libc::SYS_clone, [0x0011_0011, 0, 0], ALLOW);
+        check(Network::Off, libc::SYS_clone, [0x0100_0011, 0, 0], ALLOW);
         for namespace in [0x1000_0000, 0x0002_0000, 0x2000_0000, 0x4000_0000] {
             check(Network::Off, libc::SYS_clone, [namespace | 17, 0, 0], EPERM);
         }
         check(Network::Off, libc::SYS_ioctl, [0, 0x5412, 0], EPERM);
         check(Network::Off, libc::SYS_ioctl, [0, 0x541c, 0], EPERM);
         check(Network::Off, libc::SYS_ioctl, [0, 0x5401, 0], ALLOW);
+    }
+
+    #[test]
+    fn what_nobody_counts_is_not_made_larger_and_not_put_where_nobody_looks() {
+        let of_c_library = 0x003d_0f00;
+        check(Network::Off, libc::SYS_clone, [of_c_library, 0, 0], ALLOW);
+        check(Network::Off, libc::SYS_clone, [of_c_library & !SHARED_DESCRIPTORS, 0, 0], EPERM);
+        check(Network::Off, libc::SYS_close_range, [3, u32::MAX, 4], ALLOW);
+        check(Network::Off, libc::SYS_close_range, [3, u32::MAX, 6], EPERM);
+        for number in [libc::SYS_sendmsg, libc::SYS_sendmmsg] {
+            check(Network::Off, number, [0; 3], EPERM);
+            check(Network::Loopback, number, [0; 3], ALLOW);
+        }
+        for option in [7, 32] {
+            check(Network::Full, libc::SYS_setsockopt, [3, 1, option], FAIL);
+        }
+        check(Network::Full, libc::SYS_setsockopt, [3, 1, 2], ALLOW);
+        check(Network::Full, libc::SYS_setsockopt, [3, 6, 7], ALLOW);
+        check(Network::Off, libc::SYS_prctl, [4, 0, 0], FAIL);
+        check(Network::Off, libc::SYS_prctl, [15, 0, 0], ALLOW);
+        check(Network::Off, libc::SYS_fcntl, [3, 1031, 0], EPERM);
+        check(Network::Off, libc::SYS_fcntl, [3, 1030, 0], ALLOW);
     }
 
     /// By hand and not from the list, so that a line that is lost from it is missed here.

@@ -71,7 +71,7 @@ fn build(spec: &Spec, prepared: Option<Rules>) -> Result<OwnedFd, Problem> {
         rules.restrict(spec, &program, scratch)?;
     }
     guard::may(Step::Seccomp)?;
-    filter::install(spec.network)?;
+    filter::install(spec.tier, spec.network)?;
     Ok(program)
 }
 

@@ -1,6 +1,9 @@
 //! How much memory a run uses, all of its processes together.
 
+use std::path::PathBuf;
+
 use super::reduced;
+use crate::guard::{self, Guard};
 
 /// The processes of a run in namespaces of its own: all that its list has. Where the list is the machine's, which this
 /// process is on too, they are those below it.
@@ -22,16 +25,45 @@ pub(crate) fn of_all(processes: &[i32], room: u64) -> u64 {
     processes.iter().map(|process| share(*process).unwrap_or_else(|| self::quick(*process))).sum()
 }
 
-/// Resident pages that are no file's: its own, and those it shares with others in memory.
+/// Resident pages that are no file's: its own, those it shares with others in memory, and those that say where they are.
 fn quick(process: i32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    ["RssAnon:", "RssShmem:"].iter().filter_map(|name| kilobytes(&text, name)).sum()
+    let status = |folder: PathBuf| std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let mut text = status(folder_of(process));
+    if kilobytes(&text, "RssAnon:").is_none() {
+        text = alive(process).map(status).unwrap_or_default();
+    }
+    ["RssAnon:", "RssShmem:"].iter().filter_map(|name| kilobytes(&text, name)).sum::<u64>() + tables(&text)
 }
 
 /// Its share of those pages; nothing where the kernel does not say.
 fn share(process: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-    Some(kilobytes(&text, "Pss_Anon:")? + kilobytes(&text, "Pss_Shmem:")?)
+    let folder = alive(process)?;
+    let text = std::fs::read_to_string(folder.join("smaps_rollup")).ok()?;
+    let pages = kilobytes(&text, "Pss_Anon:")? + kilobytes(&text, "Pss_Shmem:")?;
+    Some(pages + tables(&std::fs::read_to_string(folder.join("status")).ok()?))
+}
+
+/// Pages can be had without end by reading what was never written; the tables for them cannot.
+fn tables(status: &str) -> u64 {
+    guard::held(Guard::PageTables, kilobytes(status, "VmPTE:").unwrap_or(0))
+}
+
+fn folder_of(process: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{process}"))
+}
+
+/// Where the kernel tells of a process that has memory: a thread of it, where the first has ended before the others.
+pub(crate) fn alive(process: i32) -> Option<PathBuf> {
+    let has_memory = |folder: &PathBuf| {
+        let text = std::fs::read_to_string(folder.join("statm")).unwrap_or_default();
+        text.split(' ').next().is_some_and(|pages| !matches!(pages, "" | "0"))
+    };
+    let folder = folder_of(process);
+    if has_memory(&folder) || !guard::stands(Guard::EveryThread) {
+        return Some(folder);
+    }
+    let threads = std::fs::read_dir(folder.join("task")).ok()?.flatten().map(|entry| entry.path());
+    threads.into_iter().find(has_memory)
 }
 
 /// The bytes on a line that names them.

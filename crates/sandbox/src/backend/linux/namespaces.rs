@@ -11,10 +11,16 @@ use super::raw;
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
+/// How many who watch files a run may have, and how many files: of what the user has one part, but no fewer than these.
+const WATCHED: &[(&str, u64)] =
+    &[("/proc/sys/user/max_inotify_instances", 4), ("/proc/sys/user/max_inotify_watches", 1024)];
+const PARTS: u64 = 32;
+
 /// Leaves the machine's namespaces. The user stays who they are, so that files look as they do outside.
 pub(crate) fn make() -> Result<(), Problem> {
     guard::may(Step::Namespaces)?;
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let watched = part_of_watched()?;
     let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
     flags.set(UnshareFlags::NEWPID, guard::stands(Guard::ProcessNamespace));
     flags.set(UnshareFlags::NEWIPC, guard::stands(Guard::MessageNamespace));
@@ -22,10 +28,24 @@ pub(crate) fn make() -> Result<(), Problem> {
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     write("/proc/self/gid_map", &format!("{group} {group} 1"))?;
+    for (path, part) in watched {
+        write(path, &part.to_string())?;
+    }
     // Until the order arrives, what the machine unmounts must go here too, or its disks stay busy.
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", follow)
         .map_err(|cause| Problem::new(Step::Mounts, "/", &io::Error::from(cause)))
+}
+
+/// The kernel counts what is watched for the user, in this namespace and outside: a run that used up all of it would
+/// leave the user's editors and services none. Asked outside: a new namespace has no bounds of its own.
+fn part_of_watched() -> Result<Vec<(&'static str, u64)>, Problem> {
+    let part = |(path, least): &(&'static str, u64)| {
+        let all =
+            std::fs::read_to_string(path).map_err(|cause| Problem::new(Step::Namespaces, *path, &cause))?;
+        Ok((*path, (all.trim().parse::<u64>().unwrap_or(0) / PARTS).max(*least)))
+    };
+    guard::held(Guard::WatchedFiles, WATCHED).iter().map(part).collect()
 }
 
 fn write(path: &str, text: &str) -> Result<(), Problem> {

@@ -5,6 +5,7 @@ use std::io;
 use governance::Network;
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
+use tool::SandboxTier;
 
 use super::{filter, landlocked};
 use crate::guard::{self, Guard};
@@ -86,7 +87,7 @@ pub(crate) fn give_up_all() -> Result<(), Problem> {
     if guard::stands(Guard::Landlock) {
         landlocked::restrict_to_nothing()?;
     }
-    filter::install(Network::Off)
+    filter::install(SandboxTier::Full, Network::Off)
 }
 
 fn lost(cause: &io::Error) -> Problem {

@@ -72,8 +72,12 @@ pub(crate) fn descendants() -> Vec<i32> {
 
 /// How many threads a process has: to the kernel each is one of the user's.
 pub(crate) fn threads(process: i32) -> u64 {
+    facts_of(process).map_or(0, |facts| threads_in(&facts))
+}
+
+fn threads_in(facts: &str) -> u64 {
     const THREADS: usize = 17;
-    facts_of(process).and_then(|facts| facts.split(' ').nth(THREADS)?.parse().ok()).unwrap_or(0)
+    facts.split(' ').nth(THREADS).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// What the kernel says of a process, from its state on. The name before it may hold anything, a bracket included.
@@ -82,10 +86,12 @@ fn facts_of(process: i32) -> Option<String> {
     text.rsplit_once(") ").map(|(_, facts)| facts.to_owned())
 }
 
-/// The parent of a process, and whether it only waits to be reaped.
+/// The parent of a process, and whether it only waits to be reaped. Where the first thread has ended, others may run on.
 fn parent_of(process: i32) -> Option<(i32, bool)> {
     let facts = facts_of(process)?;
     let mut words = facts.split(' ');
     let state = words.next()?;
-    Some((words.next()?.parse().ok()?, matches!(state, "Z" | "X")))
+    let parent = words.next()?.parse().ok()?;
+    let runs_on = guard::stands(Guard::EveryThread) && threads_in(&facts) > 1;
+    Some((parent, matches!(state, "Z" | "X") && !runs_on))
 }

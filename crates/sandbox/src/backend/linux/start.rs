@@ -19,6 +19,8 @@ use crate::status::{Problem, Step};
 
 /// Above what the watcher ends a run for, so that it can say why; a single process gets no further in any case.
 const HEADROOM: u64 = 512 * 1024 * 1024;
+/// Signals that wait, timers included: most programs have none. The user has a fixed number of them.
+const SIGNALS: u64 = 1024;
 /// The launcher and the first process count among the user's in the namespace.
 const OUR_OWN: u64 = 2;
 
@@ -93,6 +95,7 @@ fn limit(limits: &Limits, tier: SandboxTier) -> io::Result<()> {
     let memory = limits.memory_bytes.saturating_add(HEADROOM);
     set(Guard::DataLimit, Resource::Data, memory, memory)?;
     set(Guard::LockLimit, Resource::Memlock, 64 * 1024, 64 * 1024)?;
+    set(Guard::SignalLimit, Resource::Sigpending, SIGNALS, SIGNALS)?;
     if limits.cpu_seconds > 0 {
         set(Guard::CpuLimit, Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds + 1)?;
     }

@@ -7,6 +7,8 @@ pub(crate) enum Answer {
     NotPermitted,
     /// That this kernel does not have it, so that libraries take the older way, which can be looked into.
     NotThere,
+    /// That it is done, though it is not: it is a wish that the kernel need not fulfil.
+    Ignored,
 }
 
 /// Calls that are refused whatever their arguments are.
@@ -54,6 +56,13 @@ pub(crate) const REFUSED: &[(libc::c_long, Answer)] = &[
     (libc::SYS_memfd_create, Answer::NotThere),
     (libc::SYS_memfd_secret, Answer::NotThere),
     (libc::SYS_shmget, Answer::NotThere),
+    // The same of semaphores, of messages, and of rules for files and ports.
+    (libc::SYS_semget, Answer::NotThere),
+    (libc::SYS_msgget, Answer::NotThere),
+    (libc::SYS_mq_open, Answer::NotThere),
+    (libc::SYS_landlock_create_ruleset, Answer::NotThere),
+    // Of these the user has a fixed number.
+    (libc::SYS_fanotify_init, Answer::NotPermitted),
     // Files by a number that passes every folder.
     (libc::SYS_open_by_handle_at, Answer::NotPermitted),
     // The machine itself.
@@ -128,3 +137,28 @@ pub(crate) const NETWORK_FAMILIES: &[u32] = &[2 /* AF_INET */, 10 /* AF_INET6 */
 /// How interfaces and routes are asked for; of its protocols only the one for routes.
 pub(crate) const NETLINK: u32 = 16;
 pub(crate) const UNIX: u32 = 1;
+
+/// Calls that hand descriptors on. On their way they belong to nobody, and of those that are on their way a user has
+/// a fixed number. Without a network there is nothing else to send that the simpler calls do not send.
+pub(crate) const SENDING: &[libc::c_long] = &[libc::SYS_sendmsg, libc::SYS_sendmmsg];
+
+/// How a larger buffer is wished for: of a socket, at the level of all sockets, and of a pipe.
+pub(crate) const SOCKET_LEVEL: u32 = 1;
+pub(crate) const SEND_BUFFER: &[u32] = &[7 /* SO_SNDBUF */, 32 /* SO_SNDBUFFORCE */];
+pub(crate) const PIPE_SIZE: u32 = 1031;
+
+/// A new thread, and one that shares its descriptors with the others.
+pub(crate) const THREAD: u32 = 0x0001_0000;
+pub(crate) const SHARED_DESCRIPTORS: u32 = 0x0000_0400;
+/// How `close_range` makes a table of descriptors of a thread's own.
+pub(crate) const OWN_TABLE: u32 = 2;
+
+/// Calls that begin to watch files, which where there is no namespace use up what the user has of it.
+pub(crate) const WATCHING: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
+    libc::SYS_inotify_init1,
+];
+
+/// How a process hides what it has from who looks into it: an option of `prctl`.
+pub(crate) const HIDE: u32 = 4;

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
+use super::held::Held;
 use super::traffic::Traffic;
 use super::{memory, reduced};
 use crate::guard::{self, Guard};
@@ -104,6 +105,7 @@ struct Watch {
     /// The most that was seen at a time.
     most_memory: u64,
     most_processes: u64,
+    held: Held,
 }
 
 impl Watch {
@@ -119,6 +121,7 @@ impl Watch {
             looked_at: now,
             most_memory: 0,
             most_processes: 0,
+            held: Held::default(),
         }
     }
 
@@ -188,7 +191,8 @@ impl Watch {
             SandboxTier::Reduced | SandboxTier::None => (reduced::descendants(), 0),
         };
         let most = self.limits.memory_bytes;
-        let used = scratch + memory::of_all(&processes, most.saturating_sub(scratch));
+        let apart = scratch + guard::held(Guard::HeldWatch, self.held.look_on(&processes));
+        let used = apart + memory::of_all(&processes, most.saturating_sub(apart));
         let running = match self.run.tier {
             // The kernel counts threads and all. The first process is among them, and no part of what was granted.
             SandboxTier::Full => (processes.len() as u64).saturating_sub(1),
@@ -200,6 +204,8 @@ impl Watch {
             (self.most_memory.max(used), self.most_processes.max(running));
         if used > most && guard::stands(Guard::MemoryWatch) {
             self.end_for(End::OutOfMemory);
+        } else if self.held.is_evaded() && guard::stands(Guard::HeldWatch) {
+            self.end_for(End::Denied);
         } else if self.run.tier != SandboxTier::Full && running > self.limits.processes {
             self.end_for(End::TooManyProcesses);
         }
