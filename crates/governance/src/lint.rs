@@ -1,5 +1,7 @@
 //! What is allowed in a policy and probably not meant: rules that can never match, and rules that others make idle.
 
+mod between;
+
 use document::DocumentError;
 use tool::{Mode, Outward, RuleRef, ToolDefinition};
 
