@@ -160,7 +160,7 @@ fn escaped(name: &str) -> String {
 }
 
 /// Whether a part has a meaning beyond its letters.
-fn is_wild(part: &str) -> bool {
+pub(crate) fn is_wild(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }
 
