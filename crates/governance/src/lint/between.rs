@@ -8,12 +8,14 @@ use document::DocumentError;
 use tool::{Mode, ToolDefinition};
 
 use super::Findings;
-use crate::glob::{Purpose, Written};
+use super::wider::Wider;
+use crate::glob::Purpose;
 use crate::name::Name;
 use crate::pattern::Pattern;
 use crate::policy::Policy;
 use crate::situation::Workspaces;
 use crate::standing::Standing;
+use crate::tool_rules::ToolRules;
 use crate::trail::{Notes, Trail};
 
 /// The tool whose forbidden paths say what nobody is to see.
@@ -55,10 +57,10 @@ impl Findings<'_> {
             let takes_paths = !tool.definition.path_arguments().is_empty();
             takes_paths && !is_it(tool) && comes_to_the_same(tool.definition) && runs_somewhere(tool)
         });
-        let others: Vec<&Standing<'_>> = others.collect();
+        let others: Vec<Other<'_, '_>> = others.map(Other::of).collect();
         for forbidden in rules.forbidden_paths.written() {
-            let open = others.iter().filter(|tool| is_open(tool, &forbidden.pattern, workspaces));
-            let open: BTreeSet<&str> = open.map(|tool| tool.definition.name().as_str()).collect();
+            let open = others.iter().filter(|other| other.may_reach(&forbidden.pattern, workspaces));
+            let open: BTreeSet<&str> = open.map(|other| other.tool.definition.name().as_str()).collect();
             if open.is_empty() {
                 continue;
             }
@@ -79,24 +81,42 @@ fn runs_somewhere(tool: &Standing<'_>) -> bool {
     Mode::ALL.into_iter().any(|mode| tool.admit_without_rates(mode, &mut Notes::on(&mut trail)).is_ok())
 }
 
-/// Whether a tool may come to something of what a pattern names.
-fn is_open(tool: &Standing<'_>, pattern: &Pattern, workspaces: &Workspaces) -> bool {
-    let rules = tool.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules));
-    let covers = |by: &Written| by.pattern.covers(pattern, Purpose::Forbid);
-    let example = Name::canonical(&pattern.example());
-    let forbids = rules.is_some_and(|rules| {
-        let by_example = example.as_ref().is_some_and(|name| rules.forbidden_paths.find(name).is_some());
-        by_example || rules.forbidden_paths.written().iter().any(covers)
-    });
-    let reaches = |folder: &Path| {
-        let plain = pattern.literal_part().0;
-        plain.starts_with(folder) || folder.starts_with(&plain)
-    };
-    let is_reached = match rules.and_then(|rules| rules.allowed_paths.as_ref()) {
-        Some(list) => list.globs.written().iter().any(|allowed| reaches(&allowed.pattern.literal_part().0)),
-        None => workspaces.iter().any(|folder| reaches(folder.root())),
-    };
-    is_reached && !forbids
+/// Another tool, with what it is forbidden.
+struct Other<'t, 'p> {
+    tool: &'t Standing<'p>,
+    rules: Option<&'t ToolRules>,
+    forbidding: Wider<'t>,
+}
+
+impl<'t, 'p> Other<'t, 'p> {
+    fn of(tool: &'t Standing<'p>) -> Self {
+        let rules = tool.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules));
+        let forbidden = rules.map_or(&[][..], |rules| rules.forbidden_paths.written());
+        Other { tool, rules, forbidding: Wider::of(forbidden, Purpose::Forbid) }
+    }
+
+    /// Whether it may come to something of what a pattern names.
+    fn may_reach(&self, pattern: &Pattern, workspaces: &Workspaces) -> bool {
+        let reaches = |folder: &Path| {
+            let plain = pattern.literal_part().0;
+            plain.starts_with(folder) || folder.starts_with(&plain)
+        };
+        let is_reached = match self.rules.and_then(|rules| rules.allowed_paths.as_ref()) {
+            Some(list) => {
+                list.globs.written().iter().any(|allowed| reaches(&allowed.pattern.literal_part().0))
+            }
+            None => workspaces.iter().any(|folder| reaches(folder.root())),
+        };
+        is_reached && !self.forbids(pattern)
+    }
+
+    fn forbids(&self, pattern: &Pattern) -> bool {
+        let example = Name::canonical(&pattern.example());
+        let matches = |rules: &ToolRules| {
+            example.as_ref().is_some_and(|name| rules.forbidden_paths.first_match(name).is_some())
+        };
+        self.rules.is_some_and(matches) || self.forbidding.covering(pattern).next().is_some()
+    }
 }
 
 #[cfg(test)]
