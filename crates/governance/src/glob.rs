@@ -278,11 +278,9 @@ mod tests {
         let below = |above: &[String]| -> Vec<String> {
             above.iter().flat_map(|above| names.iter().map(move |name| format!("{above}/{name}"))).collect()
         };
-        let [one, two, three] = {
-            let one = below(&[String::new()]);
-            let two = below(&one);
-            [one.clone(), two.clone(), below(&two)]
-        };
+        let one = below(&[String::new()]);
+        let two = below(&one);
+        let three = below(&two);
         let names: Vec<String> = [one, two, three].concat();
         for pattern in &patterns {
             let alone = globs(Purpose::Allow, &[pattern]);
