@@ -1,6 +1,9 @@
 //! Policies checked and tried out before they decide: `sinew check` and `sinew policy`.
 
 mod allow;
+mod between;
+mod reach;
+mod replay;
 
 use std::fs;
 use std::path::PathBuf;

@@ -4,8 +4,11 @@
 //! their places. A rule that forbids is read widely, in `forbidding.rs`. What a program finds to run in a file is not seen
 //! here.
 
+mod editor;
+mod escapes;
 mod forbidding;
 mod git;
+mod glue;
 mod quiet;
 mod readings;
 

@@ -5,13 +5,16 @@
 //! uses; links are followed once, when the policy is read. A rule that allows follows only links that belong to
 //! root (`/tmp` on a Mac, `/home` on some systems): one that the agent could have made must not widen it.
 
+mod tree;
+
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::RuleRef;
 
+use self::tree::Tree;
 use crate::name::{Name, fold};
 use crate::pattern::{BadPattern, Pattern};
 use crate::surroundings::FileNames;
@@ -19,9 +22,8 @@ use crate::surroundings::FileNames;
 /// A list of patterns, compiled.
 #[derive(Debug)]
 pub(crate) struct PathGlobs {
-    set: GlobSet,
-    /// The pattern each compiled glob comes from, in the order of the set.
-    sources: Vec<usize>,
+    /// Every spelling, with the place of its pattern in the list.
+    tree: Tree,
     /// The patterns as they are written, in the order of the file.
     written: Vec<Written>,
     /// What is listed by its plain name, with everything below it, and with the links in it followed.
@@ -59,22 +61,14 @@ pub(crate) enum Purpose {
 pub(crate) struct PathGlobsBuilder {
     purpose: Purpose,
     names: FileNames,
-    set: GlobSetBuilder,
-    sources: Vec<usize>,
+    tree: Tree,
     written: Vec<Written>,
     outright: Vec<PathBuf>,
 }
 
 impl PathGlobsBuilder {
     pub(crate) fn new(purpose: Purpose, names: FileNames) -> Self {
-        PathGlobsBuilder {
-            purpose,
-            names,
-            set: GlobSetBuilder::new(),
-            sources: Vec::new(),
-            written: Vec::new(),
-            outright: Vec::new(),
-        }
+        PathGlobsBuilder { purpose, names, tree: Tree::new(), written: Vec::new(), outright: Vec::new() }
     }
 
     /// Adds a pattern in every spelling its purpose asks for.
@@ -111,13 +105,7 @@ impl PathGlobsBuilder {
                 Case::Kept => text,
                 Case::Folded => fold(&text),
             };
-            let built = GlobBuilder::new(&text).literal_separator(true).build();
-            let glob = built.map_err(|error| BadPattern {
-                message: format!("the pattern cannot be read: {}", error.kind()),
-                suggestion: None,
-            })?;
-            self.set.add(glob);
-            self.sources.push(source);
+            self.tree.add(&text, source)?;
         }
         Ok(())
     }
@@ -132,24 +120,15 @@ impl PathGlobsBuilder {
 
     pub(crate) fn build(self) -> Result<PathGlobs, BadPattern> {
         let case = self.case();
-        let set = self.set.build().map_err(|error| BadPattern {
-            message: format!("the patterns cannot be compiled together: {error}"),
-            suggestion: Some("use fewer or simpler patterns".to_owned()),
-        })?;
-        Ok(PathGlobs { set, sources: self.sources, written: self.written, outright: self.outright, case })
+        let tree = self.tree.finish()?;
+        Ok(PathGlobs { tree, written: self.written, outright: self.outright, case })
     }
 }
 
 impl PathGlobs {
     /// A list that matches nothing.
     pub(crate) fn none() -> Self {
-        PathGlobs {
-            set: GlobSet::empty(),
-            sources: Vec::new(),
-            written: Vec::new(),
-            outright: Vec::new(),
-            case: Case::Kept,
-        }
+        PathGlobs { tree: Tree::new(), written: Vec::new(), outright: Vec::new(), case: Case::Kept }
     }
 
     /// The folders that are listed with everything in them.
@@ -177,14 +156,8 @@ impl PathGlobs {
             Case::Kept => None,
             Case::Folded => Some(name.folded()),
         };
-        let candidate = Candidate::new(folded.as_ref().unwrap_or(name).as_path());
-        // Most names match nothing, and to find that out costs less than to list the matches.
-        if !self.set.is_match_candidate(&candidate) {
-            return None;
-        }
-        let first = self.set.matches_candidate(&candidate).into_iter().min()?;
-        let source = *self.sources.get(first)?;
-        self.written.get(source)
+        let name = folded.as_ref().unwrap_or(name).as_path();
+        self.written.get(self.tree.first(name.as_os_str().as_bytes())?)
     }
 
     /// The patterns as they are written, in the order of the file.
@@ -292,6 +265,77 @@ mod tests {
         check("/w/[ab]?", &["/w/a1"], &["/w/b2/x"], &["/w/a", "/w/a12", "/w/a/", "/w/a/x"]);
         check("/**", &["/", "/a", "/a/b"], &[], &[]);
         check("/", &["/"], &["/a", "/a/b"], &[]);
+    }
+
+    /// Each pattern alone, by the expression that stands for it: the tree says the same of every name.
+    #[test]
+    fn the_tree_agrees_with_the_expressions_of_its_patterns() {
+        let parts = ["a", "b", "*", "**", "a*", "*.b", "{a,.b}", "[ab]?"];
+        let all = parts.iter().flat_map(|one| parts.iter().map(move |two| (one, two)));
+        let all = all.flat_map(|(one, two)| parts.iter().map(move |three| format!("/{one}/{two}/{three}")));
+        let patterns: Vec<String> = parts.iter().map(|one| format!("/{one}")).chain(all).collect();
+        let names = ["a", "b", "x.b", ".b", "aa", "a\u{e9}"];
+        let below = |above: &[String]| -> Vec<String> {
+            above.iter().flat_map(|above| names.iter().map(move |name| format!("{above}/{name}"))).collect()
+        };
+        let one = below(&[String::new()]);
+        let two = below(&one);
+        let three = below(&two);
+        let names: Vec<String> = [one, two, three].concat();
+        for pattern in &patterns {
+            let alone = globs(Purpose::Allow, &[pattern]);
+            let texts = Pattern::parse(pattern, &Variables::default()).unwrap().with_folder_itself();
+            let build =
+                |text: &String| globset::GlobBuilder::new(text).literal_separator(true).build().unwrap();
+            let expressions: Vec<_> = texts.iter().map(|text| build(text).compile_matcher()).collect();
+            for name in &names {
+                let expect = expressions.iter().any(|one| one.is_match(name));
+                assert_eq!(line(&alone, name).is_some(), expect, "{pattern} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_matched_by_its_bytes() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+        let globs = globs(Purpose::Forbid, &["/w/*.md", "/v/?x"]);
+        assert_eq!(line(&globs, name(b"/w/\xff\n.md")), Some(1));
+        assert_eq!(line(&globs, name(b"/v/\xffx/y")), Some(2));
+    }
+
+    /// Each kind that is looked up in a table, so many times; and no more of the others than a judgement can bear.
+    #[test]
+    fn a_hundred_thousand_patterns_are_one_list() {
+        let pattern = |n: usize| match n % 5 {
+            0 => format!("/s{n}"),
+            1 => format!("/o{n}/**"),
+            2 => format!("/*/h{n}"),
+            3 => format!("**/v{n}"),
+            _ => format!("/p/{n}/*.md"),
+        };
+        let all: Vec<String> = (0..100_000).map(pattern).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let globs = globs(Purpose::Forbid, &all);
+        for (name, expect) in [
+            ("/s50000", Some(50_001)),
+            ("/o50001/x/y", Some(50_002)),
+            ("/x/h50002", Some(50_003)),
+            ("/x/y/v50003/z", Some(50_004)),
+            ("/p/50004/a.md", Some(50_005)),
+            ("/p/50004/a.txt", None),
+            ("/x", None),
+        ] {
+            assert_eq!(line(&globs, name), expect, "{name}");
+        }
+        let mut builder = PathGlobsBuilder::new(Purpose::Forbid, FileNames::CaseSensitive);
+        let rule = RuleRef { file: "f".to_owned(), line: 1, id: "i".to_owned() };
+        let mut add = |n: usize| {
+            let pattern = Pattern::parse(&format!("/w/{n}*"), &Variables::default()).unwrap();
+            builder.add("p", &pattern, &rule)
+        };
+        assert!((0..10_000).all(|n| add(n).is_ok()));
+        assert!(add(10_000).unwrap_err().message.contains("more than 10000 patterns with wildcards"));
     }
 
     #[test]

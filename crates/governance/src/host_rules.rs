@@ -217,6 +217,16 @@ impl HostPattern {
         }
     }
 
+    /// The narrower of two patterns, where one lies within the other.
+    pub(crate) fn narrower<'p>(&'p self, other: &'p HostPattern) -> Option<&'p HostPattern> {
+        match (self, other) {
+            _ if !self.meets(other) => None,
+            (HostPattern::Any, _) | (_, HostPattern::Exactly(_)) => Some(other),
+            (_, HostPattern::Any) | (HostPattern::Exactly(_), _) => Some(self),
+            (HostPattern::Below(a), HostPattern::Below(b)) => Some(if is_below(b, a) { other } else { self }),
+        }
+    }
+
     pub(crate) fn blocks(&self, host: &str) -> bool {
         match self {
             HostPattern::Any => true,

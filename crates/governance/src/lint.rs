@@ -1,8 +1,12 @@
 //! What is allowed in a policy and probably not meant: rules that can never match, and rules that others make idle.
 
+mod between;
+mod wider;
+
 use document::DocumentError;
 use tool::{Mode, Outward, RuleRef, ToolDefinition};
 
+use self::wider::Wider;
 use crate::glob::{PathGlobs, Purpose, Written};
 use crate::host_rules::HostPattern;
 use crate::policy::Policy;
@@ -116,21 +120,21 @@ impl Findings<'_> {
         self.covered(rules.unattended.written(), Purpose::Allow);
         let Some(list) = &rules.allowed_paths else { return };
         self.covered(list.globs.written(), Purpose::Allow);
+        let forbidding = Wider::of(rules.forbidden_paths.written(), Purpose::Forbid);
         for allowed in list.globs.written() {
-            let forbids = |by: &&Written| by.pattern.covers(&allowed.pattern, Purpose::Forbid);
-            if let Some(by) = rules.forbidden_paths.written().iter().find(forbids) {
+            if let Some((_, by)) = forbidding.covering(&allowed.pattern).next() {
                 self.never(&allowed.rule, &allowed.text, &by.rule);
             }
         }
     }
 
     fn covered(&mut self, list: &[Written], purpose: Purpose) {
+        let wider = Wider::of(list, purpose);
         for (at, written) in list.iter().enumerate() {
-            let wider = |(other, by): &(usize, &Written)| {
-                let same = by.pattern == written.pattern;
-                *other != at && by.pattern.covers(&written.pattern, purpose) && (!same || *other < at)
+            let is_other = |(other, by): &(usize, &Written)| {
+                *other != at && (by.pattern != written.pattern || *other < at)
             };
-            if let Some((_, by)) = list.iter().enumerate().find(wider) {
+            if let Some((_, by)) = wider.covering(&written.pattern).find(is_other) {
                 self.idle(&written.rule, &written.text, &by.rule);
             }
         }

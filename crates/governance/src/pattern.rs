@@ -96,6 +96,27 @@ impl Pattern {
             || name.is_some_and(anywhere)
     }
 
+    /// A name that it may match: each wildcard as a letter, of each choice the first.
+    pub(crate) fn example(&self) -> PathBuf {
+        let (mut name, mut chars) = (String::new(), self.text.chars());
+        while let Some(c) = chars.next() {
+            match c {
+                '*' | '?' => name.push('x'),
+                '[' => {
+                    name.extend(chars.next());
+                    chars.by_ref().find(|c| *c == ']');
+                }
+                '{' => {
+                    let choices: String = chars.by_ref().take_while(|c| *c != '}').collect();
+                    name.extend(choices.split(',').next());
+                }
+                '\\' => name.extend(chars.next()),
+                c => name.push(c),
+            }
+        }
+        PathBuf::from(name)
+    }
+
     /// The part before the first wildcard, as a path, and the rest.
     pub(crate) fn literal_part(&self) -> (PathBuf, &str) {
         let mut end = self.text.len();
@@ -139,7 +160,7 @@ fn escaped(name: &str) -> String {
 }
 
 /// Whether a part has a meaning beyond its letters.
-fn is_wild(part: &str) -> bool {
+pub(crate) fn is_wild(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }
 
@@ -335,6 +356,22 @@ mod tests {
                 |text: &str, path: &str| globset::Glob::new(text).unwrap().compile_matcher().is_match(path);
             assert!(is_match(&Pattern::literal(Path::new(name)), name), "{name}");
             assert!(is_match(&Pattern::tree(Path::new(name)).text, &format!("{name}/below")), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_example_is_matched_by_its_pattern() {
+        for (written, expect) in [
+            ("/a/b", "/a/b"),
+            ("/a/**", "/a/xx"),
+            ("**/.env.*", "/xx/.env.x"),
+            ("/a/{id_rsa,id_dsa}?", "/a/id_rsax"),
+            ("~/[bc]", "/home/a[b]/b"),
+        ] {
+            let pattern = parse(written);
+            assert_eq!(pattern.example(), Path::new(expect), "{written}");
+            let glob = globset::Glob::new(&pattern.text).unwrap().compile_matcher();
+            assert!(glob.is_match(pattern.example()), "{written}");
         }
     }
 

@@ -134,9 +134,9 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
             Change::new(rule, "take this pattern out or narrow it", None).by(gone())
         }
         "read_only_workspace" | "outside_workspaces" | "no_workspace" => {
-            let folder = Path::new(asked).parent().map(|folder| folder.display().to_string());
+            let folder = Path::new(asked).parent();
             let how = "a human adds the workspace";
-            Change::new(rule, how, folder.map(|folder| format!("sinew workspace add {folder}")))
+            Change::new(rule, how, folder.map(|folder| add_workspace(definition, folder)))
         }
         "hardlink" => Change::new(rule, "add to tools.yaml", in_tools("hard_links", "allow"))
             .by(own("hard_links", Act::Set("allow".to_owned()))),
@@ -149,6 +149,18 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
         _ => Change::new(rule, "change this rule", None),
     };
     vec![change]
+}
+
+/// The command that adds a folder, as a shell takes it: read-only for a tool that changes nothing there.
+fn add_workspace(definition: &ToolDefinition, folder: &Path) -> String {
+    let folder = folder.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,@%:=".contains(c);
+    let word = match folder.chars().all(is_plain) {
+        true => folder.into_owned(),
+        false => format!("'{}'", folder.replace('\'', "'\\''")),
+    };
+    let changes = definition.path_arguments().iter().any(|argument| argument.access.changes());
+    format!("sinew workspace add {word}{}", if changes { "" } else { " --read-only" })
 }
 
 /// A list that lacks an item, or is not there at all.

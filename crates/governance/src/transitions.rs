@@ -22,7 +22,7 @@ pub use edges::{a_human_may_lead, ways_out};
 pub use machine::{ChangedBy, Machine, Move, Transition};
 pub use metric::{MOST_COUNTED, Need, Reading};
 
-/// The rules that change the mode, in the order of the file.
+/// The rules that change the mode, those that lead to the strictest mode first: their order in the file decides nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transitions {
     pub(crate) rules: Vec<Rule>,

@@ -195,6 +195,18 @@ fn a_file_without_end_gives_its_beginning_and_its_size() {
     assert!(grown < 64 << 20, "a tebibyte went by and the daemon grew by {grown}");
 }
 
+#[test]
+fn a_number_that_fits_no_integer_is_refused_by_the_schema() {
+    let mut scene = Scene::new();
+    scene.file("a.txt", "one\n");
+    for number in [json!(1e30), json!(18_446_744_073_709_551_616.0), json!(1e19), json!(u64::MAX)] {
+        let answer = scene.agent.execute("read_file", &json!({"path": "a.txt", "head": number}));
+        assert_eq!(answer["metadata"]["refusal"]["code"], "invalid_arguments", "{number}: {answer:.300}");
+    }
+    let most = json!({"path": "a.txt", "head": 1_u64 << 53});
+    assert_eq!(scene.result("read_file", most)["output"]["content"], "one\n");
+}
+
 /// The most memory the daemon ever had, in bytes.
 fn peak(scene: &Scene) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", scene.daemon.pid())).unwrap();

@@ -11,8 +11,8 @@ impl CommandRule {
     pub(super) fn forbids(&self, said: &Readings) -> bool {
         let Some((programs, wanted)) = self.words.split_first() else { return true };
         let programs: Vec<String> =
-            programs.iter().map(|known| last_name(known, said.file_names())).collect();
-        let is_meant = |name: &str| programs.iter().any(|known| known == name);
+            programs.iter().map(|known| last_name(known, said.file_names()).into_owned()).collect();
+        let is_meant = |name: &str| programs.iter().any(|known| is_same_program(name, known));
         // A rule about some of git's commands is one about every name they can be given.
         let is_of_git = !wanted.is_empty() && is_meant("git");
         said.behind(&is_meant).any(|rest| are_given(wanted, rest)) || (is_of_git && said.give_git_an_alias())
@@ -47,4 +47,17 @@ fn is_short_for(word: &str, wanted: &str) -> bool {
     };
     let ((name, value), (wanted, wanted_value)) = (parts(word), parts(wanted));
     name.len() > 2 && wanted.starts_with(&name) && (wanted_value.is_none() || wanted_value == value)
+}
+
+/// Whether two names may be those of one program: they are the same, or one has a version behind it (`python`, `python3.11`).
+fn is_same_program(name: &str, known: &str) -> bool {
+    let version = name.strip_prefix(known).or_else(|| known.strip_prefix(name).filter(|_| !name.is_empty()));
+    version.is_some_and(|version| version.is_empty() || is_version(version))
+}
+
+/// Numbers with points between them, behind a sign or not.
+fn is_version(text: &str) -> bool {
+    let numbers = text.strip_prefix(['-', '.']).unwrap_or(text);
+    numbers.starts_with(|c: char| c.is_ascii_digit())
+        && numbers.chars().all(|c| c.is_ascii_digit() || c == '.')
 }

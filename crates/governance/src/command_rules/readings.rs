@@ -3,7 +3,10 @@
 //! What a program puts together by itself, out of variables, patterns or code, and what it finds in a file or is handed on
 //! its input, is not seen here.
 
-use super::{FOR_A_SHELL, git, quiet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use super::{FOR_A_SHELL, editor, escapes, git, glue, quiet};
 use crate::name::fold;
 use crate::surroundings::FileNames;
 
@@ -15,6 +18,9 @@ const RUN_TOGETHER: &[&str] = &["bsdtar", "env", "genv", "git", "gtar", "rsync",
 
 /// Programs of which one command starts what follows it, with nothing in between: `1ereboot`.
 const EDITORS: &[&str] = &["gsed", "sed"];
+
+/// No file has a longer name.
+const LONGEST_NAME: usize = 255;
 
 /// One command, in every way it may be meant.
 #[derive(Debug)]
@@ -44,22 +50,28 @@ impl Readings {
         if quiet::starts_nothing(command, names) {
             return Readings { lines: vec![whole], pieces: Vec::new(), within: Within::First, names };
         }
-        let speaks =
-            |known: &[&str]| command.iter().any(|word| known.contains(&last_name(word, names).as_str()));
-        let unquoted: Vec<String> = command.iter().map(|word| word.replace(QUOTES, "")).collect();
-        let mut lines = vec![whole, parted(command, is_for_a_shell)];
-        if unquoted != command {
-            lines.push(parted(&unquoted, is_for_a_shell));
+        let (mut lines, mut pieces) = (vec![whole], Vec::new());
+        for words in texts(command) {
+            let unquoted: Vec<String> = words.iter().map(|word| word.replace(QUOTES, "")).collect();
+            lines.extend([parted(&words, is_for_a_shell), glue::without(&words, is_for_a_shell)]);
+            pieces.extend([parted(&words, is_sign), glue::without(&words, glue::is_glue)]);
+            if unquoted != words {
+                lines.push(parted(&unquoted, is_for_a_shell));
+            }
         }
-        let mut pieces = vec![parted(command, is_sign)];
-        if speaks(EDITORS) {
+        let speak = |known: &[&str]| {
+            let mut words = lines.iter().flatten();
+            words.any(|word| known.contains(&&*last_name(word, names)))
+        };
+        let within = if speak(RUN_TOGETHER) { Within::Letters } else { Within::Words };
+        if speak(EDITORS) {
             pieces.push(with_scripts(&parted(command, |c| is_sign(c) || c == '/')));
         }
         for readings in [&mut lines, &mut pieces] {
+            readings.dedup();
             let spelt: Vec<_> = readings.iter().filter_map(|line| git::spelt_out(line, names)).collect();
             readings.extend(spelt);
         }
-        let within = if speaks(RUN_TOGETHER) { Within::Letters } else { Within::Words };
         Readings { lines, pieces, within, names }
     }
 
@@ -68,14 +80,14 @@ impl Readings {
         self.lines.iter().chain(&self.pieces).filter_map(move |line| {
             let reach = if self.within == Within::First { 1 } else { line.len() };
             let mut words = line.iter().take(reach);
-            let at = words.position(|word| self.names(word).iter().any(|name| is_meant(name)))?;
+            let at = words.position(|word| self.is_named(word, is_meant))?;
             line.get(at + 1..)
         })
     }
 
     /// Whether git is given a command somewhere that is not its own. Where nothing is started, the first word has none.
     pub(super) fn give_git_an_alias(&self) -> bool {
-        let is_git = |word: &str| self.names(word).iter().any(|name| name == "git");
+        let is_git = |word: &str| self.is_named(word, |name| name == "git");
         let mut lines = self.lines.iter();
         self.within != Within::First && lines.any(|line| git::is_given_an_alias(line, is_git))
     }
@@ -85,27 +97,43 @@ impl Readings {
         self.names
     }
 
-    /// The programs that a word may name.
-    fn names(&self, word: &str) -> Vec<String> {
-        let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
+    /// Whether one of the programs that a word may name is meant.
+    fn is_named(&self, word: &str, is_meant: impl Fn(&str) -> bool) -> bool {
+        let last = word.rsplit('/').next().unwrap_or_default();
+        let letters = last.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
         let (behind_sign, most) = match self.within {
             Within::First => (None, 0),
-            Within::Words => (word.rsplit(is_sign).next(), 1),
-            Within::Letters => (word.rsplit(is_sign).next(), usize::MAX),
+            Within::Words => (last.rsplit(is_sign).next(), 1),
+            Within::Letters => (last.rsplit(is_sign).next(), usize::MAX),
         };
+        let is_short = |name: &&str| name.len() <= LONGEST_NAME;
         let behind_letters =
             letters.char_indices().skip(1).take(most).filter_map(|(at, _)| letters.get(at..));
-        let all = [word].into_iter().chain(behind_sign).chain(behind_letters);
-        all.map(|name| last_name(name, self.names)).collect()
+        let mut all = [last].into_iter().chain(behind_sign).chain(behind_letters.filter(is_short));
+        all.any(|name| is_meant(&last_name(name, self.names)))
     }
 }
 
+/// The words as they stand, as a program reads them that knows escapes or quotes of its own, and what an editor would start.
+fn texts(command: &[String]) -> Vec<Vec<String>> {
+    let mut texts = vec![command.to_vec()];
+    texts.extend(escapes::meant(command));
+    let unmarked: Vec<_> = texts.iter().filter_map(|words| glue::without_marks(words)).collect();
+    texts.extend(unmarked);
+    let by_editors: BTreeSet<String> = texts.iter().flat_map(|words| editor::started(words)).collect();
+    for line in by_editors.into_iter().map(|line| vec![line]) {
+        texts.extend(escapes::meant(&line));
+        texts.push(line);
+    }
+    texts
+}
+
 /// The last part of a program's name, as the file system compares names.
-pub(super) fn last_name(program: &str, names: FileNames) -> String {
+pub(super) fn last_name(program: &str, names: FileNames) -> Cow<'_, str> {
     let last = program.rsplit('/').next().unwrap_or_default();
     match names {
-        FileNames::CaseSensitive => last.to_owned(),
-        FileNames::CaseInsensitive => fold(last),
+        FileNames::CaseSensitive => Cow::Borrowed(last),
+        FileNames::CaseInsensitive => Cow::Owned(fold(last)),
     }
 }
 
@@ -114,7 +142,7 @@ pub(super) fn is_for_a_shell(c: char) -> bool {
 }
 
 /// Whatever is no part of a program's name or path: a setting has its value behind a `=`, an address its program behind `::`.
-fn is_sign(c: char) -> bool {
+pub(super) fn is_sign(c: char) -> bool {
     !c.is_alphanumeric() && !['/', '-', '_', '.', '+'].contains(&c)
 }
 

@@ -203,4 +203,5 @@ fn a_rule_that_breaks_its_own_example_does_not_load() {
     assert_eq!(compile(forbidden, FileNames::CaseSensitive).1, [""; 0]);
 }
 
+mod spellings;
 mod ways;

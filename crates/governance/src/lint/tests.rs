@@ -119,3 +119,11 @@ fn the_shipped_policy_is_clean() {
     let definitions = ["read_file", "write_file", "copy_file", "fetch", "run"].map(definition);
     assert_eq!(policy.lint(&definitions), []);
 }
+
+/// Squared, this would take hours.
+#[test]
+fn a_long_list_is_looked_through_once() {
+    let list: Vec<String> = (0..20_000).map(|n| format!("/srv/{n}/**")).collect();
+    let tools = format!("tools:\n  read_file:\n    forbidden_paths: [{}, /srv/7/x]\n", list.join(", "));
+    check(&tools, None, None, &[(3, "`/srv/7/x` changes nothing: line 3 covers it")]);
+}

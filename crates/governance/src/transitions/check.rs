@@ -5,7 +5,7 @@ use std::time::Duration;
 use document::Located;
 use tool::Mode;
 
-use super::edges::{a_rule_may_lead, only_a_human_leaves, ways_by_rule};
+use super::edges::{a_rule_may_lead, mildness, only_a_human_leaves, ways_by_rule};
 use super::{Condition, Gate, Rule, Transitions};
 use crate::files::{self, Operator};
 use crate::modes_file::{ModesFile, TransitionEntry};
@@ -19,7 +19,8 @@ const LONGEST_SPAN: u64 = 60 * 60;
 /// Checks the rules. `None` where the file has none to say: then the built-in ones hold.
 pub(crate) fn check(file: &ModesFile, inspection: &mut Inspection<'_>) -> Option<Transitions> {
     let table = file.transition_rules.as_ref()?;
-    let rules: Vec<Rule> = table.iter().filter_map(|(key, entry)| rule(key, entry, inspection)).collect();
+    let mut rules: Vec<Rule> = table.iter().filter_map(|(key, entry)| rule(key, entry, inspection)).collect();
+    rules.sort_by_key(|rule| mildness(rule.to));
     for (key, entry) in table.iter() {
         warn_of_flapping(key, entry, &rules, inspection);
     }

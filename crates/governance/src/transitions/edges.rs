@@ -38,3 +38,14 @@ pub fn ways_out(from: Mode) -> impl Iterator<Item = Mode> {
 pub(crate) fn only_a_human_leaves(mode: Mode) -> bool {
     matches!(mode, Mode::Lockdown | Mode::Recovery)
 }
+
+/// How far a mode is from the strictest one. Where several rules fire, the strictest mode is entered.
+pub(crate) fn mildness(mode: Mode) -> u8 {
+    match mode {
+        Mode::Lockdown => 0,
+        Mode::Degraded => 1,
+        Mode::Alert => 2,
+        Mode::Recovery => 3,
+        Mode::Normal => 4,
+    }
+}

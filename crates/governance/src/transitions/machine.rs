@@ -112,7 +112,7 @@ impl Machine {
         self.leaving().flat_map(|rule| &rule.conditions).any(Condition::ripens)
     }
 
-    /// Looks at the rules in the order of the file, and gives the first that fires. `read` gives a measurement, or
+    /// Looks at all rules, and gives the one that leads to the strictest mode of those that fire. `read` gives a measurement, or
     /// nothing where there is none: then its condition does not hold.
     pub fn observe(&mut self, now: Duration, read: impl Fn(Need) -> Option<f64>) -> Option<Move> {
         if self.looked.is_some_and(|last| now.saturating_sub(last) > LONGEST_GAP) {

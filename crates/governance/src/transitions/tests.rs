@@ -103,19 +103,24 @@ fn no_conditions_and_no_measurements_change_nothing() {
     }
 }
 
+/// In whatever order they are written: a reload that turns them round changes nothing.
 #[test]
-fn one_change_at_a_time_by_the_first_rule_that_fires() {
-    let rules = rules(concat!(
-        "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
+fn one_change_at_a_time_to_the_strictest_mode_of_those_that_fire() {
+    let written = [
         "  NORMAL_to_ALERT: {conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
-        "  DEGRADED_to_LOCKDOWN: {conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
-    ));
+        "  NORMAL_to_DEGRADED: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
+        "  DEGRADED_to_NORMAL: {conditions: [{metric: cpu_load_percent, operator: \">\", value: 5}]}\n",
+        "  DEGRADED_to_LOCKDOWN: {conditions: [{metric: disk_used_percent, operator: \">\", value: 90}]}\n",
+    ];
     let both: &[_] = &[(CPU, 9.0), (DISK, 99.0)];
-    check_steps(
-        &rules,
-        Mode::Normal,
-        &[(0, both, Mode::Degraded), (1, both, Mode::Lockdown), (99, both, Mode::Lockdown)],
-    );
+    let only_busy: &[_] = &[(CPU, 9.0), (DISK, 9.0)];
+    let reversed: String = written.iter().rev().copied().collect();
+    for text in [written.concat(), reversed] {
+        let steps = [(0, only_busy, Mode::Alert), (1, both, Mode::Alert)];
+        check_steps(&rules(&text), Mode::Normal, &steps);
+        let steps = [(0, both, Mode::Degraded), (99, both, Mode::Lockdown), (199, both, Mode::Lockdown)];
+        check_steps(&rules(&text), Mode::Normal, &steps);
+    }
 }
 
 #[test]

@@ -53,13 +53,22 @@ pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
     match loaded {
         Ok(policy) => {
             let policy = policy.on_machine_with(compose::isolation());
-            report.policy(&policy, &registry, &hosts);
-            report.program_folders(&policy, &registry, &settings);
+            let workspaces = workspaces(&settings);
+            report.policy(&policy, &registry, &hosts, &workspaces);
+            report.program_folders(&policy, &registry, &workspaces);
         }
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }
     report.curated(folder.as_deref(), &registry);
     Ok(report)
+}
+
+/// The workspaces as the daemon takes them. One that is not there was told of already.
+fn workspaces(settings: &Settings) -> Workspaces {
+    let folders = settings.workspaces.iter();
+    Workspaces::new(
+        folders.filter_map(|one| Workspace::at(&one.path, compose::access(one.access)).ok()).collect(),
+    )
 }
 
 impl Report {
@@ -81,7 +90,7 @@ impl Report {
         Some(settings)
     }
 
-    fn policy(&mut self, policy: &Policy, registry: &ToolRegistry, hosts: &[Host]) {
+    fn policy(&mut self, policy: &Policy, registry: &ToolRegistry, hosts: &[Host], workspaces: &Workspaces) {
         let judged = hosts.iter().flat_map(Host::definitions);
         let definitions: Vec<&ToolDefinition> =
             registry.definitions().chain(judged).map(AsRef::as_ref).collect();
@@ -90,16 +99,13 @@ impl Report {
             Ok(warnings) => self.warnings.extend(warnings),
             Err(error) => self.errors.extend_from_slice(error.problems()),
         }
-        self.warnings.extend(policy.lint(definitions));
+        self.warnings.extend(policy.lint(definitions.iter().copied()));
+        self.warnings.extend(policy.lint_between(definitions, workspaces));
     }
 
-    fn program_folders(&mut self, policy: &Policy, registry: &ToolRegistry, settings: &Settings) {
-        let folders = settings.workspaces.iter();
-        // One that is not there was told of already.
-        let folders = folders.filter_map(|one| Workspace::at(&one.path, compose::access(one.access)).ok());
-        let workspaces = Workspaces::new(folders.collect());
+    fn program_folders(&mut self, policy: &Policy, registry: &ToolRegistry, workspaces: &Workspaces) {
         let definitions = registry.definitions().map(AsRef::as_ref);
-        if let Err(error) = policy.check_program_folders(definitions, &workspaces) {
+        if let Err(error) = policy.check_program_folders(definitions, workspaces) {
             self.errors.extend_from_slice(error.problems());
         }
     }

@@ -5,7 +5,7 @@ mod replay;
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::{Reach, Trials};
+use governance::{Reach, Trials, Workspace, WorkspaceAccess};
 use serde_json::json;
 use tool::{Mode, ToolDefinition};
 
@@ -57,32 +57,53 @@ fn reach(setting: &Setting, mode: Option<Mode>, output: JsonArgs) -> Result<Exit
     let modes = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
     let found: Vec<Reach> =
         modes.iter().flat_map(|mode| world.policy.reach(definitions.iter().copied(), *mode)).collect();
-    let workspaces: Vec<String> =
-        world.workspaces.iter().map(|workspace| workspace.root().display().to_string()).collect();
+    let workspaces = || world.workspaces.iter();
     if output.json {
-        say(json!({"schema_version": 1, "policy_hash": world.policy.hash(), "workspaces": workspaces,
+        let roots: Vec<String> = workspaces().map(|folder| folder.root().display().to_string()).collect();
+        say(json!({"schema_version": 1, "policy_hash": world.policy.hash(), "workspaces": roots,
             "reach": found}))?;
         return Ok(Exit::Done);
     }
     let mut table = render::plain_table();
     table.set_header(["MODE", "TOOL", "DOES", "WHERE", "AN HOUR"]);
     for one in &found {
-        let places = [&one.paths, &one.commands, &one.hosts].map(|list| list.join(", "));
-        let places: Vec<&str> = places.iter().map(String::as_str).filter(|list| !list.is_empty()).collect();
-        let except = match one.except.len() {
-            0 => String::new(),
-            count => format!(", {count} places excepted"),
-        };
         table.add_row([
             one.mode.as_str(),
             &one.tool,
             if one.writes { "changes" } else { "looks" },
-            &visible_line(&format!("{}{except}", places.join("; "))),
+            &visible_line(&places(one)),
             &one.per_hour.map_or("any".to_owned(), |most| most.to_string()),
         ]);
     }
     say(table)?;
-    let listed = if workspaces.is_empty() { "none".to_owned() } else { workspaces.join(", ") };
+    let named: Vec<String> = workspaces().map(workspace).collect();
+    let listed = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
     say(paint(QUIET, format!("workspaces: {}; the built-in floor holds everywhere", visible_line(&listed))))?;
     Ok(Exit::Done)
+}
+
+/// Where a tool comes to: paths, programs, hosts, each with how much is taken out again.
+fn places(one: &Reach) -> String {
+    let within = match one.within.as_slice() {
+        [] => String::new(),
+        list => format!(" within {}", list.join(", ")),
+    };
+    let parts = [
+        (format!("{}{within}", one.paths.join(", ")), one.except.len()),
+        (one.commands.join(", "), one.except_commands.len()),
+        (one.hosts.join(", "), one.except_hosts.len()),
+    ];
+    let shown = parts.into_iter().filter(|(list, _)| !list.is_empty()).map(|(list, except)| match except {
+        0 => list,
+        count => format!("{list} ({count} excepted)"),
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+fn workspace(folder: &Workspace) -> String {
+    let access = match folder.access() {
+        WorkspaceAccess::ReadOnly => " (read-only)",
+        WorkspaceAccess::ReadWrite => "",
+    };
+    format!("{}{access}", folder.root().display())
 }

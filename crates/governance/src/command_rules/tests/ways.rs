@@ -4,7 +4,7 @@
 use super::*;
 
 /// What becomes of words under a rule about a program and one about a command of git.
-fn verdict(words: &[&str], lists: &str) -> &'static str {
+pub(super) fn verdict(words: &[&str], lists: &str) -> &'static str {
     let (rules, errors) = compile(lists, FileNames::CaseSensitive);
     assert_eq!(errors, [""; 0]);
     let words = words.iter().map(|word| (*word).to_owned()).collect();
@@ -19,7 +19,7 @@ fn verdict(words: &[&str], lists: &str) -> &'static str {
 }
 
 #[track_caller]
-fn check(expect: &str, lines: &[&[&str]]) {
+pub(super) fn check(expect: &str, lines: &[&[&str]]) {
     for words in lines {
         let lists = "allowed: [\"*\"]\nforbidden: [sudo, {argv: [git, push]}]\n";
         assert_eq!(verdict(words, lists), expect, "{words:?}");

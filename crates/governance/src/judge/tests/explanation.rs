@@ -99,8 +99,12 @@ fn a_denial_ends_at_the_rule_that_denied_and_says_what_would_have_to_change() {
         "read_file",
         read("$ROOT/other/o.txt"),
         "0 workspaces",
-        Some("sinew workspace add $ROOT/other"),
+        Some("sinew workspace add $ROOT/other --read-only"),
     );
+    let spaced = "sinew workspace add '$ROOT/it'\\''s mine'";
+    let outside = || machine("tools: {}\n");
+    let write = json!({"path": "$ROOT/it's mine/o.txt", "content": "x"});
+    check(outside(), "write_file", write, "0 workspaces", Some(spaced));
     let modes = "modes:\n  NORMAL: {allowed_tool_categories: [read_only]}\n";
     let narrow = machine("tools: {}\n").modes(modes);
     let category = "2 NORMAL.allowed_tool_categories";
@@ -233,7 +237,7 @@ fn each_denial_of_a_path_says_what_it_was_asked_and_what_would_lift_it() {
         "read_file",
         read("$ROOT/other/o.txt"),
         "$ROOT/other/o.txt",
-        ["a human adds the workspace", "sinew workspace add $ROOT/other"],
+        ["a human adds the workspace", "sinew workspace add $ROOT/other --read-only"],
         "",
     );
     let linked = machine("tools: {read_file: {forbidden_paths: [~/.ssh]}}\n");

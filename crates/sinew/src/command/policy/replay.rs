@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use execution::World;
+use execution::{Host, World};
 use governance::{Difference, Effect, Policy, compare};
 use jiff::Timestamp;
 use ledger::{Entry, Filter, Reader, Record};
@@ -42,7 +42,7 @@ pub(crate) fn run(
     let world = compose::world(setting, &setting.settings()?, Folders::Configured)?;
     let loaded = Policy::load(against, &compose::surroundings(setting)).map_err(Problem::configuration)?;
     let candidate = loaded.on_the_machine_of(&world.policy);
-    let definitions: Vec<&ToolDefinition> = world.registry.definitions().map(AsRef::as_ref).collect();
+    let definitions = definitions(&world);
     candidate.check_tools(definitions.iter().copied()).map_err(Problem::configuration)?;
     let folder = compose::ledger_folder(setting);
     let of = |kind: &str| Filter { kind: Some(kind.to_owned()), since: Some(since), ..Filter::default() };
@@ -56,6 +56,17 @@ pub(crate) fn run(
     let differences = compare(&world.policy, &candidate, definitions);
     if output.json { tally.say_json(&differences) } else { tally.show(&differences) }?;
     Ok(Exit::Done)
+}
+
+/// Every tool that rules are asked about: those of hosts too, but for the ones that share the entry of a tool that is here.
+fn definitions(world: &World) -> Vec<&ToolDefinition> {
+    let mut all: Vec<&ToolDefinition> = world.registry.definitions().map(AsRef::as_ref).collect();
+    for judged in world.hosts.iter().flat_map(Host::definitions) {
+        if !all.iter().any(|known| known.name() == judged.name()) {
+            all.push(judged);
+        }
+    }
+    all
 }
 
 impl Tally {
@@ -136,13 +147,16 @@ impl Tally {
     }
 }
 
-/// What became of a call, in the word of a verdict.
+/// What the rules said of a call, in the word of a verdict. What a human then made of it is not theirs.
 fn was(record: &Record) -> &'static str {
     match &record.entry {
         Entry::Refusal(refused) => match refused.code {
-            RefusalCode::ApprovalPending | RefusalCode::ApprovalTimedOut => "ask",
+            RefusalCode::ApprovalPending | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalDenied => {
+                "ask"
+            }
             _ => "deny",
         },
+        Entry::Decision(decision) if decision.approval_id.is_some() => "ask",
         _ => "allow",
     }
 }

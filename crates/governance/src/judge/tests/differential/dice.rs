@@ -97,7 +97,7 @@ const TYPED: [&str; 10] = [
     "/m/ro/../ws/a.txt",
     "nothing/../../sinew/x",
 ];
-const WORDS: [&[&str]; 34] = [
+const WORDS: [&[&str]; 45] = [
     &["ls", "-l"],
     &["git", "status"],
     &["git", "-C", "x", "push"],
@@ -132,10 +132,22 @@ const WORDS: [&[&str]; 34] = [
     &["sed", "1esudo"],
     &["sed", "s/x/sudo/e"],
     &["ls", "git", "x", "sudo"],
+    &["sed", "-n", "s_x_sudo ls_e"],
+    &["sed", "s_x_sudo ls_"],
+    &["env", "sed", "-es.x.sudo.e"],
+    &["make", "--eval=all:;-sudo x"],
+    &["make", "-sudo"],
+    &["perl", "-e", "qx.sudo."],
+    &["perl", "x.sudo"],
+    &["sh", "-c", "printf 'a\\nsudo'"],
+    &["awk", "\\x73udo"],
+    &["env", "python3.11", "x"],
+    &["./python"],
 ];
 const LINES: [&str; 5] = ["ls -a", "ls; id", "git diff x", "", "sudo ls"];
 const COMMANDS: [&[&str]; 6] = [&["ls"], &["git", "status"], &["git"], &["*"], &["env"], &["sudoku"]];
-const NO_COMMANDS: [&[&str]; 4] = [&["sudo"], &["git", "push"], &["ls"], &["git", "push", "-f"]];
+const NO_COMMANDS: [&[&str]; 6] =
+    [&["sudo"], &["git", "push"], &["ls"], &["git", "push", "-f"], &["python"], &["python3"]];
 const HOSTS: [&str; 7] =
     ["*", "example.org", "*.example.org", "a.example.org", "127.0.0.1", "org", "*.onion"];
 const URLS: [Url; 14] = [

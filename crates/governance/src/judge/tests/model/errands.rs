@@ -24,8 +24,39 @@ fn refuses_command(words: &[&str], stated: &ToolPlan, entry: &ToolPlan) -> bool 
 /// Whether the words ask for what the rule forbids, in one of the ways that are promised.
 fn is_forbidden(words: &[&str], rule: &[&str]) -> bool {
     if starts_nothing(words) {
-        return words[0].rsplit('/').next() == Some(rule[0]) && are_behind(&rule[1..], &owned(&words[1..]));
+        return is_same(words[0].rsplit('/').next().unwrap(), rule[0])
+            && are_behind(&rule[1..], &owned(&words[1..]));
     }
+    let meant = as_the_program_reads(words);
+    let meant: Vec<&str> = meant.iter().map(String::as_str).collect();
+    is_said(words, rule) || (meant != words && is_said(&meant, rule))
+}
+
+/// The words with what a program makes of them, of those that are dealt: escapes, the quotes of Perl's, a recipe of make's,
+/// and the text that sed starts.
+fn as_the_program_reads(words: &[&str]) -> Vec<String> {
+    let read = |word: &&str| {
+        let script = word.strip_prefix("-e").unwrap_or(word);
+        let marks: Vec<&str> =
+            script.strip_prefix('s').map_or(Vec::new(), |rest| match rest.chars().next() {
+                Some(mark) => rest.split(mark).collect(),
+                None => Vec::new(),
+            });
+        match marks.as_slice() {
+            ["", _, text, "e"] => (*text).to_owned(),
+            _ => word
+                .replace("\\n", "\n")
+                .replace("\\x73", "s")
+                .replace(";-", "; ")
+                .replace("qx.", " ")
+                .replace("o.", "o "),
+        }
+    };
+    words.iter().map(read).collect()
+}
+
+/// Whether a line says what the rule forbids, however it is parted.
+fn is_said(words: &[&str], rule: &[&str]) -> bool {
     let [as_it_stands, by_a_shell, without_quotes, by_signs] = ways_to_read(words);
     let together = words.iter().any(|word| RUN_TOGETHER.contains(&word.rsplit('/').next().unwrap()));
     let names = |word: &str, program: &str| may_name(word, program, together);
@@ -57,14 +88,14 @@ fn starts_nothing(words: &[&str]) -> bool {
 /// As it stands; as a shell would part it; the same with the quotes gone; and parted wherever a sign stands.
 fn ways_to_read(words: &[&str]) -> [Vec<String>; 4] {
     let is_sed = words.contains(&"sed");
-    let for_a_shell = |c: char| " '\";!|{}()$&*".contains(c);
+    let for_a_shell = |c: char| " '\";!|{}()$&*\\\n".contains(c);
     let sign = |c: char| for_a_shell(c) || "=:,@%^".contains(c) || (is_sed && c == '/');
     let parted = |words: &[String], at: &dyn Fn(char) -> bool| -> Vec<String> {
         let parts = words.iter().flat_map(|word| word.split(at)).filter(|part| !part.is_empty());
         parts.map(str::to_owned).collect()
     };
     let words = owned(words);
-    let unquoted: Vec<String> = words.iter().map(|word| word.replace(['\'', '"'], "")).collect();
+    let unquoted: Vec<String> = words.iter().map(|word| word.replace(['\'', '"', '\\'], "")).collect();
     let [by_a_shell, by_signs] = [parted(&words, &for_a_shell), parted(&words, &sign)];
     [words, by_a_shell, parted(&unquoted, &for_a_shell), by_signs].map(|line| spelt(&line))
 }
@@ -81,11 +112,21 @@ fn spelt(words: &[String]) -> Vec<String> {
 /// Whether a word may stand for a program: it ends in its name, and before that is nothing, a folder, a sign, or the letter of
 /// an option. Several letters where such are run together, and a command of sed's.
 fn may_name(word: &str, program: &str, together: bool) -> bool {
+    if is_same(word.rsplit('/').next().unwrap(), program) {
+        return true;
+    }
     let Some(before) = word.strip_suffix(program) else { return false };
     let letters =
         before.strip_prefix('-').filter(|letters| !letters.contains(|c: char| !c.is_alphanumeric()));
     let is_option = letters.is_some_and(|letters| letters.len() == 1 || (together && !letters.is_empty()));
     before.is_empty() || before.ends_with(['/', '=', ':', '!', ',', ';', ' ']) || before == "1e" || is_option
+}
+
+/// Whether two names are those of one program: one of them may have a version behind it.
+fn is_same(name: &str, program: &str) -> bool {
+    let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let longer = |one: &str, other: &str| one.strip_prefix(other).is_some_and(is_version);
+    longer(name, program) || (!name.is_empty() && longer(program, name))
 }
 
 /// Whether all these words stand here: options among any others, the rest in their order.

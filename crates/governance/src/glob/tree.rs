@@ -1,0 +1,157 @@
+//! Patterns as a tree of the parts between their slashes, so that a name is looked up part by part: what a judgement costs
+//! grows with the depth of a name and not with the number of patterns. A plain part is found in a table, `*` and `**` are
+//! edges of their own, and only a part with other wildcards (`*.md`) is matched by an expression.
+
+use std::collections::HashMap;
+
+use globset::{Glob, GlobBuilder};
+use regex::bytes::{RegexSet, RegexSetBuilder};
+
+use crate::pattern::{BadPattern, is_wild};
+
+/// Expressions that are compiled together.
+const TOGETHER: usize = 64;
+/// Parts with wildcards of their own that one folder may have: each costs every judgement a little.
+const MOST_WILD: usize = 10_000;
+
+/// A tree under construction, and the one that is asked.
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+}
+
+/// A place in the tree: what all patterns that lead here have in common.
+#[derive(Debug, Default)]
+struct Node {
+    plain: HashMap<Box<[u8]>, usize>,
+    /// Behind a `*`.
+    any: Option<usize>,
+    /// Behind a `**` that more follows.
+    deep: Option<usize>,
+    /// Whether this is such a place: any part leads back to it.
+    stays: bool,
+    wild: HashMap<String, usize>,
+    /// The expressions of those, and where each of them leads.
+    sets: Vec<(RegexSet, Vec<usize>)>,
+    /// The first pattern that ends here, and the first that takes everything below.
+    here: Option<usize>,
+    below: Option<usize>,
+}
+
+impl Tree {
+    pub(super) fn new() -> Self {
+        Tree { nodes: vec![Node::default()] }
+    }
+
+    /// Adds a pattern by its text, with the number it is known by.
+    pub(super) fn add(&mut self, text: &str, number: usize) -> Result<(), BadPattern> {
+        let glob = GlobBuilder::new(text).literal_separator(true).build();
+        glob.map_err(|error| bad(&error.kind().to_string()))?;
+        let mut parts = text.split('/').filter(|part| !part.is_empty()).peekable();
+        let mut at = 0;
+        while let Some(part) = parts.next() {
+            if part == "**" && parts.peek().is_none() {
+                self.keep(at, number, |node| &mut node.below);
+                return Ok(());
+            }
+            at = self.behind(at, part)?;
+        }
+        self.keep(at, number, |node| &mut node.here);
+        Ok(())
+    }
+
+    fn keep(&mut self, at: usize, number: usize, place: impl Fn(&mut Node) -> &mut Option<usize>) {
+        if let Some(node) = self.nodes.get_mut(at) {
+            let known = place(node);
+            *known = Some(known.map_or(number, |known| known.min(number)));
+        }
+    }
+
+    /// The place behind a part, made if there is none yet.
+    fn behind(&mut self, at: usize, part: &str) -> Result<usize, BadPattern> {
+        let next = self.nodes.len();
+        let Some(node) = self.nodes.get_mut(at) else { return Err(bad("it leads nowhere")) };
+        let found = match part {
+            "*" => *node.any.get_or_insert(next),
+            "**" => *node.deep.get_or_insert(next),
+            part if is_wild(part) && node.wild.len() >= MOST_WILD && !node.wild.contains_key(part) => {
+                return Err(too_many());
+            }
+            part if is_wild(part) => *node.wild.entry(part.to_owned()).or_insert(next),
+            part => *node.plain.entry(part.as_bytes().into()).or_insert(next),
+        };
+        if found == next {
+            self.nodes.push(Node { stays: part == "**", ..Node::default() });
+        }
+        Ok(found)
+    }
+
+    /// Compiles what is left to compile.
+    pub(super) fn finish(mut self) -> Result<Self, BadPattern> {
+        for node in &mut self.nodes {
+            let wild: Vec<(String, usize)> = std::mem::take(&mut node.wild).into_iter().collect();
+            for together in wild.chunks(TOGETHER) {
+                node.sets
+                    .push((expressions(together)?, together.iter().map(|(_, behind)| *behind).collect()));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The smallest number of the patterns that match a name.
+    pub(super) fn first(&self, name: &[u8]) -> Option<usize> {
+        let mut found: Option<usize> = None;
+        let mut take = |number: Option<usize>| found = [found, number].into_iter().flatten().min();
+        let mut places = self.with_deeper(vec![0]);
+        for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            let mut next = Vec::new();
+            for (at, node) in self.at(&places) {
+                take(node.below);
+                next.extend(node.plain.get(part).copied().into_iter().chain(node.any));
+                next.extend(Some(at).filter(|_| node.stays));
+                for (set, behind) in &node.sets {
+                    next.extend(set.matches(part).into_iter().filter_map(|which| behind.get(which)));
+                }
+            }
+            places = self.with_deeper(next);
+        }
+        self.at(&places).for_each(|(_, node)| take(node.here));
+        found
+    }
+
+    fn at<'t>(&'t self, places: &'t [usize]) -> impl Iterator<Item = (usize, &'t Node)> {
+        places.iter().filter_map(|at| self.nodes.get(*at).map(|node| (*at, node)))
+    }
+
+    /// The same places and those behind a `**`, which may be no part at all. Each of them once.
+    fn with_deeper(&self, mut places: Vec<usize>) -> Vec<usize> {
+        let mut looked = 0;
+        while let Some(at) = places.get(looked).copied() {
+            places.extend(self.nodes.get(at).and_then(|node| node.deep));
+            looked += 1;
+        }
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+}
+
+fn expressions(parts: &[(String, usize)]) -> Result<RegexSet, BadPattern> {
+    let globs = parts.iter().map(|(part, _)| GlobBuilder::new(part).literal_separator(true).build());
+    let globs: Vec<Glob> = globs.collect::<Result<_, _>>().map_err(|error| bad(&error.kind().to_string()))?;
+    let set = RegexSetBuilder::new(globs.iter().map(Glob::regex)).dot_matches_new_line(true).build();
+    set.map_err(|error| bad(&error.to_string()))
+}
+
+fn bad(why: &str) -> BadPattern {
+    BadPattern { message: format!("the pattern cannot be read: {why}"), suggestion: None }
+}
+
+fn too_many() -> BadPattern {
+    BadPattern {
+        message: format!(
+            "a list has more than {MOST_WILD} patterns with wildcards within a name in one folder"
+        ),
+        suggestion: Some("forbid or allow the folder, or name what is in it plainly".to_owned()),
+    }
+}

@@ -1,0 +1,54 @@
+//! Which pattern of a list covers another, found by the texts that could: a long list is looked through once, not once for
+//! each of its patterns.
+
+use std::collections::HashMap;
+
+use crate::glob::{Purpose, Written};
+use crate::pattern::Pattern;
+
+/// The patterns of a list by their texts.
+pub(super) struct Wider<'w> {
+    list: &'w [Written],
+    purpose: Purpose,
+    by_text: HashMap<String, Vec<usize>>,
+}
+
+impl<'w> Wider<'w> {
+    pub(super) fn of(list: &'w [Written], purpose: Purpose) -> Self {
+        let mut by_text: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, written) in list.iter().enumerate() {
+            by_text.entry(written.pattern.to_string()).or_default().push(at);
+        }
+        Wider { list, purpose, by_text }
+    }
+
+    /// The patterns that cover this one, with their places, in the order of the list.
+    pub(super) fn covering(&self, narrow: &Pattern) -> impl Iterator<Item = (usize, &'w Written)> {
+        let mut places: Vec<usize> = texts(&narrow.to_string())
+            .iter()
+            .filter_map(|text| self.by_text.get(text))
+            .flatten()
+            .copied()
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        let covers: Vec<(usize, &'w Written)> = places
+            .into_iter()
+            .filter_map(|at| Some((at, self.list.get(at)?)))
+            .filter(|(_, wide)| wide.pattern.covers(narrow, self.purpose))
+            .collect();
+        covers.into_iter()
+    }
+}
+
+/// Every text that a pattern which covers this one can have: its own, that of a folder above it, one of its names anywhere, or
+/// everything.
+fn texts(narrow: &str) -> Vec<String> {
+    let mut texts: Vec<String> = ["/", "/**", "/**/*", "/**/**"].map(str::to_owned).into();
+    let ends = narrow.match_indices('/').map(|(at, _)| at).skip(1).chain([narrow.len()]);
+    for above in ends.filter_map(|end| narrow.get(..end)) {
+        texts.extend([above.to_owned(), format!("{above}/**")]);
+    }
+    texts.extend(narrow.split('/').filter(|part| !part.is_empty()).map(|name| format!("/**/{name}")));
+    texts
+}

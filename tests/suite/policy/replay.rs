@@ -1,0 +1,56 @@
+//! `sinew policy replay`: the word of the rules is compared, not what a human made of it.
+
+use std::thread;
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home, found};
+
+use super::candidate;
+
+/// Has a human decide a call that writes a file.
+fn decide(daemon: &Daemon, name: &str, answer: &str) {
+    let (mut agent, arguments) = (daemon.agent(), json!({"path": name, "content": "x"}));
+    let call = thread::spawn(move || agent.execute("write_file", &arguments));
+    let mut control = daemon.control();
+    let open = found("the question", || {
+        let reply = control.request("control/approvals.list", &json!({}));
+        reply["result"]["approvals"].as_array()?.first().cloned()
+    });
+    let reply = control.request("control/approvals.decide", &json!({"id": open["id"], "answer": answer}));
+    assert!(reply.get("error").is_none(), "{reply}");
+    call.join().unwrap();
+}
+
+#[test]
+fn a_call_that_a_human_decided_was_asked_about() {
+    let home = Home::initialised();
+    home.configure("governance/tools.yaml", "# a word\ntools: {write_file: {requires_approval: true}}\n");
+    let daemon = Daemon::start_in(home);
+    decide(&daemon, "a.txt", "approve");
+    decide(&daemon, "b.txt", "deny");
+    let home = daemon.stop();
+    let replay = |part: &str, by: &str| -> Value {
+        let folder = candidate(&home, part, by);
+        home.run(&["policy", "replay", "--against", &folder, "--json"]).must_exit(0).json()
+    };
+    let same = replay("# a word", "# another");
+    assert_eq!((&same["changed"], &same["same"]), (&json!([]), &json!(2)), "{same:#}");
+    let free = replay("requires_approval: true", "requires_approval: false");
+    let told = ["was", "becomes", "calls"].map(|key| free["changed"][0][key].clone());
+    assert_eq!(told, [json!("ask"), json!("allow"), json!(2)], "{free:#}");
+}
+
+/// A rule for a tool of another program is a difference like any other.
+#[test]
+fn what_changes_for_the_tools_of_hosts_is_told() {
+    let home = Home::initialised();
+    home.configure("governance/tools.yaml", "tools: {bash: {rate_limit_per_hour: 1}}\n");
+    home.run(&["call", "list_directory", "path=."]).must_exit(0);
+    let folder = candidate(&home, "per_hour: 1", "per_hour: 2");
+    let told = home.run(&["policy", "replay", "--against", &folder, "--json"]).must_exit(0).json();
+    let differences = told["differences"].as_array().unwrap();
+    let loosens = |one: &&Value| {
+        one["effect"] == "loosens" && one["what"].as_str().unwrap().starts_with("bash: calls an hour")
+    };
+    assert!(differences.iter().any(|one| loosens(&one)), "{told:#}");
+}
