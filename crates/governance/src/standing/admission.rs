@@ -1,0 +1,204 @@
+//! Whether a tool may run at all: by its mode, its category and what can be enforced of its rules.
+
+use tool::{Mode, Outward, RefusalCode, RuleRef};
+
+use super::Standing;
+use crate::grounds::{Grounds, place};
+use crate::situation::Situation;
+use crate::tools_file::Isolation;
+use crate::trail::{Notes, Trail};
+
+impl<'a> Standing<'a> {
+    /// Mode, category, what cannot be enforced, rates: all that needs no path. The rules passed are noted.
+    pub(crate) fn admit(&self, situation: &Situation<'_>, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        self.admit_without_rates(situation.mode, notes)?;
+        let rates = self.rates(situation.mode);
+        rates.check(situation.counts, notes)
+    }
+
+    /// The same without what depends on how much has run.
+    pub(crate) fn admit_without_rates(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        self.admit_mode(mode, notes)?;
+        self.admit_category(mode, notes)?;
+        self.admit_enforceable(notes)
+    }
+
+    /// Whether neither the tool's modes nor the mode's categories are against it.
+    pub(crate) fn may_run_in(&self, mode: Mode) -> bool {
+        let mut trail = Trail::off();
+        let mut notes = Notes::on(&mut trail);
+        self.admit_mode(mode, &mut notes).is_ok() && self.admit_category(mode, &mut notes).is_ok()
+    }
+
+    /// Forbidden beats approval beats allowed; a mode in no list is denied.
+    fn admit_mode(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        let asked = || mode.to_string();
+        let mut find = |list: &'a [(Mode, RuleRef)]| {
+            let found = list.iter().position(|(known, _)| *known == mode);
+            notes.asks(asked);
+            notes.skips(
+                list.iter().take(found.unwrap_or(list.len())).map(|(known, rule)| (rule, known.to_string())),
+            );
+            found.and_then(|at| list.get(at)).map(|(_, rule)| rule)
+        };
+        let found = match self.rules {
+            Some(rules) => match find(&rules.forbidden_modes) {
+                Some(rule) => return Err(self.mode_denied(mode, "forbidden", rule)),
+                None => match (find(&rules.approval_modes), &rules.allowed_modes) {
+                    (Some(rule), _) => Some(Ok(rule)),
+                    (None, Some(list)) => Some(find(&list.modes).ok_or(&list.rule)),
+                    (None, None) => None,
+                },
+            },
+            None => None,
+        };
+        let rule = match found {
+            Some(Ok(rule)) => rule.clone(),
+            Some(Err(list)) => return Err(self.mode_denied(mode, "not_listed", list)),
+            None => {
+                let rule = self.definition_rule("allowed_modes");
+                if !self.definition.allowed_modes().contains(&mode) {
+                    notes.asks(asked);
+                    return Err(self.mode_denied(mode, "not_listed", &rule));
+                }
+                rule
+            }
+        };
+        notes.passes(rule, asked, asked);
+        Ok(())
+    }
+
+    fn mode_denied(&self, mode: Mode, detail: &str, rule: &RuleRef) -> Grounds {
+        let elsewhere: Vec<&str> = Mode::ALL
+            .into_iter()
+            .filter(|other| *other != mode && self.runs_in(*other))
+            .map(Mode::as_str)
+            .collect();
+        let hint = match elsewhere.as_slice() {
+            [] => format!("no mode lets `{}` run; {} decides", self.definition.name(), place(rule)),
+            modes => {
+                format!("it runs in {}; {} decides, and a human sets the mode", modes.join(", "), place(rule))
+            }
+        };
+        let reason = format!("Tool not allowed in {mode} mode");
+        Grounds::new(RefusalCode::ModeDenied, detail, &reason, hint, rule)
+    }
+
+    fn runs_in(&self, mode: Mode) -> bool {
+        let rules = self.policy.modes.get(mode);
+        let has_room = !matches!(rules.max_concurrent, Some((0, _)));
+        let takes_category =
+            rules.categories.is_empty() || rules.categories.iter().any(|(known, _)| known == self.category);
+        has_room && takes_category && self.is_listed_for(mode)
+    }
+
+    fn is_listed_for(&self, mode: Mode) -> bool {
+        let has = |list: &[(Mode, RuleRef)]| list.iter().any(|(known, _)| *known == mode);
+        let by_definition = || self.definition.allowed_modes().contains(&mode);
+        match self.rules {
+            Some(rules) if has(&rules.forbidden_modes) => false,
+            Some(rules) if has(&rules.approval_modes) => true,
+            Some(rules) => rules.allowed_modes.as_ref().map_or_else(by_definition, |list| has(&list.modes)),
+            None => by_definition(),
+        }
+    }
+
+    pub(crate) fn admit_category(&self, mode: Mode, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        let rules = self.policy.modes.get(mode);
+        notes.asks(|| self.category.to_string());
+        if let Some((0, rule)) = &rules.max_concurrent {
+            return Err(self.mode_denied(mode, "no_tasks", rule));
+        }
+        let Some((_, first)) = rules.categories.first() else { return Ok(()) };
+        let found = rules.categories.iter().position(|(category, _)| category == self.category);
+        let before = rules.categories.iter().take(found.unwrap_or(rules.categories.len()));
+        notes.skips(before.map(|(category, rule)| (rule, category.to_string())));
+        if let Some((category, rule)) = found.and_then(|at| rules.categories.get(at)) {
+            notes.passes(rule.clone(), || category.to_string(), || category.to_string());
+            return Ok(());
+        }
+        let names: Vec<&str> = rules.categories.iter().map(|(category, _)| category.as_str()).collect();
+        let hint = format!(
+            "`{}` is of category {}; {} lets only {} run",
+            self.definition.name(),
+            self.category,
+            place(first),
+            names.join(", ")
+        );
+        let reason = format!("Tool not allowed in {mode} mode");
+        Err(Grounds::new(RefusalCode::ModeDenied, "category", &reason, hint, first))
+    }
+
+    /// A rule that nothing enforces yet denies: a call must never run past a limit somebody wrote down.
+    fn admit_enforceable(&self, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        let asked = self.rules.and_then(|rules| rules.sandbox.clone());
+        match (asked, self.definition.requires_sandbox()) {
+            (Some(rule), true) => self.admit_confined(&rule, notes)?,
+            (None, true) => self.admit_confined(&self.definition_rule("requires_sandbox"), notes)?,
+            (Some(rule), false) => return Err(self.not_confinable(&rule)),
+            (None, false) => {}
+        }
+        self.admit_judgeable()
+    }
+
+    /// Only a tool that starts its work in a process of its own can have walls around it.
+    fn not_confinable(&self, rule: &RuleRef) -> Grounds {
+        let name = self.definition.name();
+        let hint = format!(
+            "{} asks for it, and `{name}` works inside Sinew, where no walls can stand; its paths are held by \
+             `allowed_paths`, and without the line it runs",
+            place(rule)
+        );
+        let reason = "Tool must run confined, and this tool cannot be";
+        Grounds::new(RefusalCode::SandboxUnavailable, "not_confinable", reason, hint, rule)
+    }
+
+    /// Whether this machine has the walls that are asked for.
+    fn admit_confined(&self, rule: &RuleRef, notes: &mut Notes<'_>) -> Result<(), Grounds> {
+        let least = self.rules.map(|rules| rules.confinement).unwrap_or_default().least;
+        let word = |level| match level {
+            Isolation::Full => "full confinement",
+            Isolation::Reduced => "reduced confinement",
+        };
+        notes.asks(|| word(least).to_owned());
+        let (detail, reason) = match (self.policy.isolation, least) {
+            (Some(Isolation::Full), _) | (Some(Isolation::Reduced), Isolation::Reduced) => {
+                notes.holds(rule, || word(least).to_owned(), || word(least).to_owned());
+                return Ok(());
+            }
+            (Some(Isolation::Reduced), Isolation::Full) => (
+                "only_reduced_sandbox",
+                "Tool must run in full confinement, and only a reduced one is available",
+            ),
+            (None, _) => ("no_sandbox", "Tool must run confined, and no confinement is available"),
+        };
+        let hint = format!(
+            "{} asks for it; the call is never run weaker. `sinew doctor` says what this machine lacks",
+            place(rule)
+        );
+        Err(Grounds::new(RefusalCode::SandboxUnavailable, detail, reason, hint, rule))
+    }
+
+    /// A rule about commands or hosts binds only a tool that declares which of its arguments they are. One that does
+    /// not is refused: a call must never run past a limit somebody wrote down.
+    fn admit_judgeable(&self) -> Result<(), Grounds> {
+        let Some(rules) = self.rules.map(|rules| rules.shadow.as_deref().unwrap_or(rules)) else {
+            return Ok(());
+        };
+        let has = |kind| self.definition.outward_arguments().iter().any(|argument| argument.kind == kind);
+        let refuse = |code, rule: &RuleRef, what: &str| {
+            let reason = format!("{} binds nothing of this tool", place(rule));
+            let hint = format!("no argument of `{}` is {what}; remove the rule", self.definition.name());
+            Err(Grounds::new(code, "not_judged", &reason, hint, rule))
+        };
+        match (rules.commands.bind(), &rules.hosts) {
+            (Some(rule), _) if !has(Outward::Command) => {
+                refuse(RefusalCode::CommandNotAllowed, rule, "a command")
+            }
+            (_, Some(list)) if !self.goes_out() => {
+                refuse(RefusalCode::DomainNotAllowed, &list.rule, "an address")
+            }
+            _ => Ok(()),
+        }
+    }
+}

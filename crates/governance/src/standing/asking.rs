@@ -1,0 +1,98 @@
+//! Which rules ask for a human, and where they are left unasked.
+
+use tool::{Mode, RuleRef};
+
+use super::Standing;
+use crate::glob::Written;
+use crate::mode_rules::Subject;
+use crate::name::Name;
+use crate::reached::Reached;
+use crate::trail::Notes;
+
+/// Whether what `tools.yaml` asks a human about is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attendance {
+    /// It is.
+    Asked,
+    /// The call stays within `unattended_paths`.
+    LeftOut,
+}
+
+impl<'a> Standing<'a> {
+    /// Whether the call stays where `tools.yaml` lets its own questions go unasked: every path of it, as it leads.
+    pub(crate) fn attendance(&self, reached: &[Reached], notes: &mut Notes<'_>) -> Attendance {
+        let Some(rules) = self.rules.filter(|rules| !rules.unattended.written().is_empty()) else {
+            return Attendance::Asked;
+        };
+        let listed = |path: &Reached| {
+            let mut folders = path.missing_folders.iter();
+            let is_listed =
+                |name: &Option<Name>| name.as_ref().is_some_and(|name| rules.unattended.find(name).is_some());
+            folders.all(is_listed).then(|| rules.unattended.find(path.name.as_ref()?)).flatten()
+        };
+        let found: Option<Vec<&Written>> = reached.iter().map(listed).collect();
+        match found.filter(|found| !found.is_empty()) {
+            Some(found) => {
+                for (written, path) in found.into_iter().zip(reached) {
+                    let name = || path.name.as_ref().map(ToString::to_string).unwrap_or_default();
+                    notes.holds(&written.rule, || written.text.clone(), name);
+                }
+                Attendance::LeftOut
+            }
+            None => Attendance::Asked,
+        }
+    }
+
+    /// Every rule that asks for a human.
+    pub(crate) fn approvals(
+        &self,
+        mode: Mode,
+        attendance: Attendance,
+        notes: &mut Notes<'_>,
+    ) -> Vec<RuleRef> {
+        let subject = Subject {
+            tool: self.definition.name().as_str(),
+            category: self.category,
+            risk: self.risk,
+            writes: self.changes_things(),
+            leaves: self.goes_out(),
+        };
+        let in_mode = |list: &'a [(Mode, RuleRef)]| {
+            list.iter().filter(move |(known, _)| *known == mode).map(|(_, rule)| rule)
+        };
+        let definition =
+            self.definition.requires_approval().then(|| self.definition_rule("requires_approval"));
+        let always = self.rules.and_then(|rules| rules.approval.as_ref());
+        let tool = self.rules.into_iter().flat_map(|rules| in_mode(&rules.approval_modes));
+        let category = self.policy.categories.get(self.category);
+        let category = category.into_iter().flat_map(|rules| in_mode(&rules.approval_modes));
+        let by_mode = self.policy.modes.get(mode).approvals.iter();
+        let by_mode = by_mode.filter(|(what, _)| what.applies(&subject)).map(|(_, rule)| rule);
+        let safety = self.policy.safety.approvals.iter().filter(|rule| rule.applies(&subject, mode));
+        let abroad = self.policy.safety.gateway.asks.as_ref().filter(|_| self.goes_out());
+        // An entry of tools.yaml takes back what tools.yaml asks, not what a mode or the definition does.
+        let is_asked = attendance == Attendance::Asked;
+        let in_tools = always.into_iter().chain(tool).chain(category).filter(|_| is_asked);
+        let stated = in_tools.chain(by_mode).chain(safety.map(|rule| &rule.rule)).chain(abroad);
+        let asked: Vec<RuleRef> = definition.into_iter().chain(stated.cloned()).collect();
+        if notes.are_read() {
+            notes.asks(|| format!("{} of risk {} in {mode}", self.definition.name(), self.risk));
+            notes.skips(self.silent_about(&asked));
+        }
+        notes.asked_by(&asked, || format!("{} in {mode}", self.definition.name()));
+        asked
+    }
+
+    /// The rules that ask a human about something else than this call.
+    fn silent_about(&self, asked: &[RuleRef]) -> impl Iterator<Item = (&'a RuleRef, String)> {
+        let in_modes = |list: &'a [(Mode, RuleRef)]| list.iter().map(|(mode, rule)| (rule, mode.to_string()));
+        let tool = self.rules.into_iter().flat_map(move |rules| in_modes(&rules.approval_modes));
+        let category = self.policy.categories.get(self.category).into_iter();
+        let category = category.flat_map(move |rules| in_modes(&rules.approval_modes));
+        let modes = Mode::ALL.into_iter().flat_map(|mode| &self.policy.modes.get(mode).approvals);
+        let modes = modes.map(|(what, rule)| (rule, what.to_string()));
+        let safety = self.policy.safety.approvals.iter().map(|rule| (&rule.rule, rule.to_string()));
+        let asked = asked.to_vec();
+        tool.chain(category).chain(modes).chain(safety).filter(move |(rule, _)| !asked.contains(rule))
+    }
+}

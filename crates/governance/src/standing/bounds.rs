@@ -1,0 +1,104 @@
+//! How much a permitted call of a tool may take: how often, how long, how large and where.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tool::Mode;
+
+use super::Standing;
+use crate::rates::Rates;
+use crate::sight::Sight;
+use crate::situation::{Situation, Workspace, WorkspaceAccess};
+use crate::verdict::Limits;
+
+/// What a tool may answer where no rule says otherwise.
+const USUAL_OUTPUT_BYTES: u64 = 1024 * 1024;
+
+impl Standing<'_> {
+    pub(crate) fn rates(&self, mode: Mode) -> Rates {
+        let by_definition = || {
+            let limit = self.definition.rate_limit_per_hour()?;
+            Some((limit, self.definition_rule("rate_limit_per_hour")))
+        };
+        Rates {
+            tool_per_hour: self.rules.and_then(|rules| rules.rate.clone()).or_else(by_definition),
+            mode_per_minute: self.policy.safety.calls_per_minute.get(mode).clone(),
+            outbound_per_hour: match self.goes_out() {
+                true => self.policy.safety.outbound_per_hour.get(mode).clone(),
+                false => None,
+            },
+        }
+    }
+
+    /// How often the tool itself may run in an hour.
+    pub(crate) fn per_hour(&self) -> Option<u32> {
+        let own = self.rules.and_then(|rules| rules.rate.as_ref()).map(|(limit, _)| *limit);
+        own.or(self.definition.rate_limit_per_hour())
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.rules.and_then(|rules| rules.timeout).unwrap_or(self.definition.timeout())
+    }
+
+    /// The largest file it may read or write.
+    pub(crate) fn max_file_bytes(&self) -> Option<u64> {
+        self.rules.and_then(|rules| rules.max_file_bytes.as_ref()).map(|(most, _)| *most)
+    }
+
+    /// The most it may answer.
+    pub(crate) fn max_output_bytes(&self) -> u64 {
+        self.rules.and_then(|rules| rules.max_output_bytes).unwrap_or(USUAL_OUTPUT_BYTES)
+    }
+
+    pub(crate) fn limits(&self, situation: &Situation<'_>) -> Limits {
+        Limits {
+            timeout: self.timeout(),
+            max_file_bytes: self.max_file_bytes(),
+            max_output_bytes: self.max_output_bytes(),
+            rates: self.rates(situation.mode),
+            folders: self.folders(situation),
+            program_folders: self.program_folders(),
+            written_to: self.written_to(situation),
+            max_response_bytes: self.policy.safety.gateway.max_response_bytes,
+            outbound: self.goes_out().then(|| self.outbound()),
+            confinement: self.rules.map(|rules| rules.confinement).unwrap_or_default(),
+            sight: Sight {
+                floor: Arc::clone(&self.policy.floor),
+                forbidden: self.rules.map(|rules| Arc::clone(&rules.forbidden_paths)),
+            },
+        }
+    }
+
+    /// Where a confined process may work. A pattern that is not a whole folder cannot be a wall, and grants none.
+    fn folders(&self, situation: &Situation<'_>) -> Vec<Workspace> {
+        if !self.definition.requires_sandbox() {
+            return Vec::new();
+        }
+        match self.rules.and_then(|rules| rules.allowed_paths.as_ref()) {
+            Some(list) => list.folders.iter().map(|folder| Workspace::granted(folder)).collect(),
+            None => situation.workspaces.iter().cloned().collect(),
+        }
+    }
+
+    /// Where programs of its calls could have been put by a call.
+    fn written_to(&self, situation: &Situation<'_>) -> Vec<PathBuf> {
+        if !self.definition.requires_sandbox() {
+            return Vec::new();
+        }
+        let own = self.folders(situation);
+        let all = own.iter().chain(situation.workspaces.iter());
+        let mut found: Vec<PathBuf> = Vec::new();
+        for folder in all.filter(|folder| folder.access() == WorkspaceAccess::ReadWrite) {
+            if !found.iter().any(|known| known == folder.root()) {
+                found.push(folder.root().to_owned());
+            }
+        }
+        found
+    }
+
+    fn program_folders(&self) -> Vec<PathBuf> {
+        let listed = self.rules.map_or(&[][..], |rules| &rules.program_folders);
+        listed.iter().map(|(folder, _)| folder.clone()).collect()
+    }
+}
