@@ -24,6 +24,7 @@ NUMBERS = {
     "pidfd_getfd": (438, 438),
     "renameat2": (316, 276),
     "unshare": (272, 97),
+    "io_setup": (206, 0),
     "io_uring_setup": (425, 425),
     "userfaultfd": (323, 282),
     "add_key": (248, 217),
@@ -434,6 +435,31 @@ def queue_work_in_kernel(at):
 
 
 @attempt
+def wait_in_kernel(at):
+    call("io_setup", 1, ctypes.byref(ctypes.c_ulong(0)))
+
+
+@attempt
+def fill_pipe_with_pages(at):
+    # They are the pipe's, whatever becomes of the file.
+    _, start = os.pipe()
+    with open(sys.executable, "rb") as file:
+        os.sendfile(start, file.fileno(), 0, 4096)
+
+
+@attempt
+def share_pages_without_a_file(at):
+    import mmap
+
+    mmap.mmap(-1, 1 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS).close()
+
+
+@attempt
+def share_pages_by_device(at):
+    os.close(os.open("/dev/zero", os.O_RDWR))
+
+
+@attempt
 def handle_page_faults(at):
     call("userfaultfd", 1)
 
@@ -757,7 +783,7 @@ def reserve_memory(at):
 def lock_memory(at):
     import mmap
 
-    held = mmap.mmap(-1, 1 << 20)
+    held = mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     address = ctypes.addressof(ctypes.c_char.from_buffer(held))
     if LIBC.mlock(ctypes.c_void_p(address), ctypes.c_size_t(1 << 20)) != 0:
         raise OSError(ctypes.get_errno(), "mlock")

@@ -30,6 +30,10 @@ const FOR_A_SHELL: &[char] = &[
     '#', '\n', '\r', '\t', '\0',
 ];
 
+/// What is looked through for a forbidden name. Systems start nothing whose words are much longer, and who looks holds up
+/// everybody else.
+const LONGEST_COMMAND: usize = 256 * 1024;
+
 /// The commands of one tool.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandRules {
@@ -159,6 +163,10 @@ impl CommandRules {
                 return Err(self.denied(command, "needs_a_shell", hint));
             }
         };
+        if !self.forbidden.is_empty() && words.iter().map(String::len).sum::<usize>() > LONGEST_COMMAND {
+            let hint = format!("with `forbidden_commands`, a command has at most {LONGEST_COMMAND} bytes");
+            return Err(self.denied(command, "too_long_to_judge", &hint));
+        }
         let found = self.forbids(words);
         let before = self.forbidden.iter().take(found.unwrap_or(self.forbidden.len()));
         notes.skips(before.map(|rule| (&rule.rule, rule.to_string())));

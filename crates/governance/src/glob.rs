@@ -238,6 +238,17 @@ mod tests {
     }
 
     #[test]
+    fn a_choice_of_nothing_is_a_choice() {
+        for purpose in [Purpose::Allow, Purpose::Forbid] {
+            let globs = globs(purpose, &["/w/key{,.bak}"]);
+            for name in ["/w/key", "/w/key.bak"] {
+                assert_eq!(line(&globs, name), Some(1), "{name}");
+            }
+            assert_eq!(line(&globs, "/w/key.old"), None);
+        }
+    }
+
+    #[test]
     fn what_each_pattern_covers() {
         let check = |pattern: &str, allowed: &[&str], forbidden_too: &[&str], never: &[&str]| {
             let (allow, forbid) = (globs(Purpose::Allow, &[pattern]), globs(Purpose::Forbid, &[pattern]));
@@ -285,8 +296,10 @@ mod tests {
         for pattern in &patterns {
             let alone = globs(Purpose::Allow, &[pattern]);
             let texts = Pattern::parse(pattern, &Variables::default()).unwrap().with_folder_itself();
-            let build =
-                |text: &String| globset::GlobBuilder::new(text).literal_separator(true).build().unwrap();
+            let build = |text: &String| {
+                let mut builder = globset::GlobBuilder::new(text);
+                builder.literal_separator(true).empty_alternates(true).build().unwrap()
+            };
             let expressions: Vec<_> = texts.iter().map(|text| build(text).compile_matcher()).collect();
             for name in &names {
                 let expect = expressions.iter().any(|one| one.is_match(name));

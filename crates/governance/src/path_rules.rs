@@ -1,7 +1,7 @@
 //! Where a call may go: the floor, forbidden paths, allowed paths or workspaces, second names, sizes.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use resources::PathRequest;
 use tool::{PathAccess, RefusalCode, RuleRef};
@@ -25,6 +25,11 @@ const WORKSPACES: &str = "workspaces";
 /// What stands for the file of a rule that holds until a file says otherwise.
 const DEFAULT: &str = "built-in default";
 
+/// What is judged of a path. Beyond what any system opens, so that opening tells who is only a little over.
+const LONGEST_TEXT: usize = 8 * 1024;
+/// How many folders a path may leave again by `..`: each is judged.
+const MOST_DETOURS: usize = 64;
+
 /// The paths a call names, and where they start.
 pub(crate) fn requests(
     standing: &Standing<'_>,
@@ -34,6 +39,7 @@ pub(crate) fn requests(
     let mut requests = Vec::new();
     for argument in standing.definition.path_arguments() {
         for text in argument.texts(arguments) {
+            refuse_endless(text)?;
             let base = match workspaces.base() {
                 Some(base) => base,
                 None if Path::new(text).is_absolute() => Path::new("/"),
@@ -44,6 +50,27 @@ pub(crate) fn requests(
         }
     }
     Ok(requests)
+}
+
+/// Judging a text takes as long as it is, times the folders it leaves: one that leads nowhere, or takes every detour, is not
+/// worth the time of everybody else.
+fn refuse_endless(text: &str) -> Result<(), Grounds> {
+    let too_large = |detail: &str, hint: String| {
+        let rule = RuleRef { file: DEFAULT.to_owned(), line: 0, id: "paths".to_owned() };
+        let reason = format!("Path {} is too long to be judged", shown(text));
+        Err(Grounds::new(RefusalCode::TooLarge, detail, &reason, hint, &rule))
+    };
+    if text.len() > LONGEST_TEXT {
+        return too_large(
+            "path_too_long",
+            format!("no system knows paths of more than {LONGEST_TEXT} bytes"),
+        );
+    }
+    let detours = Path::new(text).components().filter(|part| *part == Component::ParentDir).count();
+    if detours > MOST_DETOURS {
+        return too_large("too_many_detours", "write the path without `..`".to_owned());
+    }
+    Ok(())
 }
 
 /// What can be said of a name before anything is opened: whether it is forbidden.

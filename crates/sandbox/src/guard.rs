@@ -78,6 +78,8 @@ pub(crate) enum Guard {
     Sending,
     /// Larger buffers for sockets and pipes.
     Buffers,
+    /// Memory that is shared and has no file.
+    SharedPages,
     /// Processes that let nobody look into them.
     Hiding,
     /// Threads with descriptors of their own, which nobody would see.

@@ -263,7 +263,7 @@ impl Place {
 }
 
 fn built(glob: &str) -> Result<globset::Glob, globset::Error> {
-    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
+    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).empty_alternates(true).build()
 }
 
 #[cfg(test)]

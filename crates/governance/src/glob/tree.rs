@@ -45,7 +45,7 @@ impl Tree {
 
     /// Adds a pattern by its text, with the number it is known by.
     pub(super) fn add(&mut self, text: &str, number: usize) -> Result<(), BadPattern> {
-        let glob = GlobBuilder::new(text).literal_separator(true).build();
+        let glob = glob_builder(text).build();
         glob.map_err(|error| bad(&error.kind().to_string()))?;
         let mut parts = text.split('/').filter(|part| !part.is_empty()).peekable();
         let mut at = 0;
@@ -136,8 +136,15 @@ impl Tree {
     }
 }
 
+/// `{,.bak}` is also nothing: whoever writes it means the name without as well.
+fn glob_builder(text: &str) -> GlobBuilder<'_> {
+    let mut builder = GlobBuilder::new(text);
+    builder.literal_separator(true).empty_alternates(true);
+    builder
+}
+
 fn expressions(parts: &[(String, usize)]) -> Result<RegexSet, BadPattern> {
-    let globs = parts.iter().map(|(part, _)| GlobBuilder::new(part).literal_separator(true).build());
+    let globs = parts.iter().map(|(part, _)| glob_builder(part).build());
     let globs: Vec<Glob> = globs.collect::<Result<_, _>>().map_err(|error| bad(&error.kind().to_string()))?;
     let set = RegexSetBuilder::new(globs.iter().map(Glob::regex)).dot_matches_new_line(true).build();
     set.map_err(|error| bad(&error.to_string()))

@@ -13,7 +13,11 @@ pub(super) struct NamePattern {
 
 impl NamePattern {
     pub(super) fn new(text: &str) -> Result<Self, Failure> {
-        let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+        let glob = GlobBuilder::new(text)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .empty_alternates(true)
+            .build();
         let glob = glob.map_err(|error| {
             let message = format!("`{}` is not a pattern: {}", tool::shorten(text, 80), error.kind());
             Failure::new(FailureKind::Conflict, message)

@@ -58,6 +58,14 @@ fn t046_t060_sibling_prefixes_and_stars_stay_in_their_place() {
 }
 
 #[test]
+fn a_path_that_takes_endless_detours_is_not_judged() {
+    let machine = machine(NOTHING_LISTED);
+    machine.read(&"sub/../".repeat(64), "permit");
+    machine.read(&"sub/../".repeat(65), "too_large too_many_detours").hints("without `..`");
+    machine.read(&"a/".repeat(5_000), "too_large path_too_long").hints("8192 bytes");
+}
+
+#[test]
 fn the_deepest_workspace_decides() {
     let machine = machine(NOTHING_LISTED).with(|m| {
         let at = |name: &str, access| Workspace::at(&m.path(name), access).unwrap();

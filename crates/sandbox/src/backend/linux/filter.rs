@@ -8,8 +8,8 @@ use tool::SandboxTier;
 use super::raw;
 use super::syscalls::{
     Answer, HIDE, KIND, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE, PAIRED,
-    PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED_DESCRIPTORS, SOCKET_LEVEL, THREAD, TYPING, UNIX,
-    WATCHING,
+    PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SOCKET_LEVEL, THREAD,
+    TYPING, UNIX, WATCHING, WITHOUT_FILE,
 };
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
@@ -28,6 +28,7 @@ const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 const SECOND_ARGUMENT: u32 = 24;
 const THIRD_ARGUMENT: u32 = 32;
+const FOURTH_ARGUMENT: u32 = 40;
 const ARGUMENT: u32 = 8;
 
 // What becomes of a call.
@@ -61,6 +62,7 @@ fn program(tier: SandboxTier, network: Network) -> Vec<sock_filter> {
     }
     program.extend(guard::held(Guard::Buffers, when(libc::SYS_setsockopt, send_buffers())));
     program.extend(guard::held(Guard::Buffers, when(libc::SYS_fcntl, pipe_sizes())));
+    program.extend(guard::held(Guard::SharedPages, when(libc::SYS_mmap, no_shared_pages())));
     program.extend(guard::held(Guard::OwnDescriptors, when(libc::SYS_close_range, own_tables())));
     program.extend(guard::held(Guard::Hiding, when(libc::SYS_prctl, hiding())));
     program.extend(when(libc::SYS_clone, clones()));
@@ -119,6 +121,17 @@ fn hiding() -> Vec<sock_filter> {
         step(LOAD, FIRST_ARGUMENT),
         jump(JUMP_EQUAL, HIDE, 0, 1),
         refuse(Answer::Ignored),
+        step(RETURN, ALLOW),
+    ]
+}
+
+/// Memory that is shared and has no file.
+fn no_shared_pages() -> Vec<sock_filter> {
+    vec![
+        step(LOAD, FOURTH_ARGUMENT),
+        jump(JUMP_ANY_BIT, WITHOUT_FILE, 0, 2),
+        jump(JUMP_ANY_BIT, SHARED, 0, 1),
+        refuse(Answer::NotPermitted),
         step(RETURN, ALLOW),
     ]
 }
@@ -222,6 +235,7 @@ fn refuse(answer: Answer) -> sock_filter {
     let code = match answer {
         Answer::NotPermitted => libc::EPERM,
         Answer::NotThere => libc::ENOSYS,
+        Answer::Unsuited => libc::EINVAL,
         Answer::Ignored => 0,
     };
     step(RETURN, FAIL | code.unsigned_abs())

@@ -20,7 +20,10 @@ use crate::status::{Problem, Step};
 const FACTS: &[&str] = &["/proc", "/sys/devices/system/cpu", "/sys/devices/system/node"];
 
 /// The devices that are no way out.
-const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: &[&str] = &["/dev/null", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Who could write to it could share memory by it that nobody can count.
+const READ_DEVICES: &[&str] = &["/dev/zero"];
 
 /// Scratch space of this run alone. Without mounts of its own a run has none: those names are everybody's.
 const PRIVATE: &[&str] = &[SCRATCH, "/var/tmp", "/dev/shm"];
@@ -46,9 +49,12 @@ impl Rules {
         let look = AccessFs::ReadFile | AccessFs::ReadDir;
         let use_device =
             (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate) & AccessFs::from_all(abi);
-        for (list, access) in
-            [(SYSTEM_FOLDERS, AccessFs::from_read(abi)), (FACTS, look), (DEVICES, use_device)]
-        {
+        for (list, access) in [
+            (SYSTEM_FOLDERS, AccessFs::from_read(abi)),
+            (FACTS, look),
+            (READ_DEVICES, look),
+            (DEVICES, use_device),
+        ] {
             for path in list {
                 rules = allow(rules, abi, Path::new(path), access)?;
             }

@@ -7,6 +7,8 @@ pub(crate) enum Answer {
     NotPermitted,
     /// That this kernel does not have it, so that libraries take the older way, which can be looked into.
     NotThere,
+    /// That it does not do for these files, so that libraries copy by themselves.
+    Unsuited,
     /// That it is done, though it is not: it is a wish that the kernel need not fulfil.
     Ignored,
 }
@@ -24,6 +26,13 @@ pub(crate) const REFUSED: &[(libc::c_long, Answer)] = &[
     (libc::SYS_io_uring_setup, Answer::NotThere),
     (libc::SYS_io_uring_enter, Answer::NotThere),
     (libc::SYS_io_uring_register, Answer::NotThere),
+    // What waits there holds files that no descriptor leads to, and the machine has a fixed number of places to wait in.
+    (libc::SYS_io_setup, Answer::NotThere),
+    // A pipe that they fill counts as its few pages, and may hold whole large ones, or a file's that is gone.
+    (libc::SYS_vmsplice, Answer::Unsuited),
+    (libc::SYS_splice, Answer::Unsuited),
+    (libc::SYS_tee, Answer::Unsuited),
+    (libc::SYS_sendfile, Answer::Unsuited),
     // Programs and probes in the kernel.
     (libc::SYS_bpf, Answer::NotPermitted),
     (libc::SYS_perf_event_open, Answer::NotPermitted),
@@ -162,3 +171,8 @@ pub(crate) const WATCHING: &[libc::c_long] = &[
 
 /// How a process hides what it has from who looks into it: an option of `prctl`.
 pub(crate) const HIDE: u32 = 4;
+
+/// Pages of a mapping that has no file, and of one that is shared. With both, what was written stays for as long as any of
+/// it is mapped, whoever still has it: nobody could count it. A file in the scratch space does as well, and is counted.
+pub(crate) const WITHOUT_FILE: u32 = 0x20;
+pub(crate) const SHARED: u32 = 0x01;
