@@ -1,6 +1,6 @@
 //! A temporary Sinew home with a workspace in it, and the command line run against it.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -116,6 +116,16 @@ impl Home {
         let owner = std::fs::metadata(self.root().join("config")).expect("there is a configuration");
         std::os::unix::fs::chown(&draft, Some(owner.uid()), Some(owner.gid())).expect("hand the file over");
         std::fs::rename(draft, self.root().join("config").join(name)).expect("replace configuration");
+    }
+
+    /// A manifest, or a file that one runs, among the tools of this home.
+    pub fn put_tool(&self, name: &str, text: &str) {
+        let folder = self.root().join("tools");
+        std::fs::create_dir_all(&folder).expect("a folder of tools");
+        std::fs::write(folder.join(name), text).expect("write a tool");
+        for (path, mode) in [(folder.join(name), 0o600), (folder, 0o700)] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("close it to others");
+        }
     }
 
     /// No rule changes the mode: what a test does in a row would raise an alarm. Without the key the built-in rules would

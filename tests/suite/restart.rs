@@ -1,7 +1,5 @@
 //! What loosens waits over a restart too: a daemon that starts holds to what was accepted.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -172,11 +170,7 @@ fn where_nobody_knows_what_was_accepted_the_tools_of_manifests_wait() {
                         description: Says it again\n  cli_specific: {executable: echo}\n  commands:\n    - name: say\n      \
                         description: Says it\n      category: read_only\n      risk_level: low\n      argv: [hello]\n";
     let home = home(SHUT);
-    let tools = home.root().join("tools");
-    std::fs::create_dir_all(&tools).unwrap();
-    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
-    std::fs::write(tools.join("speaker.yaml"), ECHO).unwrap();
-    std::fs::set_permissions(tools.join("speaker.yaml"), Permissions::from_mode(0o600)).unwrap();
+    home.put_tool("speaker.yaml", ECHO);
     let knows = |daemon: &Daemon| {
         let told = daemon.agent().execute("speaker.say", &json!({}));
         told["metadata"]["refusal"]["code"] != "unknown_tool"

@@ -90,12 +90,15 @@ pub(crate) async fn walk(layer: &ToolExecutionLayer, call: &Call, arguments: Val
     repeats::stop_repeat(layer, call).await?;
     let tool = look_up(call, &arguments)?;
     let (permit, approved) = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
-        Verdict::Permit(permit) => (permit, Approved::Unasked),
-        Verdict::Question(question) => Box::pin(approvals::approve(layer, call, tool, question)).await?,
+        Verdict::Permit(permit) => (permit, None),
+        Verdict::Question(question) => {
+            let (permit, approved) = Box::pin(approvals::approve(layer, call, tool, question)).await?;
+            (permit, Some(approved))
+        }
         Verdict::Denial(denial) => return Err(call.denied(denial).into()),
     };
     let (permit, place) = reserve(layer, call, permit).await?;
-    let order = Arc::new(intend(layer, call, tool, permit, (&approved, &place.counted)).await?);
+    let order = Arc::new(intend(layer, call, tool, permit, (approved.as_ref(), &place.counted)).await?);
     match run::run(layer, call, tool, &order, place).await {
         Ok(end) => Ok(Ran { order, end }),
         Err(Overtaken) => {
@@ -125,19 +128,29 @@ pub(crate) async fn judge(
     let checked = call.timed(Stage::Check, || aside_if_large(arguments, check));
     match checked {
         Ok(fitting) => {
-            let valid = match fitting.settled() {
-                Ok(valid) => valid,
-                // Apart from the rest, like every part that few calls come to: each call carries the room of all others.
-                Err(unseen) => Box::pin(validate(layer, call, unseen)).await?,
-            };
-            decide(layer.deciding(), call, valid.made_by(&call.caller)).await
+            let valid = valid(layer, call, fitting).await?;
+            decide(layer.deciding(), call, valid).await
         }
         Err(rejected) => Err(Box::pin(repair::offered(layer, call, rejected)).await),
     }
 }
 
-/// The tool's own validators, which run in a process of their own and may take their time.
-pub(crate) async fn validate(
+/// The call of this caller, once the tool's own validators have nothing against it, where it has some.
+pub(crate) async fn valid(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    fitting: Fitting,
+) -> Result<ValidCall, Box<Refusal>> {
+    let valid = match fitting.settled() {
+        Ok(valid) => valid,
+        // Apart from the rest, like every part that few calls come to: each call carries the room of all others.
+        Err(unasked) => Box::pin(validate(layer, call, unasked)).await?,
+    };
+    Ok(valid.made_by(&call.caller))
+}
+
+/// Asks the tool's own validators, which run in a process of their own and may take their time.
+async fn validate(
     layer: &ToolExecutionLayer,
     call: &Call,
     fitting: Fitting,
@@ -264,13 +277,14 @@ async fn intend(
     call: &Call,
     tool: &Arc<Tool>,
     permit: Permit,
-    (approved, counted): (&Approved, &Counted),
+    (approved, counted): (Option<&Approved>, &Counted),
 ) -> Result<Order, Halt> {
     let (permit, approval_id) = match approved {
-        Approved::Unasked => (permit, None),
-        given => {
-            let confirmed = Box::pin(approvals::confirm(layer, call, tool, permit, given)).await;
-            confirmed.inspect_err(|_| layer.limits.uncount(counted))?
+        None => (permit, None),
+        Some(approved) => {
+            let confirmed = Box::pin(approvals::confirm(layer, call, tool, permit, approved)).await;
+            let (permit, id) = confirmed.inspect_err(|_| layer.limits.uncount(counted))?;
+            (permit, Some(id))
         }
     };
     let _timing = call.span.stage(Stage::Record);

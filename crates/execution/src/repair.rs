@@ -30,7 +30,7 @@ pub(crate) async fn offered(layer: &ToolExecutionLayer, call: &Call, rejected: R
 
 async fn is_permitted(layer: &ToolExecutionLayer, call: &Call, repaired: Fitting) -> bool {
     let judged = async {
-        let valid = pipeline::validate(layer, call, repaired).await?.made_by(&call.caller);
+        let valid = pipeline::valid(layer, call, repaired).await?;
         pipeline::decide(layer.deciding(), call, valid).await
     };
     matches!(tokio::time::timeout(PATIENCE, judged).await, Ok(Ok(Verdict::Permit(_))))

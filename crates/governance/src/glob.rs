@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tool::RuleRef;
 
-use self::tree::Tree;
+use self::tree::{Tree, TreeBuilder};
 use crate::name::{Name, fold};
 use crate::pattern::{BadPattern, Pattern};
 use crate::surroundings::FileNames;
@@ -61,14 +61,20 @@ pub(crate) enum Purpose {
 pub(crate) struct PathGlobsBuilder {
     purpose: Purpose,
     names: FileNames,
-    tree: Tree,
+    tree: TreeBuilder,
     written: Vec<Written>,
     outright: Vec<PathBuf>,
 }
 
 impl PathGlobsBuilder {
     pub(crate) fn new(purpose: Purpose, names: FileNames) -> Self {
-        PathGlobsBuilder { purpose, names, tree: Tree::new(), written: Vec::new(), outright: Vec::new() }
+        PathGlobsBuilder {
+            purpose,
+            names,
+            tree: TreeBuilder::new(),
+            written: Vec::new(),
+            outright: Vec::new(),
+        }
     }
 
     /// Adds a pattern in every spelling its purpose asks for.
@@ -120,7 +126,7 @@ impl PathGlobsBuilder {
 
     pub(crate) fn build(self) -> Result<PathGlobs, BadPattern> {
         let case = self.case();
-        let tree = self.tree.finish()?;
+        let tree = self.tree.build()?;
         Ok(PathGlobs { tree, written: self.written, outright: self.outright, case })
     }
 }
@@ -128,7 +134,7 @@ impl PathGlobsBuilder {
 impl PathGlobs {
     /// A list that matches nothing.
     pub(crate) fn none() -> Self {
-        PathGlobs { tree: Tree::new(), written: Vec::new(), outright: Vec::new(), case: Case::Kept }
+        PathGlobs { tree: Tree::empty(), written: Vec::new(), outright: Vec::new(), case: Case::Kept }
     }
 
     /// The folders that are listed with everything in them.

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use document::Untrusted;
-use tool::{PathAccess, ToolDefinition, ToolName};
+use tool::{ToolDefinition, ToolName};
 
 use crate::policy::Policy;
 use crate::problems::{Inspection, PolicyError};
@@ -20,19 +20,20 @@ impl Policy {
         workspaces: &Workspaces,
     ) -> Result<(), PolicyError> {
         let files = self.files();
-        let named = files.tools.tools.iter().filter(|(_, entry)| !entry.program_folders.is_empty());
+        let mut named =
+            files.tools.tools.iter().filter(|(_, entry)| !entry.program_folders.is_empty()).peekable();
+        if named.peek().is_none() {
+            return Ok(());
+        }
+        let written = self.written_to(definitions.into_iter(), workspaces);
         let mut inspection = Inspection::of(&files.documents.tools);
-        let mut written = None;
-        let mut definitions = Some(definitions);
         for (key, entry) in named {
             let Some(rules) = ToolName::new(key).ok().and_then(|name| self.tools.get(&name)) else {
                 continue;
             };
-            let written = written
-                .get_or_insert_with(|| self.written_to(definitions.take().into_iter().flatten(), workspaces));
             // Each that could not be read would have kept the policy from loading.
             for (text, (folder, _)) in entry.program_folders.iter().zip(&rules.program_folders) {
-                if let Err((message, way_out)) = check(folder, written) {
+                if let Err((message, way_out)) = check(folder, &written) {
                     inspection.error(text, &message, Some(way_out));
                 }
             }
@@ -47,8 +48,7 @@ impl Policy {
         workspaces: &Workspaces,
     ) -> Vec<PathBuf> {
         let writes = |tool: &&ToolDefinition| {
-            let changes = |access| matches!(access, PathAccess::Write | PathAccess::Remove);
-            tool.requires_sandbox() || tool.path_arguments().iter().any(|argument| changes(argument.access))
+            tool.requires_sandbox() || tool.path_arguments().iter().any(|argument| argument.access.changes())
         };
         let rules = definitions.filter(writes).filter_map(|tool| self.tools.get(tool.name()));
         let granted = rules.filter_map(|rules| rules.allowed_paths.as_ref()).flat_map(|list| &list.folders);

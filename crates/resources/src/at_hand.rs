@@ -142,6 +142,11 @@ mod tests {
         assert!(fast.take_in_hand());
         std::fs::write(&path, "another").unwrap();
         assert_eq!(fast.read_range(0, 100).unwrap().bytes, b"content", "not read a second time");
+        assert_eq!(
+            fast.sha256().unwrap(),
+            tool::canonical::sha256_hex(b"content"),
+            "the digest of what was read"
+        );
     }
 
     #[test]

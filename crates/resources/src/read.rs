@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
+use tool::canonical;
 
 use crate::error::AccessError;
 use crate::opened::{Object, OpenedPath};
@@ -63,6 +64,9 @@ impl OpenedPath {
 
     /// The SHA-256 of the content in lower-case hexadecimal.
     pub fn sha256(&self) -> Result<String, AccessError> {
+        if let Some(content) = self.in_hand.get() {
+            return Ok(canonical::sha256_hex(content));
+        }
         self.reader()?.sha256().map_err(|error| AccessError::io("reading", &self.canonical, error))
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use governance::{Isolation, Network, Permit, WorkspaceAccess};
 use sha2::{Digest, Sha256};
-use tool::SandboxTier;
+use tool::{SandboxTier, canonical};
 
 use crate::aftermath::Before;
 use crate::check;
@@ -225,7 +225,7 @@ impl Confined {
         let mut spec =
             Spec { tier, limits, words, variables, program, device: 0, inode: 0, ..self.spec.clone() };
         spec.hidden.iter_mut().chain(&mut spec.kept).for_each(|held| held.file = (0, 0));
-        program::hexadecimal(&Sha256::digest(spec.framed()))
+        canonical::hex(&Sha256::digest(spec.framed()))
     }
 
     pub(crate) fn time_left(&self) -> Duration {

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use tool::canonical;
 
 use crate::identity;
-use crate::program;
 use crate::spec::{Limits, Spec};
 
 /// What the walls of a program that changes nothing let through.
@@ -47,8 +47,8 @@ impl Enclosure {
             ..spec.clone()
         };
         Enclosure {
-            grants: program::hexadecimal(&Sha256::digest(grants.framed())),
-            hidden: program::hexadecimal(&hidden.finalize()),
+            grants: canonical::hex(&Sha256::digest(grants.framed())),
+            hidden: canonical::hex(&hidden.finalize()),
         }
     }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
+use tool::canonical;
 
 use crate::error::SandboxError;
 use crate::shelves::Shelves;
@@ -82,10 +83,6 @@ fn runnable(path: &Path) -> Option<(PathBuf, Metadata)> {
     (facts.is_file() && facts.permissions().mode() & 0o111 != 0).then_some((path, facts))
 }
 
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// What a file was when its digest was taken.
 #[derive(PartialEq, Eq, Hash)]
 struct Seen {
@@ -127,7 +124,7 @@ pub(crate) fn digest_anew(mut file: File) -> io::Result<String> {
     let (mut hasher, mut part) = (Sha256::new(), vec![0; 256 * 1024]);
     loop {
         match file.read(&mut part)? {
-            0 => return Ok(hexadecimal(&hasher.finalize())),
+            0 => return Ok(canonical::hex(&hasher.finalize())),
             read => hasher.update(part.get(..read).unwrap_or_default()),
         }
     }

@@ -2,7 +2,6 @@
 //! An id is random, and its file is named by the id and the party it was told to, so that nobody else finds it. Kept for a
 //! day and up to a bound; nothing here survives for long.
 
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
-
-use crate::program::hexadecimal;
+use tool::canonical;
 
 /// The most that is kept of one output.
 const MOST_OF_ONE: u64 = 64 * 1024 * 1024;
@@ -61,7 +59,7 @@ impl Spills {
     /// The file of an output: another party's id leads to a name that is not there.
     fn file(&self, id: &str) -> PathBuf {
         let digest = Sha256::digest(format!("{id} {}", self.party));
-        self.folder.join(hexadecimal(&digest))
+        self.folder.join(canonical::hex(&digest))
     }
 
     /// A part of an output; nothing if there is none of this name, or not any more.
@@ -88,10 +86,7 @@ impl Spills {
         self.sweep(SystemTime::now(), MOST_OF_ALL - MOST_OF_ONE);
         let mut bytes = [0; NAME_BYTES];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        let mut id = String::new();
-        for byte in bytes {
-            let _ = write!(id, "{byte:02x}");
-        }
+        let id = canonical::hex(&bytes);
         let path = self.file(&id);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Spill { file, id, written: 0 })

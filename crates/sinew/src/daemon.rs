@@ -39,13 +39,11 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     let files = read(setting, Taking::Newest)?;
     let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
     let first = is_first(&ledger, &recovery);
-    let mut is_kept = false;
-    let kept = match accepted::kept(setting.home(), &ledger, files.snapshot.as_ref().ok()) {
+    let known = accepted::kept(setting.home(), &ledger, files.snapshot.as_ref().ok());
+    let is_kept = matches!(known, Kept::Same);
+    let kept = match known {
         // The same files make the same world: nothing can be looser.
-        Kept::Same => {
-            is_kept = true;
-            Ok(None)
-        }
+        Kept::Same => Ok(None),
         Kept::Copy(copy) => read_copy(&setting.reading(&copy)).map(Some),
         Kept::Unusable(why) => Err(Some(why)),
         Kept::Nothing => Err(None),

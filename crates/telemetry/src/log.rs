@@ -34,8 +34,10 @@ pub(crate) struct LogLayer {
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let pending = Arc::new(Pending::new(Heard::of(event)));
-        if event.metadata().target() == crate::event::TARGET && crate::feed::is_watched() {
+        let heard = Heard::of(event);
+        let is_shown = heard.is_ours() && crate::feed::is_watched();
+        let pending = Arc::new(Pending::new(heard));
+        if is_shown {
             crate::feed::publish(event.metadata().name(), pending.record());
         }
         if let Some(otlp) = &self.otlp {

@@ -23,6 +23,7 @@ mod progress;
 mod refusal;
 mod result;
 mod risk;
+mod schema_of;
 mod session;
 mod shorten;
 mod spec;

@@ -8,10 +8,10 @@ use unicode_general_category::{GeneralCategory, get_general_category};
 /// Every mark, not only those that are drawn over something: programs disagree about how wide a mark is, and what one
 /// takes for nothing pushes what follows it off another's screen.
 pub fn is_unseen(c: char) -> bool {
-    !c.is_ascii_graphic() && c != ' ' && (is_no_letter(c) || is_shapeless(c))
+    !c.is_ascii_graphic() && c != ' ' && (is_of_unseen_kind(c) || is_shapeless(c))
 }
 
-fn is_no_letter(c: char) -> bool {
+fn is_of_unseen_kind(c: char) -> bool {
     use GeneralCategory as Kind;
     matches!(
         get_general_category(c),

@@ -1,8 +1,5 @@
 //! Cards of the tools of manifests: what is run, word by word, and that a yes is for that.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-
 use serde_json::json;
 
 use super::effects::{asked, bring};
@@ -51,12 +48,8 @@ fn t155_a_card_of_a_manifests_tool_shows_what_is_run_word_by_word() {
         "tools:\n  counter.count_lines: {requires_approval: true, allowed_in_modes: [NORMAL]}\n  \
          teacher.say_again: {requires_approval: true, allowed_in_modes: [NORMAL]}\n",
     );
-    let tools = home.root().join("tools");
-    std::fs::create_dir_all(&tools).unwrap();
-    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
     for (name, text) in [("counter.yaml", COUNTER), ("teacher.yaml", TEACHER), ("say.py", SAY)] {
-        std::fs::write(tools.join(name), text).unwrap();
-        std::fs::set_permissions(tools.join(name), Permissions::from_mode(0o600)).unwrap();
+        home.put_tool(name, text);
     }
     let daemon = Daemon::start_in(home);
     let files = ["a b.txt", "c.txt"].map(|name| daemon.home().file(name, "1\n2\n").display().to_string());
@@ -126,18 +119,11 @@ fn t155_a_card_shows_what_a_processor_makes_of_the_arguments() {
         .concat();
     home.configure("governance/tools.yaml", &format!("tools:\n{asked_about}"));
     let server = home.file("server.py", include_str!("../manifests/server.py")).display().to_string();
-    let tools = home.root().join("tools");
-    std::fs::create_dir_all(&tools).unwrap();
-    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
-    let put = |name: &str, text: &str| {
-        std::fs::write(tools.join(name), text).unwrap();
-        std::fs::set_permissions(tools.join(name), Permissions::from_mode(0o600)).unwrap();
-    };
-    put("say.py", SAY);
-    put("cli.yaml", &shouting("cli", "{executable: echo}", "      argv: [\"{text}\"]\n"));
-    put("local.yaml", &shouting("local", "{entry_point: say.py, runtime: python}", ""));
+    home.put_tool("say.py", SAY);
+    home.put_tool("cli.yaml", &shouting("cli", "{executable: echo}", "      argv: [\"{text}\"]\n"));
+    home.put_tool("local.yaml", &shouting("local", "{entry_point: say.py, runtime: python}", ""));
     let section = format!("{{server_command: python3 {server}, transport: stdio}}");
-    put("mcp.yaml", &shouting("mcp", &section, ""));
+    home.put_tool("mcp.yaml", &shouting("mcp", &section, ""));
     let daemon = Daemon::start_in(home);
     let arguments = json!({"text": "quiet"});
     let given = json!({"text": "QUIET!", "more": 1});
@@ -166,13 +152,8 @@ fn a_processor_that_fails_is_no_question() {
         "governance/tools.yaml",
         "tools:\n  cli-shout.echo: {requires_approval: true, allowed_in_modes: [NORMAL]}\n",
     );
-    let tools = home.root().join("tools");
-    std::fs::create_dir_all(&tools).unwrap();
-    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
     let text = shouting("cli", "{executable: echo}", "      argv: [\"{text}\"]\n");
-    std::fs::write(tools.join("cli.yaml"), text.replace("data.text.toUpperCase()", "data.none.none"))
-        .unwrap();
-    std::fs::set_permissions(tools.join("cli.yaml"), Permissions::from_mode(0o600)).unwrap();
+    home.put_tool("cli.yaml", &text.replace("data.text.toUpperCase()", "data.none.none"));
     let daemon = Daemon::start_in(home);
     let refused = daemon.agent().execute("cli-shout.echo", &json!({"text": "quiet"}));
     assert_eq!(detail(&refused), "not_foreseeable", "{refused}");

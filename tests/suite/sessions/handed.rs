@@ -1,8 +1,5 @@
 //! What a tool is handed of its caller's session: the caller's own, after the arguments were checked, and nothing forged.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
@@ -33,12 +30,8 @@ const SAY: &str = "import json, sys\njson.dump(json.load(sys.stdin)['arguments']
 
 fn daemon() -> Daemon {
     let home = Home::initialised();
-    let tools = home.root().join("tools");
-    std::fs::create_dir_all(&tools).unwrap();
-    std::fs::set_permissions(&tools, Permissions::from_mode(0o700)).unwrap();
     for (name, text) in [("echo.yaml", ECHO), ("echo.py", SAY)] {
-        std::fs::write(tools.join(name), text).unwrap();
-        std::fs::set_permissions(tools.join(name), Permissions::from_mode(0o600)).unwrap();
+        home.put_tool(name, text);
     }
     Daemon::start_in(home)
 }

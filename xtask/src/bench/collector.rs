@@ -8,9 +8,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::json;
 
-use super::conversation::{Question, ask};
+use super::conversation::{Question, time};
 use super::daemon::Home;
 use super::results::{Bound, RATIO, Results};
 use super::wish::Length;
@@ -45,17 +44,13 @@ pub(crate) fn compare(binary: &Path, folder: &Path, length: Length, results: &mu
         let conversation = daemon.connect()?;
         lanes.push((*name, daemon, conversation, Vec::new()));
     }
-    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-    let read = Question::new("sinew/execute", &params, "\"success\":true");
+    let read = Question::read();
     for round in 0..WARM_UP + length.of(ROUNDS) {
         for (_, _, conversation, times) in &mut lanes {
             if round == WARM_UP {
                 times.clear();
             }
-            ask(conversation, &read, CALLS, |time, _| {
-                times.push(time);
-                Ok(())
-            })?;
+            time(conversation, &read, CALLS, times)?;
         }
     }
     for (name, _daemon, _conversation, times) in lanes {

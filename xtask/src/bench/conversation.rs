@@ -115,6 +115,12 @@ impl Question {
         Question { rest, expected: expected.to_owned() }
     }
 
+    /// The governed read of the file that every home has.
+    pub(crate) fn read() -> Self {
+        let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
+        Question::new("sinew/execute", &params, "\"success\":true")
+    }
+
     pub(crate) fn line(&self, number: u64) -> String {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{number}{}", self.rest)
     }
@@ -145,6 +151,19 @@ pub(crate) fn ask(
         each(micros(took), answer)?;
     }
     Ok(())
+}
+
+/// The same, and only how long each took is wanted.
+pub(crate) fn time(
+    conversation: &mut Conversation,
+    question: &Question,
+    calls: usize,
+    times: &mut Vec<f64>,
+) -> Result<()> {
+    ask(conversation, question, calls, |took, _| {
+        times.push(took);
+        Ok(())
+    })
 }
 
 /// Keeps `depth` questions unanswered all the time. Returns how many were answered in a second.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::conversation::{Conversation, Question, ask, ask_many};
+use super::conversation::{Conversation, Question, ask_many, time};
 use super::daemon::{Daemon, Home};
 use super::life;
 use super::results::{Bound, RATIO, Results};
@@ -52,8 +52,8 @@ struct Point {
     count: usize,
     daemon: Daemon,
     conversation: Conversation,
-    /// Conversations that say nothing.
-    silent: Vec<Conversation>,
+    /// Conversations that say nothing, and are only there.
+    _silent: Vec<Conversation>,
     times: Vec<f64>,
 }
 
@@ -84,15 +84,17 @@ fn point(binary: &Path, folder: &Path, axis: Axis, count: usize) -> Result<Point
     }
     let daemon = home.start()?;
     let mut point =
-        Point { count, conversation: daemon.connect()?, daemon, silent: Vec::new(), times: Vec::new() };
+        Point { count, conversation: daemon.connect()?, daemon, _silent: Vec::new(), times: Vec::new() };
     match axis {
         Axis::Tools | Axis::Globs => {}
         // A call leaves two records.
         Axis::Records if count == 0 => {}
-        Axis::Records => drop(ask_many(&mut point.conversation, &read(), (count / 2, 64), &mut Vec::new())?),
+        Axis::Records => {
+            ask_many(&mut point.conversation, &Question::read(), (count / 2, 64), &mut Vec::new())?;
+        }
         Axis::Connections => {
             let others = (1..count).map(|_| point.daemon.connect());
-            point.silent = others.collect::<Result<_>>()?;
+            point._silent = others.collect::<Result<_>>()?;
         }
     }
     Ok(point)
@@ -101,29 +103,19 @@ fn point(binary: &Path, folder: &Path, axis: Axis, count: usize) -> Result<Point
 fn compare(axis: Axis, mut points: Vec<Point>, length: Length, results: &mut Results) -> Result<()> {
     for _ in 0..length.of(ROUNDS) {
         for point in &mut points {
-            let times = &mut point.times;
-            ask(&mut point.conversation, &read(), CALLS, |time, _| {
-                times.push(time);
-                Ok(())
-            })?;
+            time(&mut point.conversation, &Question::read(), CALLS, &mut point.times)?;
         }
     }
     let mut medians = Vec::new();
     // A shorter axis is another statement: what holds to its tenth may not hold to its end.
     let counts: Vec<String> = points.iter().map(|point| point.count.to_string()).collect();
     for point in points {
-        anyhow::ensure!(point.silent.len() <= point.count, "more conversations than were asked for");
         medians.push(results.add(GROUP, &format!("{}: {}", axis.name(), point.count), point.times));
     }
     let grown = medians.first().zip(medians.last()).map(|(smallest, largest)| largest / smallest);
     let name = format!("growth with {}, {}, p50", axis.name(), counts.join(" to "));
     results.claim(&name, grown, RATIO, Bound::AtMost(MOST));
     Ok(())
-}
-
-fn read() -> Question {
-    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-    Question::new("sinew/execute", &params, "\"success\":true")
 }
 
 /// The policy with so many more patterns that `read_file` must not meet, all of them of the one list.
@@ -153,10 +145,7 @@ fn sizes(home: &Home, length: Length, results: &mut Results) -> Result<()> {
     });
     for _ in 0..length.of(100) {
         for (_, question, times) in &mut kinds {
-            ask(&mut conversation, question, 1, |time, _| {
-                times.push(time);
-                Ok(())
-            })?;
+            time(&mut conversation, question, 1, times)?;
         }
     }
     let mut medians = Vec::new();

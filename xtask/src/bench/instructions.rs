@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
 
 use super::conversation::{Question, ask};
 use super::daemon::Home;
@@ -89,9 +88,7 @@ fn log_of(folder: &Path, pid: u32) -> PathBuf {
 fn whole(binary: &Path, folder: &Path, calls: usize) -> Result<f64> {
     let home = Home::make(binary, &folder.join("daemon"))?;
     let daemon = home.start_as(callgrind(folder).arg(binary), &[])?;
-    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-    let read = Question::new("sinew/execute", &params, "\"success\":true");
-    ask(&mut daemon.connect()?, &read, calls, |_, _| Ok(()))?;
+    ask(&mut daemon.connect()?, &Question::read(), calls, |_, _| Ok(()))?;
     let log = log_of(folder, daemon.pid());
     daemon.end()?;
     collected(&log)

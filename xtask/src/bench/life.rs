@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::json;
 
 use super::conversation::{Question, ask, ask_many, micros};
 use super::daemon::{Daemon, Home};
@@ -72,7 +71,7 @@ fn starts(home: &Home, name: &str, count: usize, results: &mut Results) -> Resul
 fn first_answer(home: &Home) -> Result<(Daemon, f64)> {
     let daemon = home.start()?;
     let mut conversation = daemon.connect()?;
-    ask(&mut conversation, &read(), 1, |_, _| Ok(()))?;
+    ask(&mut conversation, &Question::read(), 1, |_, _| Ok(()))?;
     let took = micros(daemon.began.elapsed());
     Ok((daemon, took))
 }
@@ -85,17 +84,12 @@ fn idle(home: &Home, length: Length, results: &mut Results) -> Result<()> {
     let watched = if length == Length::Quick { IDLE / 2 } else { IDLE };
     std::thread::sleep(watched);
     let busy = (processor(daemon.pid())? - before) / watched.as_secs_f64() * 100.0;
-    ask_many(&mut daemon.connect()?, &read(), (LOAD, 64), &mut Vec::new())?;
+    ask_many(&mut daemon.connect()?, &Question::read(), (LOAD, 64), &mut Vec::new())?;
     let loaded = memory(daemon.pid())?;
     results.claim("memory at rest, shipped tools", Some(held), "MiB", Bound::AtMost(25.0));
     results.claim("memory after 20,000 calls", Some(loaded), "MiB", Bound::AtMost(50.0));
     results.claim("processor at rest", Some(busy), "%", Bound::AtMost(0.5));
     Ok(())
-}
-
-fn read() -> Question {
-    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-    Question::new("sinew/execute", &params, "\"success\":true")
 }
 
 /// Resident memory in MiB.

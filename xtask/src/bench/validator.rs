@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::conversation::{Conversation, Question, ask};
+use super::conversation::{Conversation, Question, ask, time};
 use super::daemon::Home;
 use super::peers::Installed;
 use super::results::{Bound, RATIO, Results};
@@ -83,10 +83,7 @@ pub(crate) fn measure(
         for (_, conversation, times) in &mut others {
             let arguments = json!({"input": json!({"text": "Buy milk"}).to_string()});
             let question = Question::new("validate", &arguments, "\"valid\":true");
-            ask(conversation, &question, CALLS, |time, _| {
-                times.push(time);
-                Ok(())
-            })?;
+            time(conversation, &question, CALLS, times)?;
         }
     }
     let median = results.add(GROUP, SINEW, times);

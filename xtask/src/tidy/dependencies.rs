@@ -3,17 +3,15 @@
 //! its own is none of ours: it has nobody to inherit from.
 
 use crate::tidy::Finding;
+use crate::tidy::lints::is_apart;
 use crate::tree::{File, Tree};
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    tree.ending("/Cargo.toml").flat_map(check_manifest).collect()
+    tree.ending("/Cargo.toml").filter(|manifest| !is_apart(manifest)).flat_map(check_manifest).collect()
 }
 
 fn check_manifest(manifest: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if manifest.lines().any(|(_, line)| line.trim() == "[workspace]") {
-        return findings;
-    }
     let mut inside = false;
     for (number, line) in manifest.lines() {
         let line = line.split_once('#').map_or(line, |(before, _)| before).trim();

@@ -15,7 +15,8 @@ fn inherits(manifest: &File) -> bool {
     lines.windows(2).any(|pair| pair == ["[lints]", "workspace = true"])
 }
 
-fn is_apart(manifest: &File) -> bool {
+/// Whether a package is a workspace of its own.
+pub(super) fn is_apart(manifest: &File) -> bool {
     manifest.lines().any(|(_, line)| line.trim() == "[workspace]")
 }
 

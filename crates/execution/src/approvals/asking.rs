@@ -72,30 +72,30 @@ pub(crate) async fn approve(
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const CHANGED: &str = "what the call would do has changed since it was asked about";
 
-/// Uses the answer up, if it still is one to this: the last thing before the decision is recorded and the call runs.
+/// Uses the answer up, if it still is one to this: the last thing before the decision is recorded and the call runs. Returns
+/// what the answer is known by.
 pub(crate) async fn confirm(
     layer: &ToolExecutionLayer,
     call: &Call,
     tool: &Arc<Tool>,
     permit: Permit,
     approved: &Approved,
-) -> Result<(Permit, Option<String>), Halt> {
+) -> Result<(Permit, String), Halt> {
     let (permit, effect) = look(layer, call, tool, permit, |permit| permit).await?;
     let again = |permit: &Permit| Halt::Again(permit.call().arguments().clone(), None);
     match approved {
-        Approved::Unasked => Ok((permit, None)),
         Approved::ByRule { rules } => {
             let wanted = effect.wanted(call, &permit, &layer.approvals.life, rules);
             let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
             // Revoked or run out since: it is told so, and asked about when it comes again.
             let id = covering.ok_or_else(|| again_without(call))?;
-            Ok((permit.foretelling(effect.into_rewritten()), Some(id)))
+            Ok((permit.foretelling(effect.into_rewritten()), id))
         }
         Approved::Once { hand, rules } => {
             let digest = effect.digest().to_owned();
             let claim = Claim { caller: &call.caller, digest: &digest, rules };
             match layer.approvals.take(&layer.ledger, &hand.id, claim).await {
-                Ok(Ok(())) => Ok((permit.foretelling(effect.into_rewritten()), Some(hand.id.clone()))),
+                Ok(Ok(())) => Ok((permit.foretelling(effect.into_rewritten()), hand.id.clone())),
                 Ok(Err(Unusable::Mismatch)) if hand.own => {
                     layer.approvals.void(&layer.ledger, &hand.id, CHANGED).await;
                     Err(again(&permit))

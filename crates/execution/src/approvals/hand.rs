@@ -23,8 +23,6 @@ pub(crate) struct Hand {
 /// Leave by a human, not yet used.
 #[derive(Debug)]
 pub(crate) enum Approved {
-    /// Nobody had to be asked.
-    Unasked,
     /// One answer, for one call.
     Once {
         hand: Hand,

@@ -17,7 +17,7 @@ pub(super) fn meant(words: &[String]) -> Vec<Vec<String>> {
 /// Several `\` count as one: each program on the way takes its own.
 fn unescaped(word: &str, longest_octal: usize) -> String {
     let mut text = String::with_capacity(word.len());
-    let mut pieces = word.split('\\').peekable();
+    let mut pieces = word.split('\\');
     text.extend(pieces.next());
     for piece in pieces.filter(|piece| !piece.is_empty()) {
         let (character, rest) = escape(piece, longest_octal);

@@ -3,6 +3,7 @@
 //! An alias is a command under another name, a setting on the line makes one or names a program to run, and some of its
 //! commands run what follows them. What stands in the files of a repository is not seen here.
 
+use super::quiet::is_in;
 use super::readings::{is_for_a_shell, last_name};
 use crate::surroundings::FileNames;
 
@@ -79,10 +80,6 @@ impl<'w> Line<'w> {
 /// How many words an option before the command is.
 fn taken(option: &str) -> usize {
     if WITH_A_WORD.contains(&option) { 2 } else { 1 }
-}
-
-fn is_in(list: &str, command: &str) -> bool {
-    list.split_whitespace().any(|known| known == command)
 }
 
 /// Whether git, given these words, runs nothing that one of them names.

@@ -32,6 +32,11 @@ pub(super) fn starts_nothing(line: &[String], names: FileNames) -> bool {
     match but {
         Some((_, loud)) => !words.iter().any(|word| loud.iter().any(|option| word.starts_with(option))),
         None if bare == "git" => git::starts_nothing(words),
-        None => QUIET.split_whitespace().any(|known| known == bare),
+        None => is_in(QUIET, &bare),
     }
+}
+
+/// Whether a list of words has this one.
+pub(super) fn is_in(list: &str, word: &str) -> bool {
+    list.split_whitespace().any(|known| known == word)
 }

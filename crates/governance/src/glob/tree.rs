@@ -14,9 +14,14 @@ const TOGETHER: usize = 64;
 /// Parts with wildcards of their own that one folder may have: each costs every judgement a little.
 const MOST_WILD: usize = 10_000;
 
-/// A tree under construction, and the one that is asked.
+/// A tree that is asked.
 #[derive(Debug)]
 pub(super) struct Tree {
+    nodes: Vec<Node>,
+}
+
+/// A tree under construction: nobody can ask it before its expressions are compiled.
+pub(super) struct TreeBuilder {
     nodes: Vec<Node>,
 }
 
@@ -30,17 +35,18 @@ struct Node {
     deep: Option<usize>,
     /// Whether this is such a place: any part leads back to it.
     stays: bool,
+    /// Behind parts with other wildcards, until those are compiled.
     wild: HashMap<String, usize>,
-    /// The expressions of those, and where each of them leads.
+    /// Their expressions, and where each of them leads.
     sets: Vec<(RegexSet, Vec<usize>)>,
     /// The first pattern that ends here, and the first that takes everything below.
     here: Option<usize>,
     below: Option<usize>,
 }
 
-impl Tree {
+impl TreeBuilder {
     pub(super) fn new() -> Self {
-        Tree { nodes: vec![Node::default()] }
+        TreeBuilder { nodes: vec![Node::default()] }
     }
 
     /// Adds a pattern by its text, with the number it is known by.
@@ -87,7 +93,7 @@ impl Tree {
     }
 
     /// Compiles what is left to compile.
-    pub(super) fn finish(mut self) -> Result<Self, BadPattern> {
+    pub(super) fn build(mut self) -> Result<Tree, BadPattern> {
         for node in &mut self.nodes {
             let wild: Vec<(String, usize)> = std::mem::take(&mut node.wild).into_iter().collect();
             for together in wild.chunks(TOGETHER) {
@@ -95,7 +101,14 @@ impl Tree {
                     .push((expressions(together)?, together.iter().map(|(_, behind)| *behind).collect()));
             }
         }
-        Ok(self)
+        Ok(Tree { nodes: self.nodes })
+    }
+}
+
+impl Tree {
+    /// One without patterns.
+    pub(super) fn empty() -> Self {
+        Tree { nodes: Vec::new() }
     }
 
     /// The smallest number of the patterns that match a name.

@@ -83,10 +83,10 @@ impl<'de> Visitor<'de> for &mut RuffList<'_> {
                 file: file.to_string_lossy().into_owned(),
                 line: place.and_then(|place| place.row),
                 column: place.and_then(|place| place.column),
-                code: some(entry.code),
+                code: entry.code.and_then(filled),
                 severity: severity(entry.severity.as_deref()),
                 message: entry.message,
-                fix: entry.fix.and_then(|fix| some(fix.message)),
+                fix: entry.fix.and_then(|fix| fix.message).and_then(filled),
             });
         }
         Ok(())
@@ -113,14 +113,14 @@ struct OfMypy {
 fn mypy_json(line: &str) -> Option<Complaint> {
     let entry: OfMypy = serde_json::from_str(line).ok()?;
     Some(Complaint {
-        file: some(Some(entry.file))?,
+        file: filled(entry.file)?,
         line: entry.line.and_then(|line| u64::try_from(line).ok()),
         // It counts columns from 0.
         column: entry.column.and_then(|column| u64::try_from(column).ok()).map(|column| column + 1),
-        code: some(entry.code),
+        code: entry.code.and_then(filled),
         severity: severity(entry.severity.as_deref()),
-        message: some(Some(entry.message))?,
-        fix: some(entry.hint),
+        message: filled(entry.message)?,
+        fix: entry.hint.and_then(filled),
     })
 }
 
@@ -203,20 +203,20 @@ fn clippy_line(line: &str) -> Option<Complaint> {
     let span = message.spans.into_iter().find(|span| span.is_primary)?;
     let fix = message.children.into_iter().filter(|child| child.level == "help").find_map(clippy_help);
     Some(Complaint {
-        file: some(Some(span.file_name))?,
+        file: filled(span.file_name)?,
         line: span.line_start,
         column: span.column_start,
-        code: message.code.and_then(|lint| some(lint.code)),
+        code: message.code.and_then(|lint| lint.code).and_then(filled),
         severity: severity(message.level.as_deref()),
-        message: some(Some(message.message))?,
+        message: filled(message.message)?,
         fix,
     })
 }
 
 /// What help says is to be done, with the text it would put there. Where to read more is no help.
 fn clippy_help(child: Child) -> Option<String> {
-    let message = some(Some(child.message)).filter(|text| !text.starts_with("for further information"))?;
-    let mut texts = child.spans.into_iter().filter_map(|span| some(span.suggested_replacement));
+    let message = filled(child.message).filter(|text| !text.starts_with("for further information"))?;
+    let mut texts = child.spans.into_iter().filter_map(|span| span.suggested_replacement.and_then(filled));
     match (texts.next(), texts.next()) {
         (Some(only), None) => Some(format!("{message}: `{only}`")),
         _ => Some(message),
@@ -224,8 +224,8 @@ fn clippy_help(child: Child) -> Option<String> {
 }
 
 /// An empty text is none.
-fn some(text: Option<String>) -> Option<String> {
-    text.filter(|text| !text.is_empty())
+fn filled(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 fn severity(word: Option<&str>) -> &'static str {

@@ -395,6 +395,8 @@ fn b71_every_path_of_a_call_is_judged() {
 #[test]
 fn long_names_are_not_repeated_whole() {
     let machine = machine(NOTHING_LISTED).with(|m| m.workspaces = Workspaces::default());
-    let outcome = machine.read(&"x".repeat(100_000), "path_not_allowed no_workspace");
-    assert!(outcome.reason.len() < 400);
+    for (bytes, verdict) in [(8_000, "path_not_allowed no_workspace"), (100_000, "too_large path_too_long")] {
+        let outcome = machine.read(&"x".repeat(bytes), verdict);
+        assert!(outcome.reason.len() < 400);
+    }
 }

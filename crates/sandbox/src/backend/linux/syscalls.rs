@@ -152,15 +152,15 @@ pub(crate) const UNIX: u32 = 1;
 pub(crate) const SENDING: &[libc::c_long] = &[libc::SYS_sendmsg, libc::SYS_sendmmsg];
 
 /// How a larger buffer is wished for: of a socket, at the level of all sockets, and of a pipe.
-pub(crate) const SOCKET_LEVEL: u32 = 1;
+pub(crate) const SOCKET_LEVEL: u32 = 1; // SOL_SOCKET
 pub(crate) const SEND_BUFFER: &[u32] = &[7 /* SO_SNDBUF */, 32 /* SO_SNDBUFFORCE */];
-pub(crate) const PIPE_SIZE: u32 = 1031;
+pub(crate) const PIPE_SIZE: u32 = 1031; // F_SETPIPE_SZ
 
 /// A new thread, and one that shares its descriptors with the others.
-pub(crate) const THREAD: u32 = 0x0001_0000;
-pub(crate) const SHARED_DESCRIPTORS: u32 = 0x0000_0400;
+pub(crate) const THREAD: u32 = 0x0001_0000; // CLONE_THREAD
+pub(crate) const SHARED_DESCRIPTORS: u32 = 0x0000_0400; // CLONE_FILES
 /// How `close_range` makes a table of descriptors of a thread's own.
-pub(crate) const OWN_TABLE: u32 = 2;
+pub(crate) const OWN_TABLE: u32 = 2; // CLOSE_RANGE_UNSHARE
 
 /// Calls that begin to watch files, which where there is no namespace use up what the user has of it.
 pub(crate) const WATCHING: &[libc::c_long] = &[
@@ -170,9 +170,9 @@ pub(crate) const WATCHING: &[libc::c_long] = &[
 ];
 
 /// How a process hides what it has from who looks into it: an option of `prctl`.
-pub(crate) const HIDE: u32 = 4;
+pub(crate) const HIDE: u32 = 4; // PR_SET_DUMPABLE
 
 /// Pages of a mapping that has no file, and of one that is shared. With both, what was written stays for as long as any of
 /// it is mapped, whoever still has it: nobody could count it. A file in the scratch space does as well, and is counted.
-pub(crate) const WITHOUT_FILE: u32 = 0x20;
-pub(crate) const SHARED: u32 = 0x01;
+pub(crate) const WITHOUT_FILE: u32 = 0x20; // MAP_ANONYMOUS
+pub(crate) const SHARED: u32 = 0x01; // MAP_SHARED, and a bit of MAP_SHARED_VALIDATE
