@@ -40,7 +40,7 @@ fn error_code(response: &Value) -> i64 {
 }
 
 #[test]
-fn a_line_of_ten_megabytes_is_refused_with_the_limit() {
+fn t007_a_line_of_ten_megabytes_is_refused_with_the_limit() {
     let daemon = daemon();
     let mut client = daemon.agent();
     let mut line = br#"{"jsonrpc":"2.0","id":1,"method":"sinew/execute","params":""#.to_vec();
@@ -53,7 +53,7 @@ fn a_line_of_ten_megabytes_is_refused_with_the_limit() {
 }
 
 #[test]
-fn a_line_that_never_ends_costs_no_memory() {
+fn t007_a_line_that_never_ends_costs_no_memory() {
     let daemon = daemon();
     must_live(&daemon);
     let before = resident(&daemon);

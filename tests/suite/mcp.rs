@@ -4,6 +4,8 @@ mod bridge;
 mod sdk;
 mod stateless;
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use tests::{Client, Daemon};
 
@@ -21,6 +23,7 @@ fn each_handshake_era_is_answered_in_kind() {
         let answer = shake(&mut daemon.agent(), version);
         assert_eq!(answer["protocolVersion"], version, "{answer}");
         assert_eq!(answer["serverInfo"]["name"], "sinew");
+        assert_eq!(answer["_meta"]["sinew/limits"]["max_line_bytes"], 4_194_304, "{answer}");
         assert!(answer["capabilities"]["tools"].is_object(), "{answer}");
     }
     let answer = shake(&mut daemon.agent(), "1999-01-01");
@@ -44,6 +47,32 @@ fn tools_are_listed_with_schemas_and_hints() {
     assert_eq!(read["annotations"]["readOnlyHint"], true);
     let bad = client.request("tools/list", &json!({"cursor": "nonsense"}));
     assert_eq!(bad["error"]["code"], -32602, "{bad}");
+}
+
+/// A tool comes with a manifest, and whoever spoke to the daemon before hears of it.
+#[test]
+fn clients_are_told_when_there_are_other_tools() {
+    let daemon = Daemon::start();
+    let mut client = daemon.agent();
+    shake(&mut client, "2025-11-25");
+    let names = |client: &mut Client| {
+        let listed = client.request("tools/list", &json!({}));
+        let tools = listed["result"]["tools"].as_array().unwrap().clone();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = names(&mut client);
+    let folder = daemon.home().root().join("tools");
+    std::fs::create_dir_all(&folder).unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/clickup.yaml");
+    std::fs::copy(shipped, folder.join("shipped.yaml")).unwrap();
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let told = client.receive().expect("it is told");
+    assert_eq!(
+        (&told["method"], told.get("id")),
+        (&json!("notifications/tools/list_changed"), None),
+        "{told}"
+    );
+    assert!(names(&mut client).len() > before.len());
 }
 
 #[test]

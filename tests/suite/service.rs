@@ -1,6 +1,7 @@
 //! The daemon as a service: the files that managers read, what managers are told, and sockets they hand over.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
 use tests::{Home, Run, sinew};
@@ -70,7 +71,13 @@ fn the_files_of_both_managers_can_be_seen_anywhere_and_read_by_their_parsers() {
     let home = Home::initialised();
     let list = home.run(&["service", "install", "--platform", "launchd", "--print"]).must_exit(0).stdout();
     let check = "import plistlib,sys; p=plistlib.loads(sys.stdin.buffer.read()); \
-                 assert p['ProgramArguments'][1]=='serve' and p['Sockets']['agent']['SockPathMode']==0o600; print('ok')";
+                 s=p['Sockets']; a=p['ProgramArguments']; v=p['EnvironmentVariables']; \
+                 assert a[1]=='serve' and p['ProcessType']=='Interactive' and p['KeepAlive']=={'SuccessfulExit':False}; \
+                 assert p['Umask']==0o077 and p['SoftResourceLimits']['NumberOfFiles']>=4096 and p['RunAtLoad']; \
+                 assert all(s[n]['SockPathMode']==0o600 for n in ('agent','control')); \
+                 assert '/usr/bin' in v['PATH'].split(':') and '/opt/homebrew/bin' in v['PATH'].split(':'); \
+                 assert all(f.startswith('/') for f in [a[0],p['WorkingDirectory'],p['StandardOutPath'],p['StandardErrorPath'], \
+                   s['agent']['SockPathName'],s['control']['SockPathName'],v['SINEW_HOME']]); print('ok')";
     let mut python = Command::new("python3");
     python.args(["-c", check]).stdin(Stdio::piped()).stdout(Stdio::piped());
     match python.spawn() {
@@ -111,19 +118,69 @@ fn verify_units(home: &Home, units: &str) {
     }
 }
 
+/// Where a shell says by variables where things are, a manager must hear of it: it does not read what a shell reads.
+#[test]
+fn a_service_lives_where_the_shell_that_installed_it_does() {
+    let home = Home::new();
+    let mut command = sinew();
+    command.args(["service", "install", "--platform", "systemd", "--print"]).env("HOME", home.user());
+    command.env("XDG_STATE_HOME", home.user().join("elsewhere")).env("XDG_CONFIG_HOME", "not/absolute");
+    let units =
+        Run { words: "service install".to_owned(), output: command.output().unwrap() }.must_exit(0).stdout();
+    assert!(units.contains(&format!("XDG_STATE_HOME={}/elsewhere\"", home.user().display())), "{units}");
+    assert!(!units.contains("XDG_CONFIG_HOME") && !units.contains("SINEW_HOME"), "{units}");
+}
+
+#[test]
+fn no_service_is_made_beside_a_daemon_that_was_started_by_hand() {
+    let daemon = tests::Daemon::start();
+    let (refused, told) = run_managed(daemon.home(), 0, &["service", "install"]);
+    let refused = refused.must_exit(1);
+    assert!(refused.stderr().contains(&format!("kill {}", daemon.pid())), "{refused}");
+    assert!(told.is_empty() && !unit(daemon.home(), "sinew.service").exists(), "nothing was touched: {told}");
+    let home = daemon.stop();
+    let (installed, _) = run_managed(&home, 0, &["service", "install"]);
+    installed.must_exit(0);
+    let absent = home.run(&["status"]).must_exit(6);
+    assert!(absent.stderr().contains("sinew service start"), "the way out is that of this machine: {absent}");
+    let daemon = tests::Daemon::start_in(home);
+    let (again, _) = run_managed(daemon.home(), 0, &["service", "install"]);
+    assert!(again.must_exit(0).stdout().contains("unchanged"), "its own daemon is no other");
+}
+
+/// A manager's socket lets everybody in, and starts the daemon for whoever knocks.
+#[test]
+fn who_only_looks_does_not_knock_at_a_managers_socket() {
+    let home = Home::initialised();
+    let sockets = managed_sockets(&home);
+    for words in [&["status"][..], &["wait", "--ready", "--timeout", "0"], &["service", "status"]] {
+        let run = home.run(words).must_exit(6);
+        assert!(!run.output.stderr.is_empty() || words[0] == "service", "{run}");
+    }
+    home.run(&["doctor"]).must_exit(0);
+    for socket in &sockets {
+        socket.set_nonblocking(true).unwrap();
+        let knocked = socket.accept().map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(knocked, Err(std::io::ErrorKind::WouldBlock), "nobody came");
+    }
+}
+
+/// The sockets as a manager opens them.
+fn managed_sockets(home: &Home) -> [UnixListener; 2] {
+    std::fs::create_dir_all(home.root().join("run")).unwrap();
+    std::fs::set_permissions(home.root().join("run"), PermissionsExt::from_mode(0o700)).unwrap();
+    ["agent.sock", "control.sock"].map(|name| {
+        let listener = UnixListener::bind(home.socket(name)).unwrap();
+        std::fs::set_permissions(home.socket(name), PermissionsExt::from_mode(0o600)).unwrap();
+        listener
+    })
+}
+
 #[test]
 fn sockets_of_a_manager_are_taken_over_and_left_to_it() {
     use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixListener;
     let home = Home::initialised();
-    std::fs::create_dir_all(home.root().join("run")).unwrap();
-    std::fs::set_permissions(home.root().join("run"), std::fs::Permissions::from_mode(0o700)).unwrap();
-    let bind = |name: &str| {
-        let listener = UnixListener::bind(home.socket(name)).unwrap();
-        std::fs::set_permissions(home.socket(name), std::fs::Permissions::from_mode(0o600)).unwrap();
-        listener
-    };
-    let sockets = [bind("agent.sock"), bind("control.sock")];
+    let sockets = managed_sockets(&home);
     // What systemd does: descriptors from 3 on, and a pid that only the started process has.
     let mut shell = Command::new("/bin/sh");
     let redirect = format!("exec 3<&{} 4<&{}", sockets[0].as_raw_fd(), sockets[1].as_raw_fd());

@@ -17,6 +17,7 @@ pub type Environment = HashMap<OsString, OsString>;
 pub struct Home {
     folders: Folders,
     user_home: Option<PathBuf>,
+    variables: Vec<(&'static str, PathBuf)>,
     /// Where the configuration is read from, if it is a copy.
     copy: Option<Copy>,
 }
@@ -43,13 +44,17 @@ impl Home {
 
     fn locate_on(platform: Platform, environment: &Environment) -> Result<Self, ServeError> {
         let user_home = absolute(environment, "HOME")?;
-        let folders = match (absolute(environment, "SINEW_HOME")?, &user_home) {
-            (Some(root), _) => Folders::below(&root),
-            // A relative XDG folder is to be ignored, says its specification.
-            (None, Some(user)) => platform.folders(user, |key| absolute(environment, key).ok().flatten()),
+        // A relative XDG folder is to be ignored, says its specification.
+        let xdg = |key| absolute(environment, key).ok().flatten();
+        let (folders, variables) = match (absolute(environment, "SINEW_HOME")?, &user_home) {
+            (Some(root), _) => (Folders::below(&root), vec![("SINEW_HOME", root)]),
+            (None, Some(user)) => {
+                let said = platform.variables().iter().filter_map(|key| Some((*key, xdg(key)?)));
+                (platform.folders(user, xdg), said.collect())
+            }
             (None, None) => return Err(ServeError::NoHome),
         };
-        let home = Home { folders, user_home, copy: None };
+        let home = Home { folders, user_home, variables, copy: None };
         for socket in [home.agent_socket(), home.control_socket()] {
             check_length(socket, platform.longest_socket_path())?;
         }
@@ -107,6 +112,11 @@ impl Home {
     /// The user's own folder, for `~`.
     pub fn user_home(&self) -> Option<&Path> {
         self.user_home.as_deref()
+    }
+
+    /// The variables that say where all this is, and what they say: with the same ones another process finds it too.
+    pub fn variables(&self) -> &[(&'static str, PathBuf)] {
+        &self.variables
     }
 
     /// Where agents connect.
@@ -188,6 +198,29 @@ mod tests {
         let library = "/h/Library/Application Support/sinew";
         let (config, socket) = (format!("{library}/config"), format!("{library}/run/agent.sock"));
         check(Platform::MacOs, &xdg, &config, &socket, &format!("{library}/state/daemon.lock"));
+    }
+
+    #[test]
+    fn what_says_where_it_is_leads_there_again() {
+        let check = |platform, said: &[(&str, &str)], expect: &[(&str, &str)]| {
+            let home = Home::locate_on(platform, &environment(said)).unwrap();
+            let kept: Vec<_> =
+                home.variables().iter().map(|(key, path)| (*key, path.to_str().unwrap())).collect();
+            assert_eq!(kept, expect);
+            let again = environment(&[&kept[..], &[("HOME", "/h")]].concat());
+            assert_eq!(Home::locate_on(platform, &again).unwrap(), home);
+        };
+        let xdg = [
+            ("HOME", "/h"),
+            ("XDG_CONFIG_HOME", "/c"),
+            ("XDG_STATE_HOME", "here"),
+            ("XDG_RUNTIME_DIR", "/r"),
+        ];
+        check(Platform::Linux, &xdg, &[("XDG_CONFIG_HOME", "/c"), ("XDG_RUNTIME_DIR", "/r")]);
+        check(Platform::MacOs, &xdg, &[]);
+        check(Platform::Linux, &[("HOME", "/h"), ("SINEW_HOME", "")], &[]);
+        let one_folder = [("HOME", "/h"), ("SINEW_HOME", "/s"), ("XDG_CONFIG_HOME", "/c")];
+        check(Platform::Linux, &one_folder, &[("SINEW_HOME", "/s")]);
     }
 
     #[test]

@@ -15,10 +15,12 @@ mod era;
 mod progress;
 mod result;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::methods::status::LimitsReply;
 use crate::rpc::{Id, Params};
 use crate::service::{Effect, Notice};
+use crate::settings::Limits;
 
 /// The revisions that begin with a handshake, oldest first.
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -62,6 +64,11 @@ fn capabilities() -> Value {
 /// What this server calls itself.
 fn server_info() -> Value {
     json!({"name": "sinew", "title": "Sinew", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// What a client has to keep to, under a name of ours.
+fn announced(limits: &Limits) -> Map<String, Value> {
+    Map::from_iter([("sinew/limits".to_owned(), json!(LimitsReply::new(limits)))])
 }
 
 const LONGEST_NAME: usize = 64;

@@ -45,6 +45,14 @@ impl Platform {
         }
     }
 
+    /// The variables that `folders` asks for.
+    pub(crate) fn variables(self) -> &'static [&'static str] {
+        match self {
+            Platform::Linux => &["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"],
+            Platform::MacOs => &[],
+        }
+    }
+
     /// The folders of a user, where nothing else was said. `xdg` gives a variable's absolute folder.
     pub(crate) fn folders(self, user_home: &Path, xdg: impl Fn(&'static str) -> Option<PathBuf>) -> Folders {
         match self {

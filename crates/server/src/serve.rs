@@ -219,7 +219,50 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::UnixStream;
+
     use super::*;
+    use crate::tests::daemon::{Desk, limits, listener};
+
+    /// Whoever comes by this path is answered.
+    async fn must_answer(path: &Path) {
+        let mut stream = BufReader::new(UnixStream::connect(path).await.unwrap());
+        stream
+            .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{}}\n")
+            .await
+            .unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        assert!(line.contains("\"result\""), "{line}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_door_whose_file_was_removed_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        home.prepare().unwrap();
+        let lock = StateLock::acquire(&home).unwrap();
+        let path = home.agent_socket();
+        let mut socket = BoundSocket::bind(&path, &lock).await.unwrap();
+        let door = listener(agents_door(limits()), Hall::new(limits()), Desk::default());
+        let removed = async {
+            must_answer(&path).await;
+            let mut inside = UnixStream::connect(&path).await.unwrap();
+            for _ in 0..2 {
+                std::fs::remove_file(&path).unwrap();
+                while !path.exists() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                must_answer(&path).await;
+            }
+            inside.write_all(b"{}\n").await.expect("who is in stays in");
+        };
+        tokio::select! {
+            never = attend(&door, &mut socket, (&path, &lock)) => match never {},
+            found = tokio::time::timeout(Duration::from_secs(90), removed) => found.expect("it is bound again"),
+        }
+    }
 
     #[test]
     fn connections_leave_descriptors_for_the_work() {

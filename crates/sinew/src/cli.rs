@@ -126,7 +126,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages, one for each command, into a folder.
     Manual(ManualArgs),
-    /// Try what this machine can do: how far it can confine a program, and whether the walls hold.
+    /// Look everything over and say what stands in the way: the walls, folders, sockets, policy, programs, disk and clock.
     Doctor(JsonArgs),
     /// See Sinew at work, in a temporary home that is removed afterwards.
     Demo,

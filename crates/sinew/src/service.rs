@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub(crate) use facts::Facts;
+use server::Home;
 
 use crate::exit::{Exit, Problem};
 
@@ -70,6 +71,14 @@ impl Manager {
         }
     }
 
+    /// Where its files go.
+    fn paths(self, user_home: &Path) -> Vec<PathBuf> {
+        match self {
+            Manager::Launchd => vec![launchd::path(user_home)],
+            Manager::Systemd => systemd::paths(user_home).into(),
+        }
+    }
+
     /// What to tell it, in this order.
     pub(crate) fn steps(self, action: Action, facts: &Facts) -> Vec<Step> {
         match self {
@@ -85,6 +94,11 @@ impl Manager {
             Manager::Systemd => systemd::inquiry(),
         }
     }
+}
+
+/// Whether a service of this user's was installed, by this version or another.
+pub(crate) fn is_installed(home: &Home) -> bool {
+    home.user_home().is_some_and(|user| Manager::CURRENT.paths(user).iter().all(|path| path.exists()))
 }
 
 impl ServiceFile {

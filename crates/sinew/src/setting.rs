@@ -1,5 +1,6 @@
 //! Where a command finds itself: the home, the folder it was typed in, and the daemon, if one answers.
 
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use tool::{Arguments, ToolDefinition, ToolSpec};
 use crate::accepted::Keeper;
 use crate::compose::{self, Folders};
 use crate::exit::{Exit, Problem};
+use crate::service;
 
 /// How long a process that holds the state may take until it answers or lets go.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -133,14 +135,15 @@ impl Setting {
         match self.runtime()?.block_on(self.connect(Socket::Agent)) {
             Ok(_) => Ok(true),
             Err(ClientError::Unreachable { holder: Holder::Nobody, .. }) => Ok(false),
-            Err(error) => Err(unanswered(&error)),
+            Err(error) => Err(self.unanswered(&error)),
         }
     }
 
-    /// Whether a daemon answers, now.
+    /// Whether a daemon answers, now. Where none owns the state nobody knocks: a service manager that listens in its place
+    /// would let us in, and start one.
     pub(crate) fn daemon_answers(&self) -> bool {
         let answers = |runtime: Runtime| runtime.block_on(Client::connect(&self.home, Socket::Control, ONCE));
-        self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
+        self.is_held() && self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
     }
 
     /// Whether a process holds the state, be it ready to answer or not.
@@ -190,12 +193,23 @@ impl Setting {
                 Err(error) => Err(error),
             }
         };
-        self.runtime()?.block_on(asked).map_err(|error| unanswered(&error))
+        self.runtime()?.block_on(asked).map_err(|error| self.unanswered(&error))
     }
 
     /// One question at the human's door.
     pub(crate) fn ask_control(&self, method: &str, params: Value) -> Result<Value, Problem> {
         self.ask(Socket::Control, method, params)
+    }
+
+    /// The same for one who only wants to know: asking starts no daemon.
+    pub(crate) fn ask_running(&self, method: &str, params: Value) -> Result<Value, Problem> {
+        if self.is_held() {
+            return self.ask_control(method, params);
+        }
+        let socket = self.home.control_socket();
+        let (exists, holder) = (socket.exists(), Holder::Nobody);
+        let cause = if exists { Error::other("its socket is there") } else { ErrorKind::NotFound.into() };
+        Err(self.unanswered(&ClientError::Unreachable { socket, exists, holder, cause }))
     }
 
     /// The same for one who makes something of the daemon's refusal.
@@ -207,13 +221,13 @@ impl Setting {
         let asked = async { self.connect(Socket::Control).await?.request(method, params.clone()).await };
         match self.runtime()?.block_on(asked) {
             Err(error @ ClientError::Answered { .. }) => Ok(Err(error)),
-            asked => asked.map(Ok).map_err(|error| unanswered(&error)),
+            asked => asked.map(Ok).map_err(|error| self.unanswered(&error)),
         }
     }
 
     fn ask(&self, socket: Socket, method: &str, params: Value) -> Result<Value, Problem> {
         let asked = async { self.connect(socket).await?.request(method, params).await };
-        self.runtime()?.block_on(asked).map_err(|error| unanswered(&error))
+        self.runtime()?.block_on(asked).map_err(|error| self.unanswered(&error))
     }
 
     /// Another `sinew call` may hold the state for a moment, and a daemon may be starting: both are waited for.
@@ -228,6 +242,19 @@ impl Setting {
                 }
                 connected => return connected,
             }
+        }
+    }
+
+    /// A daemon that cannot be asked or does not do what it was asked, in words that say what to do.
+    pub(crate) fn unanswered(&self, error: &ClientError) -> Problem {
+        let problem = Problem::new(exit_of(error), error.to_string());
+        let is_down = matches!(error, ClientError::Unreachable { holder: Holder::Nobody, .. });
+        match error.hint() {
+            Some(_) if is_down && service::is_installed(&self.home) => {
+                problem.hint("start it with `sinew service start`; `sinew logs` says why it ended")
+            }
+            Some(hint) => problem.hint(hint),
+            None => problem,
         }
     }
 
@@ -250,9 +277,8 @@ fn read_back(native: Value) -> Result<ToolDefinition, Problem> {
     ToolSpec::from_native(native).map_err(|error| garbled(&error))?.check().map_err(|error| garbled(&error))
 }
 
-/// A daemon that cannot be asked or does not do what it was asked, in words that say what to do.
-pub(crate) fn unanswered(error: &ClientError) -> Problem {
-    let exit = match error {
+fn exit_of(error: &ClientError) -> Exit {
+    match error {
         ClientError::Answered { code: INVALID_PARAMS, .. } => Exit::Usage,
         // The operator's own refusal, the same with and without a daemon.
         ClientError::Answered { data, .. } if is_about_the_pin(data) => Exit::Refused,
@@ -261,11 +287,6 @@ pub(crate) fn unanswered(error: &ClientError) -> Problem {
         | ClientError::Foreign { .. }
         | ClientError::Closed(_)
         | ClientError::Garbled(_) => Exit::Unreachable,
-    };
-    let problem = Problem::new(exit, error.to_string());
-    match error.hint() {
-        Some(hint) => problem.hint(hint),
-        None => problem,
     }
 }
 

@@ -25,6 +25,7 @@ fn every_area_has_its_rows_and_a_machine_that_is_well_is_told_so() {
         "sandbox",
         "approvals",
         "folders",
+        "sockets",
         "daemon",
         "machine",
         "configuration",
@@ -34,7 +35,9 @@ fn every_area_has_its_rows_and_a_machine_that_is_well_is_told_so() {
     ] {
         assert!(areas.iter().any(|one| one == area), "{area} is missing: {told}");
     }
-    assert_eq!(standing(&told, "answers and records"), "good", "{told}");
+    for check in ["answers and records", "agents' door", "your own door", "service"] {
+        assert_eq!(standing(&told, check), "good", "{check}: {told}");
+    }
     assert_eq!((&told["schema_version"], &told["ok"]), (&Value::from(1), &Value::from(true)));
     let page = daemon.home().run(&["doctor"]).must_exit(0).stdout();
     assert!(page.contains("Sinew can do its work here") && page.contains("sinew pin set"), "{page}");
@@ -68,4 +71,31 @@ fn a_collector_is_tried_and_its_password_is_not_shown() {
     assert!(!run.stdout().contains("hunter2"), "{run}");
     drop(listener);
     assert_eq!(standing(&home.run(&["doctor", "--json"]).must_exit(0).json(), "collector"), "note");
+}
+
+#[test]
+fn a_door_that_is_open_gone_or_no_door_is_told() {
+    let daemon = Daemon::start();
+    let look = || daemon.home().run(&["doctor", "--json"]).json();
+    let (agents, own) = (daemon.home().socket("agent.sock"), daemon.home().socket("control.sock"));
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o666)).unwrap();
+    assert_eq!(standing(&look(), "your own door"), "bad");
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::remove_file(&agents).unwrap();
+    let told = look();
+    assert_eq!(
+        (standing(&told, "agents' door"), standing(&told, "your own door")),
+        ("bad".into(), "good".into())
+    );
+    std::fs::write(&agents, "not a socket").unwrap();
+    assert_eq!(standing(&look(), "agents' door"), "bad");
+}
+
+#[test]
+fn a_file_that_only_looks_like_a_rule_is_told() {
+    let home = Home::initialised();
+    assert!(!rows(&home.run(&["doctor", "--json"]).json()).iter().any(|(_, what, _)| what == "models.yaml"));
+    home.configure("governance/models.yaml", "models: {}\n");
+    let told = home.run(&["doctor", "--json"]).json();
+    assert_eq!(standing(&told, "models.yaml"), "note", "{told}");
 }

@@ -25,6 +25,7 @@ fn a_client_finds_out_what_there_is_and_calls_it_without_a_handshake() {
     let found = &found["result"];
     assert_eq!(found["supportedVersions"], json!(["2026-07-28"]), "{found}");
     assert_eq!(found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "sinew");
+    assert_eq!(found["_meta"]["sinew/limits"]["max_line_bytes"], 4_194_304, "{found}");
     assert_eq!((&found["resultType"], &found["cacheScope"]), (&json!("complete"), &json!("private")));
     let listed = ask(&mut client, "tools/list", json!({}));
     let listed = &listed["result"];

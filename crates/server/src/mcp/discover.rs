@@ -1,10 +1,10 @@
 //! `server/discover`: what the stateless era asks instead of a handshake.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::era::{self, Era, Keeping};
-use super::{INSTRUCTIONS, STATELESS, capabilities};
+use super::{INSTRUCTIONS, STATELESS, announced, capabilities};
 use crate::agent::Agent;
 use crate::rpc::{self, RpcError};
 use crate::service::{Answer, Call, Method};
@@ -22,10 +22,10 @@ struct Discovered {
     #[serde(flatten)]
     keeping: Keeping,
     #[serde(rename = "_meta")]
-    meta: Value,
+    meta: Map<String, Value>,
 }
 
-fn run(_: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
+fn run(agent: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcError> {
     let (era, _) = Era::of(session, &mut call.params)?;
     let Some(keeping) = era.keeping() else {
         return Err(RpcError::unknown_method(METHOD.name, []));
@@ -35,7 +35,7 @@ fn run(_: &Agent, session: &mut Session, mut call: Call) -> Result<Answer, RpcEr
         capabilities: capabilities(),
         instructions: INSTRUCTIONS,
         keeping,
-        meta: era::signature(),
+        meta: announced(&agent.limits).into_iter().chain([era::signature()]).collect(),
     };
     Ok(Answer::Now(rpc::answer(&discovered)))
 }

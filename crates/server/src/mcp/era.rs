@@ -2,7 +2,7 @@
 //! revision it speaks and who sends it. Both may be used on one connection.
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tool::{Caller, Door};
 
 use super::{REVISIONS, STATELESS, displayable};
@@ -97,8 +97,8 @@ impl Era {
 }
 
 /// Who answers, in the words of the stateless era.
-pub(crate) fn signature() -> Value {
-    json!({SERVER: super::server_info()})
+pub(crate) fn signature() -> (String, Value) {
+    (SERVER.to_owned(), super::server_info())
 }
 
 fn neither() -> RpcError {
@@ -112,6 +112,8 @@ fn neither() -> RpcError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::mcp::Handshake;
     use crate::session::Peer;

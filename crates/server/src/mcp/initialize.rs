@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::{Handshake, INSTRUCTIONS, LIST_CHANGED, REVISIONS, capabilities, displayable, server_info};
+use super::{
+    Handshake, INSTRUCTIONS, LIST_CHANGED, REVISIONS, announced, capabilities, displayable, server_info,
+};
 use crate::agent::Agent;
 use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError};
@@ -22,6 +24,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
         "capabilities": capabilities(),
         "serverInfo": server_info(),
         "instructions": INSTRUCTIONS,
+        "_meta": announced(&agent.limits),
     });
     tracing::debug!(connection = session.connection, revision = handshake.revision, "mcp_initialized");
     session.handshake = Some(handshake);

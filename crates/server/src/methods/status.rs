@@ -21,7 +21,7 @@ pub(crate) struct StatusReply {
 
 /// What a client has to keep to.
 #[derive(Serialize)]
-struct LimitsReply {
+pub(crate) struct LimitsReply {
     max_line_bytes: usize,
     max_connections: usize,
     max_in_flight_per_connection: usize,
@@ -29,12 +29,17 @@ struct LimitsReply {
 
 impl StatusReply {
     pub(crate) fn new(layer: Status, limits: &Limits) -> Self {
-        let limits = LimitsReply {
+        StatusReply { layer, limits: LimitsReply::new(limits) }
+    }
+}
+
+impl LimitsReply {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        LimitsReply {
             max_line_bytes: limits.max_line_bytes,
             max_connections: limits.max_connections,
             max_in_flight_per_connection: limits.max_in_flight,
-        };
-        StatusReply { layer, limits }
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::settings::Limits;
 
 /// What the test methods work on.
 #[derive(Clone, Default)]
-struct Desk {
+pub(crate) struct Desk {
     /// How many `wait` calls have begun.
     begun: Arc<AtomicUsize>,
     /// `wait` calls go on when there is a permit.
@@ -103,6 +103,14 @@ pub(crate) fn daemon_at(hall: Hall, path: PathBuf) -> Daemon {
 pub(crate) fn daemon_behind(door: Door, hall: Hall, path: PathBuf) -> Daemon {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let desk = Desk::default();
+    let listener = listener(door, hall.clone(), desk.clone());
+    let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
+    runtime.spawn(async move { listener.run(&socket).await });
+    Daemon { desk, hall, path, _folder: None, _runtime: runtime }
+}
+
+/// Who lets callers in to the desk.
+pub(crate) fn listener(door: Door, hall: Hall, desk: Desk) -> Listener<Desk> {
     let elsewhere: (&str, fn(&str) -> bool) = ("other.sock", |method| method == "elsewhere");
     let notices = crate::mcp::NOTICES;
     let service = Service {
@@ -112,12 +120,9 @@ pub(crate) fn daemon_behind(door: Door, hall: Hall, path: PathBuf) -> Daemon {
         elsewhere,
         worker: None,
         malformed: |_, _, error| error,
-        context: desk.clone(),
+        context: desk,
     };
-    let listener = Listener::new(service, hall.clone(), door);
-    let socket = runtime.block_on(async { tokio::net::UnixListener::bind(&path).unwrap() });
-    runtime.spawn(async move { listener.run(&socket).await });
-    Daemon { desk, hall, path, _folder: None, _runtime: runtime }
+    Listener::new(service, hall, door)
 }
 
 impl Daemon {

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use server::{Client, ClientError, Socket};
+use server::{Client, Socket};
 
 use super::Daemons;
 use crate::exit::{Exit, Problem};
@@ -56,7 +56,7 @@ impl Link {
     fn dial(&self) -> Result<UnixStream, Problem> {
         let runtime = self.setting.runtime()?;
         let dialled = runtime.block_on(Client::dial(self.setting.home(), Socket::Agent, Duration::ZERO));
-        let connection = dialled.map_err(|error| unreachable(&error))?;
+        let connection = dialled.map_err(|error| self.setting.unanswered(&error))?;
         let blocking =
             connection.into_std().and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
         blocking.map_err(|error| Problem::new(Exit::Unreachable, error.to_string()))
@@ -107,13 +107,5 @@ impl Link {
 fn hang_up(state: &State) {
     if let Some(way) = &state.way {
         let _ = way.shutdown(Shutdown::Write);
-    }
-}
-
-fn unreachable(error: &ClientError) -> Problem {
-    let problem = Problem::new(Exit::Unreachable, error.to_string());
-    match error.hint() {
-        Some(hint) => problem.hint(hint),
-        None => problem,
     }
 }

@@ -2,6 +2,7 @@
 //! It changes nothing, starts nothing that stays, and reaches nobody but a collector that the settings name.
 
 mod configuration;
+mod doors;
 mod outside;
 mod places;
 mod programs;
@@ -22,6 +23,7 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let settings = setting.settings().unwrap_or_default();
     let mut rows = walls::rows(&setting)?;
     rows.extend(places::rows(&setting));
+    rows.extend(doors::rows(&setting));
     rows.extend(configuration::rows(&setting));
     rows.extend(programs::rows());
     rows.extend(outside::rows(&settings));

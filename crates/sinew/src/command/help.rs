@@ -29,7 +29,7 @@ SINEW_HOME        one folder for configuration, state, logs and sockets; without
 SINEW_LOG         what is logged, as `log.level` in sinew.yaml: a level, or target=level pairs
 NO_COLOR          no colours
 VISUAL, EDITOR    what `sinew approvals` opens to change a call before it runs
-PATH              where `sinew hook install` and `sinew doctor` look for programs. Tools get a PATH of their own
+PATH              where `sinew hook install` looks for itself, and `sinew doctor` for other copies. Tools get a PATH of their own
 BRAVE_API_KEY, TAVILY_API_KEY
                   keys of search providers, where neither the keychain nor a key_file has one
 

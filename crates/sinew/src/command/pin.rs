@@ -11,7 +11,7 @@ use server::ClientError;
 
 use crate::cli::{PinArgs, PinCommand};
 use crate::exit::{Exit, Problem};
-use crate::setting::{Reach, Setting, unanswered};
+use crate::setting::{Reach, Setting};
 use crate::terminal::{NOTE, paint, tell};
 
 const STANDARD_INPUT: &str = "standard input";
@@ -72,7 +72,7 @@ impl Source {
                         params.extend(self.known().map(|pin| ("pin".to_owned(), json!(pin))));
                     }
                 }
-                Err(error) => return Err(unanswered(&error)),
+                Err(error) => return Err(setting.unanswered(&error)),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `sinew service`: the daemon in the hands of launchd or systemd.
 
 use serde_json::json;
+use server::{Holder, StateLock};
 
 use crate::cli::{ServiceCommand, ServiceInstallArgs};
 use crate::exit::{Exit, Problem};
@@ -16,9 +17,9 @@ pub(crate) fn run(command: ServiceCommand) -> Result<Exit, Problem> {
         ServiceCommand::Install(args) if args.print => print(args.platform, &facts),
         ServiceCommand::Install(args) => install(&args, &setting, &facts),
         ServiceCommand::Uninstall => uninstall(&facts),
-        ServiceCommand::Start => manage(Action::Start, &facts, "started"),
-        ServiceCommand::Stop => manage(Action::Stop, &facts, "stopped"),
-        ServiceCommand::Restart => manage(Action::Restart, &facts, "restarted"),
+        ServiceCommand::Start => manage(Action::Start, &setting, &facts, "started"),
+        ServiceCommand::Stop => manage(Action::Stop, &setting, &facts, "stopped"),
+        ServiceCommand::Restart => manage(Action::Restart, &setting, &facts, "restarted"),
         ServiceCommand::Status(output) => status(&setting, &facts, output.json),
     }
 }
@@ -37,6 +38,7 @@ fn install(args: &ServiceInstallArgs, setting: &Setting, facts: &Facts) -> Resul
         let problem = Problem::usage("that service manager is not of this system");
         return Err(problem.hint("add `--print` to see its files"));
     }
+    refuse_beside_another(setting)?;
     // The manager opens the sockets, and must find their folder private.
     setting.home().prepare().map_err(|error| explain(&error))?;
     let files = Manager::CURRENT.files(facts)?;
@@ -77,9 +79,8 @@ fn uninstall(facts: &Facts) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn manage(action: Action, facts: &Facts, done: &str) -> Result<Exit, Problem> {
-    let files = Manager::CURRENT.files(facts)?;
-    if !files.iter().all(|file| file.path.exists()) {
+fn manage(action: Action, setting: &Setting, facts: &Facts, done: &str) -> Result<Exit, Problem> {
+    if !service::is_installed(setting.home()) {
         let problem = Problem::new(Exit::Failed, "the service is not installed");
         return Err(problem.hint("`sinew service install` does that; `sinew serve` runs without it"));
     }
@@ -90,7 +91,7 @@ fn manage(action: Action, facts: &Facts, done: &str) -> Result<Exit, Problem> {
 
 fn status(setting: &Setting, facts: &Facts, as_json: bool) -> Result<Exit, Problem> {
     let files = Manager::CURRENT.files(facts)?;
-    let installed = files.iter().all(|file| file.path.exists());
+    let installed = service::is_installed(setting.home());
     let current = files.iter().all(ServiceFile::is_in_place);
     let answers = setting.daemon_answers();
     let said = if installed { service::ask(&Manager::CURRENT.inquiry(facts))?.1 } else { String::new() };
@@ -112,6 +113,18 @@ fn status(setting: &Setting, facts: &Facts, as_json: bool) -> Result<Exit, Probl
         }
     }
     Ok(if answers { Exit::Done } else { Exit::Unreachable })
+}
+
+/// A manager takes the sockets of a daemon that was started by hand from it, and its own one finds the state held.
+fn refuse_beside_another(setting: &Setting) -> Result<(), Problem> {
+    if service::is_installed(setting.home()) || !setting.daemon_answers() {
+        return Ok(());
+    }
+    let end = match StateLock::holder(setting.home()) {
+        Holder::Process { pid: Some(pid) } => format!("end it with `kill {pid}`, then try again"),
+        _ => "end it, then try again".to_owned(),
+    };
+    Err(Problem::new(Exit::Failed, "a daemon runs that no service manager started").hint(end))
 }
 
 /// Root's service would be in root's session, and own the user's files.

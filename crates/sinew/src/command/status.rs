@@ -12,7 +12,7 @@ use crate::terminal::{NOTE, paint, say, tell, visible, visible_line};
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let setting = Setting::find()?;
-    let status = setting.ask_control("control/status", json!({}))?;
+    let status = setting.ask_running("control/status", json!({}))?;
     warn_of_skew(&status);
     if output.json {
         say(render::versioned(status))?;

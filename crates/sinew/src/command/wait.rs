@@ -16,7 +16,7 @@ pub(crate) fn run(args: &WaitArgs) -> Result<Exit, Problem> {
     while !setting.daemon_answers() {
         if Instant::now() >= deadline {
             // Asked once more for what stands in the way: nobody, a stranger, or one that is still starting.
-            setting.ask_control("control/status", json!({}))?;
+            setting.ask_running("control/status", json!({}))?;
             break;
         }
         std::thread::sleep(BETWEEN_LOOKS);

@@ -19,8 +19,8 @@ pub(crate) struct Facts {
     pub(crate) user_home: PathBuf,
     /// This program, by an absolute name.
     pub(crate) program: PathBuf,
-    /// Set where the home is not the usual one.
-    pub(crate) sinew_home: Option<PathBuf>,
+    /// What this shell says about where the home is, and a manager would not know.
+    pub(crate) folders: Vec<(&'static str, PathBuf)>,
     pub(crate) agent_socket: PathBuf,
     pub(crate) control_socket: PathBuf,
     pub(crate) state: PathBuf,
@@ -38,7 +38,7 @@ impl Facts {
             uid: nix::unistd::getuid().as_raw(),
             user_home: user_home.to_owned(),
             program,
-            sinew_home: std::env::var_os("SINEW_HOME").map(PathBuf::from),
+            folders: home.variables().to_vec(),
             agent_socket: home.agent_socket(),
             control_socket: home.control_socket(),
             state: home.state().to_owned(),
@@ -55,8 +55,8 @@ impl Facts {
 
     /// The variables of the service.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let home = self.sinew_home.as_deref().map(|home| ("SINEW_HOME", shown(home)));
-        [("PATH", self.path())].into_iter().chain(home).collect()
+        let folders = self.folders.iter().map(|(name, folder)| (*name, shown(folder)));
+        [("PATH", self.path())].into_iter().chain(folders).collect()
     }
 }
 
@@ -71,11 +71,11 @@ pub(super) mod tests {
 
     /// A user whose names need care in every format.
     pub(in crate::service) fn awkward() -> Facts {
-        let user_home = PathBuf::from("/home/a \"b\" & <c> 100%");
+        let user_home = PathBuf::from("/home/a \"b\" & <c> 100% $d");
         Facts {
             uid: 501,
             program: user_home.join("bin/sinew"),
-            sinew_home: Some(user_home.join("s")),
+            folders: vec![("SINEW_HOME", user_home.join("s"))],
             agent_socket: user_home.join("s/run/agent.sock"),
             control_socket: user_home.join("s/run/control.sock"),
             state: user_home.join("s/state"),
@@ -87,6 +87,6 @@ pub(super) mod tests {
     #[test]
     fn programs_of_the_user_come_first() {
         let path = awkward().path();
-        assert!(path.starts_with("/home/a \"b\" & <c> 100%/.local/bin:/opt/homebrew/bin:"), "{path}");
+        assert!(path.starts_with("/home/a \"b\" & <c> 100% $d/.local/bin:/opt/homebrew/bin:"), "{path}");
     }
 }

@@ -1,5 +1,7 @@
 //! The launchd agent of macOS: one property list in `~/Library/LaunchAgents`.
 
+use std::path::{Path, PathBuf};
+
 use plist::{Dictionary, Value};
 
 use super::facts::shown;
@@ -24,8 +26,11 @@ pub(super) fn files(facts: &Facts) -> Result<Vec<ServiceFile>, Problem> {
     };
     written.map_err(|error| failed(&error))?;
     let text = String::from_utf8(text).map_err(|error| failed(&error))?;
-    let path = facts.user_home.join("Library/LaunchAgents").join(format!("{LABEL}.plist"));
-    Ok(vec![ServiceFile { path, text: text + "\n" }])
+    Ok(vec![ServiceFile { path: path(&facts.user_home), text: text + "\n" }])
+}
+
+pub(super) fn path(user_home: &Path) -> PathBuf {
+    user_home.join("Library/LaunchAgents").join(format!("{LABEL}.plist"))
 }
 
 fn job(facts: &Facts) -> Dictionary {
@@ -70,7 +75,7 @@ fn dictionary<const N: usize>(keys: [(&str, Value); N]) -> Value {
 
 pub(super) fn steps(action: Action, facts: &Facts) -> Vec<Step> {
     let (domain, job) = (format!("gui/{}", facts.uid), job_name(facts));
-    let file = facts.user_home.join("Library/LaunchAgents").join(format!("{LABEL}.plist"));
+    let file = path(&facts.user_home);
     let tell = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let load = Step::Must(tell(&["launchctl", "bootstrap", &domain, &shown(&file)]));
     // Letting go takes time, and loading what is still loaded fails with an error that says nothing.

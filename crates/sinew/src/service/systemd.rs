@@ -1,5 +1,7 @@
 //! The systemd user units of Linux: a service and the sockets it is started by.
 
+use std::path::{Path, PathBuf};
+
 use super::facts::shown;
 use super::{Action, Facts, ServiceFile, Step};
 
@@ -7,9 +9,13 @@ const SERVICE: &str = "sinew.service";
 const SOCKET: &str = "sinew.socket";
 
 pub(super) fn files(facts: &Facts) -> Vec<ServiceFile> {
-    let folder = facts.user_home.join(".config/systemd/user");
-    let file = |name: &str, text: String| ServiceFile { path: folder.join(name), text };
-    vec![file(SERVICE, service(facts)), file(SOCKET, socket(facts))]
+    let texts = [service(facts), socket(facts)];
+    paths(&facts.user_home).into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect()
+}
+
+/// The service, and its sockets.
+pub(super) fn paths(user_home: &Path) -> [PathBuf; 2] {
+    [SERVICE, SOCKET].map(|name| user_home.join(".config/systemd/user").join(name))
 }
 
 fn service(facts: &Facts) -> String {
@@ -65,9 +71,9 @@ fn socket(facts: &Facts) -> String {
     )
 }
 
-/// One word, whatever is in it.
+/// One word, whatever is in it. A `$` means nothing in the name of a program or in a variable's value.
 fn quoted(word: &str) -> String {
-    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", literal(&escaped))
 }
 
@@ -106,12 +112,12 @@ mod tests {
     #[test]
     fn awkward_names_stay_one_word() {
         let [service, socket] = &files(&awkward())[..] else { panic!("two files") };
-        let line = r#"ExecStart="/home/a \"b\" & <c> 100%%/bin/sinew" serve"#;
+        let line = r#"ExecStart="/home/a \"b\" & <c> 100%% $d/bin/sinew" serve"#;
         assert!(service.text.lines().any(|there| there == line), "{}", service.text);
-        let home = r#"Environment="SINEW_HOME=/home/a \"b\" & <c> 100%%/s""#;
+        let home = r#"Environment="SINEW_HOME=/home/a \"b\" & <c> 100%% $d/s""#;
         assert!(service.text.lines().any(|there| there == home), "{}", service.text);
-        let listen = r#"ListenStream=/home/a "b" & <c> 100%%/s/run/agent.sock"#;
+        let listen = r#"ListenStream=/home/a "b" & <c> 100%% $d/s/run/agent.sock"#;
         assert!(socket.text.lines().any(|there| there == listen), "{}", socket.text);
-        assert_eq!(quoted(r"a\$b"), r#""a\\$$b""#);
+        assert_eq!(quoted(r"a\$b"), r#""a\\$b""#);
     }
 }

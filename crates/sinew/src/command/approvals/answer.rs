@@ -12,7 +12,7 @@ use crate::cli::{ApproveArgs, DenyArgs, JsonArgs, PinArgs, Span};
 use crate::command::each::each;
 use crate::command::pin;
 use crate::exit::{Exit, Problem};
-use crate::setting::{Setting, unanswered};
+use crate::setting::Setting;
 use crate::terminal::{GOOD, NOTE, agrees, is_attended, paint, say, tell};
 
 pub(super) fn approve(args: &ApproveArgs) -> Result<Exit, Problem> {
@@ -124,7 +124,7 @@ impl Desk {
                         }
                         params.insert("rule".to_owned(), rule);
                     }
-                    _ => return Err(unanswered(&error)),
+                    _ => return Err(self.setting.unanswered(&error)),
                 },
             }
         }

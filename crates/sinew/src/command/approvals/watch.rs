@@ -18,7 +18,7 @@ use tool::is_unseen;
 use super::answer::word;
 use super::listed;
 use crate::exit::{Exit, Problem};
-use crate::setting::{Setting, unanswered};
+use crate::setting::Setting;
 use screen::Screen;
 use view::{Act, View};
 
@@ -106,7 +106,8 @@ impl Desk {
 
     /// The questions that wait, each whole: what is answered is what was on the screen.
     fn questions(&mut self) -> Result<Vec<Listed>, Problem> {
-        let reply = self.ask("control/approvals.list", json!({})).map_err(|error| unanswered(&error))?;
+        let reply =
+            self.ask("control/approvals.list", json!({})).map_err(|error| self.setting.unanswered(&error))?;
         let list = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
         let pending = list.iter().filter(|one| one.get("state") == Some(&json!("pending")));
         let mut known = HashMap::new();

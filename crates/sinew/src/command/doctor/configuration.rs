@@ -6,7 +6,15 @@ use crate::manifests;
 use crate::setting::Setting;
 
 pub(super) fn rows(setting: &Setting) -> Vec<Row> {
-    vec![policy(setting), of_manifests(setting)]
+    [Some(policy(setting)), of_models(setting), Some(of_manifests(setting))].into_iter().flatten().collect()
+}
+
+/// A file that other systems have beside these, and that would be taken for a rule.
+fn of_models(setting: &Setting) -> Option<Row> {
+    let file = setting.home().config().join("governance/models.yaml");
+    let found = "it is not read: Sinew runs no language models";
+    file.exists()
+        .then(|| Row::note("configuration", "models.yaml", found).remedy(format!("rm '{}'", file.display())))
 }
 
 fn policy(setting: &Setting) -> Row {

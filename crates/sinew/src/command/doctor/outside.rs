@@ -24,7 +24,9 @@ fn provider(provider: &ProviderSetting) -> Row {
     let variable = provider.key_variable.as_deref().filter(|name| std::env::var_os(name).is_some());
     match (file, variable) {
         (Some(file), _) => Row::good("web search", name, format!("its key is in {}", file.display())),
-        (None, Some(variable)) => Row::good("web search", name, format!("its key is in {variable}")),
+        (None, Some(variable)) => {
+            Row::good("web search", name, format!("its key is in {variable}, as this shell has it"))
+        }
         (None, None) => Row::note("web search", name, "no key was found, unless the keychain has one")
             .remedy("`key_file` (mode 0600) or `key_variable` in sinew.yaml"),
     }

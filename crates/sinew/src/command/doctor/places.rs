@@ -1,9 +1,7 @@
-//! The folders, the sockets, the daemon, the disk, the clock, and other copies of this program.
+//! The folders, the disk, the clock, and other copies of this program.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-
-use serde_json::{Value, json};
 
 use super::row::Row;
 use crate::compose;
@@ -21,7 +19,6 @@ pub(super) fn rows(setting: &Setting) -> Vec<Row> {
         .into();
     let private = [("state", home.state()), ("log", home.log()), ("run", home.run())];
     rows.extend(private.map(|(name, path)| folder(name, path, server::check_private)));
-    rows.push(daemon(setting));
     rows.push(disk(home.state()));
     rows.push(clock(&compose::ledger_folder(setting)));
     rows.push(copies());
@@ -42,28 +39,6 @@ fn folder(name: &str, path: &Path, check: impl Fn(&Path) -> Result<(), server::S
                 None => row,
             }
         }
-    }
-}
-
-fn daemon(setting: &Setting) -> Row {
-    let socket = setting.home().control_socket().display().to_string();
-    if !setting.daemon_answers() {
-        let held =
-            if setting.is_held() { "a process holds the state and does not answer" } else { "none runs" };
-        return Row::note("daemon", "answers", format!("{held} ({socket})"))
-            .remedy("sinew serve, or sinew service start; sinew logs says why it ended");
-    }
-    let status = setting.ask_control("control/status", json!({})).unwrap_or(Value::Null);
-    let (version, ours) =
-        (status.get("version").and_then(Value::as_str).unwrap_or_default(), env!("CARGO_PKG_VERSION"));
-    if version != ours {
-        return Row::bad("daemon", "has this version", format!("it is {version}, this is {ours}"))
-            .remedy("sinew service restart");
-    }
-    match status.pointer("/ledger/state").and_then(Value::as_str) {
-        Some("ready") => Row::good("daemon", "answers and records", format!("version {version} ({socket})")),
-        other => Row::bad("daemon", "records", format!("its ledger is {}", other.unwrap_or("not known")))
-            .remedy("sinew status says why; sinew ledger verify looks it over"),
     }
 }
 
