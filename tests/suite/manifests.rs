@@ -9,5 +9,7 @@ mod meta;
 mod pins;
 mod real;
 mod run;
+mod socket;
 mod sse;
+mod started;
 mod turns;

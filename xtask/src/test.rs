@@ -108,9 +108,7 @@ fn execute(
 ) -> Result<Ended> {
     let mut tests = root.cargo(&runner.command_line(extra));
     tests.env(BINARY, binary);
-    if let Some(python) = python::with_packages(root) {
-        tests.env(python::VARIABLE, python);
-    }
+    tests.envs(python::with_packages(root));
     if let Some(folder) = node::with_packages(root) {
         tests.env(node::VARIABLE, folder);
     }

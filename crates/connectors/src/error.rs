@@ -63,6 +63,8 @@ impl McpError {
             McpError::Outbound(error) => matches!(
                 **error,
                 OutboundError::Garbled { .. }
+                    | OutboundError::BadFrame { .. }
+                    | OutboundError::TooMuch { .. }
                     | OutboundError::TimedOut { .. }
                     | OutboundError::TooManyRedirects { .. }
                     | OutboundError::BadRedirect { .. }

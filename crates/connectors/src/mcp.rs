@@ -9,9 +9,11 @@ mod client;
 mod definitions;
 mod events;
 mod health;
+mod hearing;
 mod http;
 mod message;
 mod pins;
+mod socket;
 mod sse;
 mod stdio;
 mod stopped;
@@ -58,6 +60,8 @@ pub(crate) enum Reach {
     Address(String),
     /// It is somewhere, and says what it says by a stream.
     Stream(String),
+    /// It is somewhere, and is spoken to by a web socket.
+    Socket(String),
 }
 
 /// The body of an `mcp` tool.
@@ -102,6 +106,7 @@ impl Mcp {
         let place = match &self.reach {
             Reach::Address(url) => Place::Address(url.clone(), owner),
             Reach::Stream(url) => Place::Stream(url.clone()),
+            Reach::Socket(url) => Place::Socket(url.clone()),
             Reach::Started(server, program) => {
                 let (server, grant) = (Arc::clone(server), self.grant);
                 let start = move |permit: &Permit| server.command(permit, grant, deadline);
@@ -160,6 +165,9 @@ impl ToolExecutor for Mcp {
                 let told = format!("GET {url}, and POST to the address there that it names");
                 (vec![("server".to_owned(), told)], AtWork::Far)
             }
+            Reach::Socket(url) => {
+                (vec![("server".to_owned(), format!("GET {url}, to open a web socket"))], AtWork::Far)
+            }
         };
         facts.extend(self.upstream.health.as_ref().map(HealthCall::fact));
         facts.push(("asks".to_owned(), format!("the tool `{}` of the server", self.tool)));
@@ -171,7 +179,7 @@ impl ToolExecutor for Mcp {
             Reach::Started(server, _) => {
                 vec![("program", server.program().to_owned()), ("argv", server.arguments().join(" "))]
             }
-            Reach::Address(url) | Reach::Stream(url) => vec![("url", url.clone())],
+            Reach::Address(url) | Reach::Stream(url) | Reach::Socket(url) => vec![("url", url.clone())],
         }
     }
 

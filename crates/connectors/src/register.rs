@@ -147,6 +147,7 @@ impl Connectors {
             }
             (Transport::StreamableHttp, _, Some(url)) => (Reach::Address(url.clone()), String::new()),
             (Transport::Sse, _, Some(url)) => (Reach::Stream(url.clone()), String::new()),
+            (Transport::Websocket, _, Some(url)) => (Reach::Socket(url.clone()), String::new()),
             _ => return Ok(Behind::Nothing),
         };
         let pins = Pins::of(self.upstreams.as_ref(), &manifest.callable_id());

@@ -9,6 +9,7 @@ mod functions;
 mod mappings;
 mod names;
 mod references;
+mod servers;
 
 use document::{Document, Node};
 
@@ -44,7 +45,7 @@ pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings<'_>) {
     }
     powers(subject.tool, findings);
     sections(subject.tool, findings);
-    transport(subject.tool, findings);
+    servers::check(subject.tool, findings);
     names::check(subject.tool, findings);
     argv::check(subject.tool, findings);
     if subject.version == SchemaVersion::V2 {
@@ -75,16 +76,6 @@ fn sections(tool: &Node, findings: &mut Findings<'_>) {
             let fix = format!("remove it, or write `type: {other}`");
             findings.add(Code::IgnoredField, At::key(key, &format!("tool.{name}")), &message, &fix);
         }
-    }
-}
-
-/// No revision of the protocol has it, and each who speaks it does so in a way of their own.
-fn transport(tool: &Node, findings: &mut Findings<'_>) {
-    let named = tool.get("mcp_specific").and_then(|section| section.get("transport"));
-    if let Some(word) = named.filter(|word| word.text() == Some("websocket")) {
-        let message = "`websocket` is not spoken here: no revision of the protocol says how";
-        let fix = "write `streamable_http`, `sse` or `stdio`: a server that has a web socket has one of these as well";
-        findings.add(Code::InvalidValue, At::node(word, "tool.mcp_specific.transport"), message, fix);
     }
 }
 

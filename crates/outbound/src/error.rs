@@ -71,6 +71,30 @@ pub enum OutboundError {
         /// The host.
         host: String,
     },
+    /// No web socket was opened, so nothing was said by one.
+    #[error("`{host}` opens no web socket: {why}")]
+    NoSocket {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// What came by a web socket is nothing that may come by it.
+    #[error("`{host}` breaks the rules of its web socket: {why}")]
+    BadFrame {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// More came by a web socket than was waited for.
+    #[error("`{host}` sent more than {most} bytes by its web socket")]
+    TooMuch {
+        /// The host.
+        host: String,
+        /// What it might have sent.
+        most: u64,
+    },
     /// A header that cannot be sent.
     #[error("the header `{0}` cannot be sent")]
     Header(&'static str),
@@ -108,6 +132,14 @@ impl From<OutboundError> for Failure {
                 (FailureKind::Unreadable, "ask for the page it should lead to")
             }
             OutboundError::TimedOut { .. } => (FailureKind::TimedOut, "try again later, or another source"),
+            OutboundError::NoSocket { .. } => (
+                FailureKind::Unreadable,
+                "its manifest names the address; see whether it is that of a web socket",
+            ),
+            OutboundError::BadFrame { .. } => {
+                (FailureKind::Unreadable, "it is no server of this protocol, or a broken one")
+            }
+            OutboundError::TooMuch { .. } => (FailureKind::TooLarge, "ask for less"),
             OutboundError::Header(_) | OutboundError::Roots { .. } => (FailureKind::Io, "mend the settings"),
         };
         Failure::new(kind, error.to_string()).hint(hint)

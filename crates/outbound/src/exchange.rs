@@ -38,7 +38,7 @@ pub(crate) async fn exchange(
     question: &Question,
     (most, is_enough): (u64, &mut Enough<'_>),
 ) -> Result<Answer, OutboundError> {
-    let (response, _driving) = send(place, connection, question).await?;
+    let (response, _driving) = send(place, connection, question, Afterwards::Closed).await?;
     Ok(read(place, response, (most, is_enough)).await)
 }
 
@@ -48,26 +48,40 @@ pub(crate) async fn listen(
     connection: Connection,
     question: &Question,
 ) -> Result<Stream, OutboundError> {
-    let (response, driving) = send(place, connection, question).await?;
+    let (response, driving) = send(place, connection, question, Afterwards::Closed).await?;
     let (head, body) = response.into_parts();
     let (status, content_type) = (head.status.as_u16(), header(&head.headers, &CONTENT_TYPE));
     Ok(Stream { status, content_type, host: place.host.clone(), body, _driving: driving })
 }
 
 /// What drives a connection, which ends with it.
-type Driving = JoinSet<Result<(), hyper::Error>>;
+pub(crate) type Driving = JoinSet<Result<(), hyper::Error>>;
 
-async fn send(
+/// What becomes of a connection once its question is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Afterwards {
+    /// It is closed.
+    Closed,
+    /// It is handed on, where the answer says so.
+    Handed,
+}
+
+/// Asks, and comes back with the head of the answer.
+pub(crate) async fn send(
     place: &Place,
     connection: Connection,
     question: &Question,
+    afterwards: Afterwards,
 ) -> Result<(Response<Incoming>, Driving), OutboundError> {
     let garbled = |cause| OutboundError::Garbled { host: place.host.clone(), cause };
     let mut builder = http1::Builder::new();
     builder.max_headers(MOST_HEADERS).max_buf_size(MOST_HEADER_BYTES);
     let (mut sender, driver) = builder.handshake(TokioIo::new(connection)).await.map_err(garbled)?;
     let mut driving = JoinSet::new();
-    driving.spawn(driver);
+    match afterwards {
+        Afterwards::Closed => driving.spawn(driver),
+        Afterwards::Handed => driving.spawn(driver.with_upgrades()),
+    };
     let response = sender.send_request(request(&place.url, question)?).await.map_err(garbled)?;
     Ok((response, driving))
 }

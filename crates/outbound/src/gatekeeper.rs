@@ -14,6 +14,7 @@ use crate::exchange::{self, Enough, exchange};
 use crate::question::{Caps, Method, Question};
 use crate::redirect;
 use crate::resolver::Resolver;
+use crate::socket::{self, Socket};
 use crate::stream::Stream;
 use crate::tls::Roots;
 use crate::vet::{NamedBy, vet};
@@ -107,6 +108,24 @@ impl Gatekeeper {
         in_time(listening, question, deadline).await
     }
 
+    /// Opens a web socket to a server that a manifest names, for this protocol: an address of `ws` is judged and connected
+    /// to as one of `http`, `wss` as `https`. No message may be larger than the cap; by the deadline it must be open.
+    pub async fn open_socket(
+        &self,
+        permit: &Permit,
+        question: &Question,
+        protocol: &'static str,
+        caps: Caps,
+    ) -> Result<Socket, OutboundError> {
+        let opening = async {
+            let url = of_the_web(&question.url)?;
+            let place = vet(permit, &self.resolver, &url, NamedBy::Manifest).await?;
+            let connection = connect(&place, &self.tls).await?;
+            socket::open(&place, connection, question, (protocol, caps.body_bytes)).await
+        };
+        in_time(opening, question, caps.deadline).await
+    }
+
     async fn ask_once(
         &self,
         permit: &Permit,
@@ -124,6 +143,21 @@ impl Gatekeeper {
     }
 }
 
+/// The address at which a web socket is asked for, which is done by HTTP.
+fn of_the_web(url: &str) -> Result<String, OutboundError> {
+    let secure = url.strip_prefix("wss://").map(|rest| format!("https://{rest}"));
+    let plain = || url.strip_prefix("ws://").map(|rest| format!("http://{rest}"));
+    secure.or_else(plain).ok_or_else(|| OutboundError::NoSocket {
+        host: host_of(url),
+        why: "its address begins with neither `ws://` nor `wss://`".to_owned(),
+    })
+}
+
+fn host_of(url: &str) -> String {
+    let url = Url::parse(url).ok();
+    url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned()
+}
+
 async fn in_time<T>(
     asking: impl Future<Output = Result<T, OutboundError>>,
     question: &Question,
@@ -132,11 +166,7 @@ async fn in_time<T>(
     let left = deadline.saturating_duration_since(Instant::now());
     match tokio::time::timeout(left, asking).await {
         Ok(answered) => answered,
-        Err(_) => {
-            let url = Url::parse(&question.url).ok();
-            let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
-            Err(OutboundError::TimedOut { host })
-        }
+        Err(_) => Err(OutboundError::TimedOut { host: host_of(&question.url) }),
     }
 }
 

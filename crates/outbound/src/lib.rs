@@ -5,7 +5,8 @@
 //! connected to, by number. Each redirect walks the same way again. Size, time and headers have caps.
 //!
 //! Nothing here looks at the environment for a proxy, keeps a cookie, decodes or reads what came: that is bytes from a
-//! stranger, and is taken apart by a confined process. No other part of Sinew opens a connection for a call.
+//! stranger, and is taken apart by a confined process. The frames of HTTP and of web sockets are all that is understood. No
+//! other part of Sinew opens a connection for a call.
 
 mod answer;
 mod connect;
@@ -16,6 +17,7 @@ mod port;
 mod question;
 mod redirect;
 mod resolver;
+mod socket;
 mod stream;
 mod tls;
 mod vet;
@@ -27,5 +29,6 @@ pub use answer::Answer;
 pub use error::OutboundError;
 pub use gatekeeper::{Gatekeeper, MOST_HOPS};
 pub use question::{Caps, Method, Question};
+pub use socket::Socket;
 pub use stream::Stream;
 pub use tls::Roots;

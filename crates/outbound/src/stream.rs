@@ -2,9 +2,9 @@
 
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
-use tokio::task::JoinSet;
 
 use crate::error::OutboundError;
+use crate::exchange::Driving;
 
 /// The body of an answer, on its way. The connection ends with it.
 pub struct Stream {
@@ -14,7 +14,7 @@ pub struct Stream {
     pub content_type: Option<String>,
     pub(crate) host: String,
     pub(crate) body: Incoming,
-    pub(crate) _driving: JoinSet<Result<(), hyper::Error>>,
+    pub(crate) _driving: Driving,
 }
 
 impl Stream {

@@ -6,6 +6,7 @@ mod permits;
 mod redirects;
 mod secure;
 mod server;
+mod sockets;
 
 use std::collections::HashMap;
 use std::io;
@@ -53,6 +54,14 @@ fn caps(body_bytes: u64) -> Caps {
 fn word(end: &Result<Answer, OutboundError>) -> String {
     match end {
         Ok(answer) => format!("ok {}", answer.status),
+        Err(_) => word_of(end),
+    }
+}
+
+/// The same of an end that has no status.
+fn word_of<T>(end: &Result<T, OutboundError>) -> String {
+    match end {
+        Ok(_) => "ok".to_owned(),
         Err(OutboundError::Denied(refusal)) => refusal.detail.clone().unwrap_or_default(),
         Err(error) => {
             let shown = format!("{error:?}");

@@ -1,15 +1,15 @@
 //! Servers that are spoken to as servers were until 2025: a stream of events comes from them, and what they are told is
 //! posted elsewhere.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::Write;
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
 use tests::Daemon;
 
 use super::run::put;
+use super::started::Started;
 use crate::web::server::{Server, response};
 
 fn manifest(url: &str) -> String {
@@ -83,37 +83,10 @@ fn an_old_server_sends_nobody_elsewhere() {
     assert_eq!(elsewhere.connections(), 0);
 }
 
-/// A server that ends when nobody has its standard input any more. It may run as somebody this test is no longer, and could
-/// not be killed.
-struct Started(Child);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_server_of_the_official_library_is_driven_by_its_stream() {
-    let Ok(python) = std::env::var("SINEW_PYTHON") else { return println!("left out: no SINEW_PYTHON") };
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/suite/manifests/sse_server.py");
-    let mut command = Command::new(python);
-    let started =
-        command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let started = match started {
-        // Another test of this process has given up being who could.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return println!("left out: {error}"),
-        started => started.expect("start the server"),
-    };
-    let mut started = Started(started);
-    let mut port = String::new();
-    BufReader::new(started.0.stdout.take().unwrap()).read_line(&mut port).expect("its port");
-    if port.is_empty() {
-        return println!("left out: this Python has no such server");
-    }
-    let daemon = daemon(&format!("http://127.0.0.1:{}/sse", port.trim()));
-    // It listened before it said where: a call that comes early waits in its queue.
+    let Some((_started, port)) = Started::script("SINEW_PYTHON", "sse_server.py") else { return };
+    let daemon = daemon(&format!("http://127.0.0.1:{port}/sse"));
     let said = daemon.agent().execute("old.echo", &json!({"text": "hello"}));
     assert_eq!(said["output"]["result"], "hello", "{said}");
 }

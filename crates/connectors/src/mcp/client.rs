@@ -9,6 +9,7 @@ use tool::{Arguments, SandboxTier, TraceContext};
 use super::definitions::Definitions;
 use super::http::{Http, Leave};
 use super::message::Awaited;
+use super::socket::WebSocket;
 use super::sse::Sse;
 use super::stdio::Stdio;
 use crate::error::McpError;
@@ -25,7 +26,7 @@ const MOST_PAGES: usize = 64;
 /// What an answer may have that is none of a tool: how it speaks, and a page of its tools.
 const LONGEST: usize = 4 << 20;
 /// Whatever policy grants, a result has no more.
-const LARGEST_RESULT: u64 = 16 << 20;
+pub(crate) const LARGEST_RESULT: u64 = 16 << 20;
 /// A result may say what it gives twice, as text and as structure, and text in JSON is longer than it is.
 const WORDINESS: u64 = 4;
 
@@ -34,6 +35,7 @@ pub(crate) enum Line {
     Stdio(Box<Stdio>),
     Http(Http),
     Sse(Box<Sse>),
+    Socket(Box<WebSocket>),
 }
 
 /// What both sides take for granted.
@@ -139,7 +141,7 @@ impl Client {
     pub(crate) fn is_alive(&mut self) -> bool {
         match &mut self.line {
             Line::Stdio(stdio) => stdio.is_alive(),
-            Line::Http(_) | Line::Sse(_) => true,
+            Line::Http(_) | Line::Sse(_) | Line::Socket(_) => true,
         }
     }
 
@@ -147,7 +149,7 @@ impl Client {
     pub(crate) fn tier(&self) -> SandboxTier {
         match &self.line {
             Line::Stdio(stdio) => stdio.tier(),
-            Line::Http(_) | Line::Sse(_) => SandboxTier::None,
+            Line::Http(_) | Line::Sse(_) | Line::Socket(_) => SandboxTier::None,
         }
     }
 
@@ -155,6 +157,10 @@ impl Client {
     pub(crate) async fn end(self) -> (Result<(), McpError>, String) {
         match self.line {
             Line::Stdio(stdio) => stdio.end().await,
+            Line::Socket(socket) => {
+                socket.end().await;
+                (Ok(()), String::new())
+            }
             Line::Http(_) | Line::Sse(_) => (Ok(()), String::new()),
         }
     }
@@ -182,6 +188,7 @@ impl Client {
             Line::Stdio(stdio) => stdio.ask(awaited, &request).await,
             Line::Http(http) => http.ask(awaited, &request, leave).await,
             Line::Sse(sse) => sse.ask(awaited, &request, leave).await,
+            Line::Socket(socket) => socket.ask(awaited, &request, leave).await,
         }
     }
 
@@ -190,6 +197,7 @@ impl Client {
             Line::Stdio(stdio) => stdio.tell(notice).await,
             Line::Http(http) => http.tell(notice, leave).await,
             Line::Sse(sse) => sse.tell(notice, leave).await,
+            Line::Socket(socket) => socket.tell(notice, leave).await,
         }
     }
 }

@@ -11,15 +11,13 @@ use tool::{shorten, visible_line};
 use url::Url;
 
 use super::events::{Event, Events};
+use super::hearing::{Heard, Hearing};
 use super::http::Leave;
-use super::message::{Awaited, Message, reply};
+use super::message::Awaited;
 use crate::error::McpError;
 
-/// What a server may say beside its answer, in bytes and in messages.
+/// What a server may say beside its answer, in bytes.
 const BESIDES: usize = 1 << 20;
-const MOST_MESSAGES: usize = 10_000;
-/// Requests of its own that are answered during one of ours.
-const MOST_REQUESTS: usize = 64;
 /// What it says to something that is posted is not read.
 const NO_WORDS: u64 = 64 * 1024;
 /// The first event names an address; more than this is none.
@@ -58,25 +56,20 @@ impl Sse {
     ) -> Result<Value, McpError> {
         self.tell(request, leave).await?;
         let longest = awaited.most.saturating_add(BESIDES);
-        let mut requests = 0;
-        for _ in 0..MOST_MESSAGES {
+        let mut hearing = Hearing::new(awaited);
+        loop {
             let Some(open) = &mut self.open else { return Err(lost("its stream was never opened")) };
             let event = open.next(longest).await?;
             if !matches!(event.name.as_slice(), b"" | b"message") {
+                hearing.pass_over()?;
                 continue;
             }
-            match Message::read(event.data, awaited).await? {
-                Message::Answer(answer) => {
-                    return answer.map_err(|(code, message)| McpError::Refused { code, message });
-                }
-                Message::Request(id, method) if requests < MOST_REQUESTS => {
-                    requests += 1;
-                    self.post(&reply(&id, &method), leave).await?;
-                }
-                Message::Request(..) | Message::Other => {}
+            match hearing.take(event.data).await? {
+                Heard::Answer(answer) => return Ok(answer),
+                Heard::Asked(reply) => self.post(&reply, leave).await?,
+                Heard::Nothing => {}
             }
         }
-        Err(McpError::Endless("ten thousand messages"))
     }
 
     /// Tells it something. What it answers to it, if anything, comes by the stream.

@@ -11,19 +11,16 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
 use tool::SandboxTier;
 
-use super::message::{Awaited, Message, reply};
+use super::hearing::{Heard, Hearing};
+use super::message::Awaited;
 use crate::error::McpError;
 
 /// What a message has besides its result.
 const ENVELOPE: usize = 64 * 1024;
-/// What a server may say before it answers: it may report progress, but not for ever.
-const MOST_MESSAGES: usize = 10_000;
-/// The bytes of all that, beside the answer.
+/// The bytes of what a server may say before it answers, beside that.
 const MOST_BYTES: usize = 64 << 20;
 /// And those between its lines.
 const MOST_BLANK: usize = 1 << 20;
-/// Requests of its own that are answered during one of ours.
-const MOST_REQUESTS: usize = 64;
 /// What the last of it may take to be read, once nobody writes any more.
 const TIME_TO_LISTEN: Duration = Duration::from_secs(5);
 /// What is kept of what it writes to its standard error.
@@ -77,22 +74,16 @@ impl Stdio {
     /// Asks, and waits for the answer to that. What else it says meanwhile is answered or passed over.
     pub(crate) async fn ask(&mut self, awaited: Awaited, request: &Value) -> Result<Value, McpError> {
         let mut out = line_of(request);
-        let mut requests = 0;
+        let mut hearing = Hearing::new(awaited);
         (self.heard, self.blank) = (0, 0);
-        for _ in 0..MOST_MESSAGES {
+        loop {
             let line = self.next_line(&mut out, awaited.most.saturating_add(ENVELOPE)).await?;
-            match Message::read(line, awaited).await? {
-                Message::Answer(answer) => {
-                    return answer.map_err(|(code, message)| McpError::Refused { code, message });
-                }
-                Message::Request(id, method) if requests < MOST_REQUESTS => {
-                    requests += 1;
-                    out.extend(line_of(&reply(&id, &method)));
-                }
-                Message::Request(..) | Message::Other => {}
+            match hearing.take(line).await? {
+                Heard::Answer(answer) => return Ok(answer),
+                Heard::Asked(reply) => out.extend(line_of(&reply)),
+                Heard::Nothing => {}
             }
         }
-        Err(McpError::Endless("ten thousand messages"))
     }
 
     /// Tells it something that has no answer.

@@ -21,6 +21,7 @@ use super::client::{Client, Line};
 use super::health::HealthCall;
 use super::http::{Http, Leave};
 use super::pins::Pins;
+use super::socket::WebSocket;
 use super::sse::Sse;
 use super::stdio::Stdio;
 use super::stopped::Stopped;
@@ -48,6 +49,8 @@ pub(crate) enum Place {
     Address(String, Owner),
     /// At this address, by a stream that is open for one call.
     Stream(String),
+    /// At this address, by a web socket that is open for one call.
+    Socket(String),
 }
 
 impl Place {
@@ -55,7 +58,7 @@ impl Place {
         match self {
             Place::Walls(_, owner) => owner.as_ref(),
             Place::Address(_, owner) => Some(owner),
-            Place::Stream(_) => None,
+            Place::Stream(_) | Place::Socket(_) => None,
         }
     }
 }
@@ -199,6 +202,7 @@ impl Upstream {
             }
             Place::Address(url, _) => Line::Http(Http::new(&self.gatekeeper, &url)),
             Place::Stream(url) => Line::Sse(Box::new(Sse::new(&self.gatekeeper, &url))),
+            Place::Socket(url) => Line::Socket(Box::new(WebSocket::new(&self.gatekeeper, &url))),
         };
         let begun = Client::begin(line, leave).await;
         let mut client = begun.map_err(|(error, said)| (Stopped::Mcp(error), said))?;

@@ -39,15 +39,25 @@ fn the_root_is_tool_and_nothing_else() {
 }
 
 #[test]
-fn every_transport_of_the_document_is_spoken_but_one() {
-    let with = |transport: &str| {
-        good(&format!("  mcp_specific: {{transport: {transport}, url: 'https://a.example/'}}\n"))
+fn every_transport_of_the_document_is_spoken_at_its_own_kind_of_address() {
+    let with = |transport: &str, url: &str| {
+        good(&format!("  mcp_specific: {{transport: {transport}, url: '{url}'}}\n"))
     };
-    for spoken in ["stdio", "sse", "streamable_http"] {
-        check(&with(spoken), &[]);
+    let (web, socket) =
+        (["http://a.example/", "https://a.example/"], ["ws://a.example/", "wss://a.example/"]);
+    for (transport, spoken, other) in
+        [("sse", web, socket), ("streamable_http", web, socket), ("websocket", socket, web)]
+    {
+        for url in spoken {
+            check(&with(transport, url), &[]);
+        }
+        for url in other.into_iter().chain(["a.example", "file:///a", ""]) {
+            check(&with(transport, url), &[(InvalidValue, 8, "tool.mcp_specific.url")]);
+        }
+        let told = shown(&read(&with(transport, other[1])).1);
+        assert!(told.contains(&format!("write `{}", &spoken[1][..5])), "{told}");
     }
-    check(&with("websocket"), &[(InvalidValue, 8, "tool.mcp_specific.transport")]);
-    assert!(shown(&read(&with("websocket")).1).contains("`streamable_http`, `sse` or `stdio`"));
+    check(&with("stdio", "a.example"), &[]);
 }
 
 #[test]

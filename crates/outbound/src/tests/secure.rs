@@ -9,8 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::permits::{OPEN, permit};
-use super::{Script, caps, gatekeeper, word};
-use crate::{Gatekeeper, Roots};
+use super::{Script, caps, gatekeeper, word, word_of};
+use crate::{Gatekeeper, Question, Roots};
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -72,6 +72,24 @@ async fn t149_only_a_good_certificate_for_this_host_is_taken() {
     check(trusting.clone(), server(&issuer, "good.example.org", true), "Untrusted").await;
     let plain = super::server::Server::saying(super::server::response("200 OK", "", "x"));
     check(trusting, plain.port, "Untrusted").await;
+}
+
+/// What this server answers, which opens no web socket, is heard only where its certificate was good.
+#[tokio::test]
+async fn t149_a_web_socket_is_as_secure_as_a_page() {
+    let issuer = issuer();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, issuer.pem()).unwrap();
+    let port = server(&issuer, "good.example.org", false);
+    let script = Arc::new(Script::of(&[("good.example.org", &[&["127.0.0.1"]])]));
+    let question = Question::get(format!("wss://good.example.org:{port}/"));
+    let roots = [Roots::with_file(&file).unwrap(), Roots::of_the_web()];
+    for (roots, expect) in roots.into_iter().zip(["NoSocket", "Untrusted"]) {
+        let keeper = Gatekeeper::new(roots).unwrap().asking(Arc::clone(&script));
+        let end = keeper.open_socket(&permit(OPEN), &question, "mcp", caps(100)).await;
+        assert_eq!(word_of(&end), expect);
+    }
 }
 
 #[test]

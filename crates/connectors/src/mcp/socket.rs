@@ -1,0 +1,90 @@
+//! A server on the network, spoken to by a web socket as the official library did until its second version: the
+//! subprotocol `mcp`, and one message in each text.
+//!
+//! A conversation lives for one call: a socket that stays open belongs to the permit it was opened by.
+
+use std::time::Duration;
+
+use outbound::{Caps, Gatekeeper, Question, Socket};
+use serde_json::Value;
+
+use super::client::LARGEST_RESULT;
+use super::hearing::{Heard, Hearing};
+use super::http::Leave;
+use super::message::Awaited;
+use crate::error::McpError;
+
+/// By this name it is asked for.
+const PROTOCOL: &str = "mcp";
+/// What a server may say beside its answer, in bytes.
+const BESIDES: u64 = 1 << 20;
+/// No message is larger, whatever was asked.
+const LARGEST: u64 = LARGEST_RESULT + BESIDES;
+/// What saying goodbye may take.
+const TIME_TO_PART: Duration = Duration::from_secs(1);
+
+/// A server, and the socket once it is open.
+pub(crate) struct WebSocket {
+    gatekeeper: Gatekeeper,
+    url: String,
+    open: Option<Socket>,
+}
+
+impl WebSocket {
+    pub(crate) fn new(gatekeeper: &Gatekeeper, url: &str) -> WebSocket {
+        WebSocket { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
+    }
+
+    /// Asks, and waits for the answer to that. What else it says meanwhile is answered or passed over.
+    pub(crate) async fn ask(
+        &mut self,
+        awaited: Awaited,
+        request: &Value,
+        leave: Leave<'_>,
+    ) -> Result<Value, McpError> {
+        let most = u64::try_from(awaited.most).unwrap_or(u64::MAX);
+        let longest = within(leave, most.saturating_add(BESIDES));
+        let socket = self.socket(leave).await?;
+        socket.await_at_most(longest);
+        socket.send(request.to_string()).await?;
+        let mut hearing = Hearing::new(awaited);
+        loop {
+            let text = socket.next().await?;
+            let text = text.ok_or_else(|| McpError::Lost("it closed its web socket".to_owned()))?;
+            match hearing.take(text).await? {
+                Heard::Answer(answer) => return Ok(answer),
+                Heard::Asked(reply) => socket.send(reply.to_string()).await?,
+                Heard::Nothing => {}
+            }
+        }
+    }
+
+    /// Tells it something that has no answer.
+    pub(crate) async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
+        Ok(self.socket(leave).await?.send(notice.to_string()).await?)
+    }
+
+    /// Ends the conversation.
+    pub(crate) async fn end(self) {
+        if let Some(socket) = self.open {
+            let _ = tokio::time::timeout(TIME_TO_PART, socket.close()).await;
+        }
+    }
+
+    async fn socket(&mut self, leave: Leave<'_>) -> Result<&mut Socket, McpError> {
+        let socket = match self.open.take() {
+            Some(socket) => socket,
+            None => {
+                let caps = Caps { body_bytes: within(leave, LARGEST), deadline: leave.deadline };
+                let question = Question::get(&self.url);
+                self.gatekeeper.open_socket(leave.permit, &question, PROTOCOL, caps).await?
+            }
+        };
+        Ok(self.open.insert(socket))
+    }
+}
+
+/// So many bytes, or as many as policy lets come from the network at once.
+fn within(leave: Leave<'_>, bytes: u64) -> u64 {
+    leave.permit.max_response_bytes().unwrap_or(bytes).min(bytes)
+}

@@ -1,0 +1,125 @@
+//! A web socket: a question that is answered with a connection, by which both sides then send texts.
+//!
+//! It is asked for as anything else is, by HTTP/1.1 with the same caps. What comes afterwards are frames: one that is not
+//! text ends the conversation, and so does more of them, of whatever kind, than was waited for.
+
+mod handshake;
+mod metered;
+
+use std::io;
+
+use futures_util::{SinkExt, StreamExt};
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message, error::ProtocolError};
+
+use crate::connect::Connection;
+use crate::error::OutboundError;
+use crate::exchange::{self, Afterwards, Driving};
+use crate::question::Question;
+use crate::vet::Place;
+use handshake::Handshake;
+use metered::Metered;
+
+/// What is read or written at once: there is one conversation, and most of what is said in it is short.
+const BUFFER: usize = 16 * 1024;
+/// What frames may have besides their texts.
+const FRAMING: u64 = 64 * 1024;
+
+/// An open web socket. The connection ends with it.
+pub struct Socket {
+    host: String,
+    frames: WebSocketStream<Metered>,
+    most: u64,
+    _driving: Driving,
+}
+
+/// Asks for a web socket that speaks this protocol. No message of it may have more bytes than `most`.
+pub(crate) async fn open(
+    place: &Place,
+    connection: Connection,
+    question: &Question,
+    (protocol, most): (&'static str, u64),
+) -> Result<Socket, OutboundError> {
+    let refused = |why: String| OutboundError::NoSocket { host: place.host.clone(), why };
+    let handshake = Handshake::new(protocol);
+    let question = handshake.ask(question.clone());
+    let sent = exchange::send(place, connection, &question, Afterwards::Handed).await;
+    let (mut response, driving) = sent?;
+    handshake.check(&response).map_err(refused)?;
+    let upgraded = hyper::upgrade::on(&mut response).await;
+    let upgraded = upgraded.map_err(|_| refused("it closed the connection".to_owned()))?;
+    let longest = usize::try_from(most).unwrap_or(usize::MAX);
+    let settings = WebSocketConfig::default()
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(0)
+        .max_message_size(Some(longest))
+        .max_frame_size(Some(longest));
+    let connection = Metered::new(TokioIo::new(upgraded));
+    let frames = WebSocketStream::from_raw_socket(connection, Role::Client, Some(settings)).await;
+    let mut socket = Socket { host: place.host.clone(), frames, most, _driving: driving };
+    socket.await_at_most(most);
+    Ok(socket)
+}
+
+impl Socket {
+    /// From now on so many bytes may come, all messages together.
+    pub fn await_at_most(&mut self, bytes: u64) {
+        self.most = bytes;
+        self.frames.get_mut().allow(bytes.saturating_add(FRAMING));
+    }
+
+    /// Sends a text. How long that may take is for the caller to say.
+    pub async fn send(&mut self, text: String) -> Result<(), OutboundError> {
+        self.frames.send(Message::text(text)).await.map_err(|error| self.broken(error))
+    }
+
+    /// The next text, or nothing where the other side has ended it. Pings are answered meanwhile.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, OutboundError> {
+        loop {
+            match self.frames.next().await {
+                Some(Ok(Message::Text(text))) => return Ok(Some(text.as_bytes().to_vec())),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Close(_))) | None => return Ok(None),
+                Some(Ok(Message::Binary(_) | Message::Frame(_))) => {
+                    let why = "it sent a binary message where only text is spoken".to_owned();
+                    return Err(OutboundError::BadFrame { host: self.host.clone(), why });
+                }
+                Some(Err(error)) if is_end(&error) => return Ok(None),
+                Some(Err(error)) => return Err(self.broken(error)),
+            }
+        }
+    }
+
+    /// Says that it is over. Whether the other side hears that is its own affair.
+    pub async fn close(mut self) {
+        let _ = self.frames.send(Message::Close(None)).await;
+    }
+
+    fn broken(&self, error: Error) -> OutboundError {
+        let host = self.host.clone();
+        match error {
+            Error::Capacity(_) => OutboundError::TooMuch { host, most: self.most },
+            Error::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                OutboundError::TooMuch { host, most: self.most }
+            }
+            // What could not be sent is part of this error, and is not for a message.
+            Error::WriteBufferFull(_) => {
+                OutboundError::BadFrame { host, why: "it takes nothing more".to_owned() }
+            }
+            Error::Protocol(error) => OutboundError::BadFrame { host, why: error.to_string().to_lowercase() },
+            other => OutboundError::BadFrame { host, why: other.to_string() },
+        }
+    }
+}
+
+/// Whether an error is no more than the end of a connection.
+fn is_end(error: &Error) -> bool {
+    match error {
+        Error::ConnectionClosed | Error::AlreadyClosed => true,
+        Error::Protocol(error) => *error == ProtocolError::ResetWithoutClosingHandshake,
+        Error::Io(error) => error.kind() != io::ErrorKind::QuotaExceeded,
+        _ => false,
+    }
+}

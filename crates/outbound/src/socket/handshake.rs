@@ -1,0 +1,74 @@
+//! How a web socket is asked for, and whether an answer grants it. Nothing but what was asked for is taken: another
+//! protocol or an extension would have frames mean something else.
+
+use hyper::body::Incoming;
+use hyper::header::{
+    CONNECTION, HeaderMap, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
+    SEC_WEBSOCKET_PROTOCOL, UPGRADE,
+};
+use hyper::{Response, StatusCode};
+use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
+
+use crate::question::Question;
+
+/// One that is under way.
+pub(super) struct Handshake {
+    protocol: &'static str,
+    key: String,
+}
+
+impl Handshake {
+    pub(super) fn new(protocol: &'static str) -> Self {
+        Handshake { protocol, key: generate_key() }
+    }
+
+    /// The question, as one for a web socket.
+    pub(super) fn ask(&self, question: Question) -> Question {
+        question
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", self.key.clone())
+            .header("sec-websocket-protocol", self.protocol)
+    }
+
+    /// Whether this answer grants it, or why not.
+    pub(super) fn check(&self, response: &Response<Incoming>) -> Result<(), String> {
+        let (status, headers) = (response.status(), response.headers());
+        if status.is_redirection() {
+            return Err(format!("it answered with status {}, and is not followed", status.as_u16()));
+        }
+        if status != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(format!("it answered with status {}", status.as_u16()));
+        }
+        let is = |name: &HeaderName, word: &str| {
+            only(headers, name).is_some_and(|value| value.eq_ignore_ascii_case(word))
+        };
+        let accepted = derive_accept_key(self.key.as_bytes());
+        if !is(&UPGRADE, "websocket") || !has_word(headers, &CONNECTION, "upgrade") {
+            return Err("its answer opens none".to_owned());
+        }
+        if only(headers, &SEC_WEBSOCKET_ACCEPT) != Some(accepted.as_str()) {
+            return Err("its answer is not to what it was asked".to_owned());
+        }
+        if only(headers, &SEC_WEBSOCKET_PROTOCOL) != Some(self.protocol) {
+            return Err(format!("it does not speak the subprotocol `{}`", self.protocol));
+        }
+        match headers.contains_key(SEC_WEBSOCKET_EXTENSIONS) {
+            true => Err("it wants an extension that nobody asked for".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The value of a header that is there once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut all = headers.get_all(name).iter();
+    let first = all.next()?.to_str().ok()?;
+    all.next().is_none().then_some(first.trim())
+}
+
+fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
+}

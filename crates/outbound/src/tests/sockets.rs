@@ -1,0 +1,226 @@
+//! Web sockets: how one is opened, what may come by it, and how much.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+use super::permits::{OPEN, SHIPPED, permit};
+use super::server::{Server, response};
+use super::{Script, caps, gatekeeper, word_of};
+use crate::{Caps, OutboundError, Question, Socket};
+
+/// What these tests let one message have.
+const MOST: u64 = 1000;
+
+/// What a server grants a web socket with.
+fn granted(request: &str, with: &str) -> String {
+    let key = request.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap_or_default();
+    let accept = derive_accept_key(key.as_bytes());
+    format!("HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: {accept}\r\n{with}\r\n")
+}
+
+const USUAL: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: mcp\r\n";
+
+/// A server that grants a web socket and then goes on like this.
+fn speaking(then: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
+    Server::start(move |request, stream| {
+        let _ = stream.write_all(granted(request, USUAL).as_bytes());
+        then(stream);
+    })
+}
+
+/// A frame of a server: what it is, and what it carries.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[first, 126][..], &length, payload].concat()
+}
+
+const TEXT: u8 = 0x81;
+const BINARY: u8 = 0x82;
+
+async fn open(server: &Server) -> Result<Socket, OutboundError> {
+    let question = Question::get(server.url("/").replace("http://", "ws://"));
+    gatekeeper().open_socket(&permit(OPEN), &question, "mcp", caps(MOST)).await
+}
+
+async fn heard(server: &Server) -> Result<Option<String>, OutboundError> {
+    let next = open(server).await?.next().await?;
+    Ok(next.map(|text| String::from_utf8(text).unwrap()))
+}
+
+#[tokio::test]
+async fn texts_go_both_ways_and_a_ping_is_answered() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let server = speaking(move |stream| {
+        // One text in two parts, and a ping between them.
+        for part in [frame(0x01, b"hel"), vec![0x89, 1, b'p'], frame(0x80, b"lo")] {
+            let _ = stream.write_all(&part);
+        }
+        let mut bytes = [0; 7 + 6 + 4];
+        stream.read_exact(&mut bytes).unwrap();
+        tell.lock().unwrap().send(bytes).unwrap();
+    });
+    let mut socket = open(&server).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().as_deref(), Some(&b"hello"[..]));
+    socket.send("thanks".to_owned()).await.unwrap();
+    let bytes = told.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!((bytes[0], bytes[1] & 0x80), (0x8a, 0x80), "a pong, masked: {bytes:?}");
+    assert_eq!(bytes[6] ^ bytes[2], b'p', "with what the ping had");
+    assert_eq!(bytes[7], TEXT, "and then the text");
+    let asked = server.requests().concat().to_lowercase();
+    assert!(asked.starts_with("get / http/1.1\r\n") && asked.contains("sec-websocket-protocol: mcp\r\n"));
+    assert!(!asked.contains("extensions") && !asked.contains("origin"), "{asked}");
+    socket.close().await;
+}
+
+/// Whatever is no text, or no frame, ends it.
+#[tokio::test]
+async fn only_texts_are_taken() {
+    let check = async |bytes: Vec<u8>, expect: &str| {
+        let shown = format!("{bytes:?}");
+        let server = speaking(move |stream| {
+            let _ = stream.write_all(&bytes);
+        });
+        let end = heard(&server).await;
+        let said = end.as_ref().map_or_else(|error| error.to_string(), |text| format!("{text:?}"));
+        assert!(said.contains(expect), "{shown}: {said}");
+    };
+    check(frame(TEXT, b"good"), "good").await;
+    check(frame(BINARY, b"bad"), "binary").await;
+    check(frame(TEXT, b"\xff\xfe"), "UTF-8").await;
+    check(frame(0xc1, b"packed"), "reserved bits").await;
+    check(vec![TEXT, 0x81, 0, 0, 0, 0, b'x'], "masked").await;
+    check(frame(0x80, b"of nothing"), "nothing to continue").await;
+    check(vec![0x83, 0], "invalid opcode").await;
+    check(b"HTTP/1.1 200 OK\r\n\r\n".repeat(20), "breaks the rules").await;
+    check(vec![0x88, 0], "None").await;
+    check(Vec::new(), "None").await;
+    check(frame(TEXT, b"cut")[..5].to_vec(), "None").await;
+}
+
+/// By the length that a frame says it has, by that of its parts together, and by frames that carry nothing.
+#[tokio::test]
+async fn no_more_comes_than_was_waited_for() {
+    let check = async |then: fn(&mut TcpStream)| {
+        let server = speaking(then);
+        let end = tokio::time::timeout(Duration::from_secs(30), heard(&server)).await.expect("an end");
+        assert_eq!(word_of(&end), "TooMuch", "{end:?}");
+    };
+    check(|stream| {
+        let _ = stream.write_all(&[&[TEXT, 127][..], &(1_u64 << 40).to_be_bytes()].concat());
+        let _ = stream.read(&mut [0]);
+    })
+    .await;
+    check(|stream| {
+        let _ = stream.write_all(&frame(0x01, &[b'x'; 600]));
+        let _ = stream.write_all(&frame(0x80, &[b'x'; 600]));
+        let _ = stream.read(&mut [0]);
+    })
+    .await;
+    check(|stream| while stream.write_all(&[0x89, 0].repeat(1000)).is_ok() {}).await;
+    check(|stream| {
+        let _ = stream.write_all(&[0x01, 0]);
+        while stream.write_all(&[0x00, 0].repeat(1000)).is_ok() {}
+    })
+    .await;
+    check(|stream| while stream.write_all(&[0x8a, 0].repeat(1000)).is_ok() {}).await;
+}
+
+/// One that says this many bytes again each time it is waited for may do so for ever.
+#[tokio::test]
+async fn what_may_come_is_counted_anew_for_each_question() {
+    let server = speaking(|stream| while stream.write_all(&frame(TEXT, &[b'x'; 900])).is_ok() {});
+    let mut socket = open(&server).await.unwrap();
+    for _ in 0..500 {
+        socket.await_at_most(1000);
+        assert_eq!(socket.next().await.unwrap().map(|text| text.len()), Some(900));
+    }
+}
+
+#[tokio::test]
+async fn a_socket_is_what_was_asked_for_or_none() {
+    let check = async |answer: fn(&str) -> String, expect: &str| {
+        let server = Server::start(move |request, stream| {
+            let _ = stream.write_all(answer(request).as_bytes());
+        });
+        let end = open(&server).await;
+        let said = end.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains("opens no web socket") && said.contains(expect), "{expect}: {said}");
+    };
+    let plain = |answer: Vec<u8>| String::from_utf8(answer).unwrap();
+    assert!(open(&speaking(|_| {})).await.is_ok());
+    check(|request| granted(request, &USUAL.replace("mcp", "chat")), "subprotocol `mcp`").await;
+    check(|request| granted(request, &USUAL.replace("mcp", "mcp, chat")), "subprotocol `mcp`").await;
+    check(|request| granted(request, "Upgrade: websocket\r\nConnection: Upgrade\r\n"), "subprotocol `mcp`")
+        .await;
+    check(
+        |request| granted(request, &format!("{USUAL}Sec-WebSocket-Protocol: chat\r\n")),
+        "subprotocol `mcp`",
+    )
+    .await;
+    check(
+        |request| granted(request, &format!("{USUAL}Sec-WebSocket-Extensions: permessage-deflate\r\n")),
+        "extension",
+    )
+    .await;
+    check(|_| granted("", USUAL), "not to what it was asked").await;
+    check(|request| granted(request, "Upgrade: h2c\r\nConnection: Upgrade\r\n"), "opens none").await;
+    check(|request| granted(request, "Upgrade: websocket\r\n"), "opens none").await;
+    check(|_| "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n".to_owned(), "status 403").await;
+    check(|_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(), "status 200").await;
+    let elsewhere = Server::saying(response("200 OK", "", ""));
+    let location = format!("Location: {}\r\n", elsewhere.url("/"));
+    let moved = plain(response("307 Temporary", &location, ""));
+    let server = Server::saying(moved);
+    let said = open(&server).await.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(said.contains("status 307, and is not followed"), "{said}");
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+/// A host is judged, resolved once and vetted as for any other question; and nothing but a web socket is opened so.
+#[tokio::test]
+async fn a_socket_goes_only_where_the_permit_does() {
+    let inside = speaking(|_| {});
+    let check = async |gateway: &str, url: String, expect: &str| {
+        let script = Arc::new(Script::of(&[("inner.example.org", &[&["127.0.0.1"]])]));
+        let question = Question::get(url.clone());
+        let (keeper, permit) = (gatekeeper().asking(script), permit(gateway));
+        let opened = keeper.open_socket(&permit, &question, "mcp", caps(MOST)).await;
+        assert_eq!(word_of(&opened), expect, "{url}");
+    };
+    let port = inside.port;
+    check(SHIPPED, format!("ws://127.0.0.1:{port}/"), "private_address").await;
+    check(SHIPPED, format!("wss://localhost:{port}/"), "private_address").await;
+    check(SHIPPED, format!("ws://inner.example.org:{port}/"), "private_address").await;
+    check(SHIPPED, format!("ws://me:mine@example.org:{port}/"), "userinfo").await;
+    check("{allowed_domains: [b.example]}", "ws://a.example/".to_owned(), "not_listed").await;
+    check(OPEN, "ws://127.0.0.1:22/".to_owned(), "Port").await;
+    for other in ["http", "https", "WS", "file"] {
+        check(OPEN, format!("{other}://127.0.0.1:{port}/"), "NoSocket").await;
+    }
+    assert_eq!(inside.connections(), 0);
+    check(OPEN, format!("ws://inner.example.org:{port}/"), "ok").await;
+    assert_eq!(inside.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_never_grants_one_is_left_in_time() {
+    let silent = Server::start(|_, stream| {
+        let _ = stream.read(&mut [0]);
+    });
+    let question = Question::get(silent.url("/").replace("http://", "ws://"));
+    let soon = Caps { body_bytes: MOST, deadline: Instant::now() + Duration::from_millis(400) };
+    let end = gatekeeper().open_socket(&permit(OPEN), &question, "mcp", soon).await;
+    assert_eq!(word_of(&end), "TimedOut");
+    let nonsense = Server::saying("220 mail.example.org ESMTP\r\n");
+    assert_eq!(word_of(&open(&nonsense).await), "Garbled");
+    let endless = Server::start(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 101 Yes\r\nA: ");
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    assert_eq!(word_of(&open(&endless).await), "Garbled");
+}
