@@ -105,11 +105,10 @@ fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
     read().map_err(|problem: Problem| Some(problem.message))
 }
 
-/// What manifests add may be what nobody has seen: it waits for a human, as it would on a reload.
+/// What manifests add may be what nobody has seen: it waits for a human, as it would on a reload. Also where the settings say
+/// that nobody is to be asked: whether anybody accepted that is not known either.
 fn without_manifests(mut files: Files) -> Files {
-    if files.settings.reload == ReloadMode::Ask {
-        files.world.registry.retain(|tool| tool.origin().is_none());
-    }
+    files.world.registry.retain(|tool| tool.origin().is_none());
     files
 }
 
