@@ -272,7 +272,7 @@ mod tests {
                         FIRST_ARGUMENT => arguments[0],
                         SECOND_ARGUMENT => arguments[1],
                         THIRD_ARGUMENT => arguments[2],
-                        40 => arguments[3],
+                        FOURTH_ARGUMENT => arguments[3],
                         other => panic!("nothing is at {other}"),
                     };
                     at += 1;
@@ -302,11 +302,17 @@ mod tests {
 
     const EPERM: u32 = FAIL | libc::EPERM.unsigned_abs();
     const ENOSYS: u32 = FAIL | libc::ENOSYS.unsigned_abs();
+    const EINVAL: u32 = FAIL | libc::EINVAL.unsigned_abs();
 
     #[test]
     fn listed_calls_are_refused_and_others_are_not() {
         for (number, told) in REFUSED {
-            let expect = if *told == Answer::NotThere { ENOSYS } else { EPERM };
+            let expect = match told {
+                Answer::NotPermitted => EPERM,
+                Answer::NotThere => ENOSYS,
+                Answer::Unsuited => EINVAL,
+                Answer::Ignored => FAIL,
+            };
             check(Network::Full, *number, [0; 3], expect);
         }
         for number in [libc::SYS_read, libc::SYS_mmap, libc::SYS_recvfrom, libc::SYS_execve] {
@@ -319,6 +325,15 @@ mod tests {
         check(Network::Off, libc::SYS_ioctl, [0, 0x5412, 0], EPERM);
         check(Network::Off, libc::SYS_ioctl, [0, 0x541c, 0], EPERM);
         check(Network::Off, libc::SYS_ioctl, [0, 0x5401, 0], ALLOW);
+    }
+
+    #[test]
+    fn memory_is_shared_only_by_a_file() {
+        let mmap = |flags| answer(Network::Off, OURS, narrow(libc::SYS_mmap), [0, 0, 0, flags]);
+        for (flags, expect) in [(0x22, ALLOW), (0x4022, ALLOW), (0x01, ALLOW), (0x03, ALLOW)] {
+            assert_eq!(mmap(flags), expect, "{flags:#x}");
+        }
+        assert_eq!([mmap(0x21), mmap(0x23), mmap(0x4021)], [EPERM; 3]);
     }
 
     #[test]
