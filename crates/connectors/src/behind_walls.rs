@@ -9,6 +9,7 @@ use manifest::OutputForm;
 use registry::Order;
 use sandbox::{
     Captured, Command, Confined, Enclosure, End, Executable, Foresight, Report, Sandbox, SandboxError,
+    while_awaited,
 };
 use serde_json::{Value, json};
 use tool::{Failure, FailureKind, Output, Usage};
@@ -72,11 +73,12 @@ impl Program {
         look: impl FnOnce(Confined) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let (program, order) = (self.clone(), Arc::clone(order));
-        let prepared = tokio::task::spawn_blocking(move || {
+        let prepared = while_awaited(move |awaited| {
             let permit = order.value();
             let mut command = command(permit)?;
             command.output_bytes = usize::try_from(permit.max_output_bytes().min(MOST_OUTPUT)).unwrap_or(0);
-            let confined = Confined::prepare(permit, &command).map_err(|error| program.not_run(&error))?;
+            let confined =
+                Confined::prepare(permit, &command, awaited).map_err(|error| program.not_run(&error))?;
             program.pin.holds(confined.executable())?;
             Ok::<T, Failure>(look(confined))
         });

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::bounds::Bounds;
 use crate::confined::Confined;
 use crate::error::SandboxError;
 use crate::inventory::{Inventory, Kept};
@@ -45,20 +46,25 @@ impl Before {
         &self,
         company: Company,
         latest: Option<SystemTime>,
+        bounds: &Bounds,
     ) -> Result<Vec<Quarantined>, SandboxError> {
-        let (mut aside, mut problem) = (Vec::new(), None);
+        let (mut aside, mut problem) = (Aside::default(), None);
         for folder in &self.writable {
             // What was hidden was not looked into before, so what is in it is not new.
             let shows = |path: &Path| !self.hidden.contains(path);
-            let mut found = look::take(folder, look::MOST_AFTER, Closed::Opened, shows);
-            let new = self.new_in(&found, company);
-            let in_time = new.iter().filter(|path| latest.is_none_or(|latest| is_from_before(path, latest)));
-            aside.extend(in_time.filter_map(|path| self.set_aside(path)));
-            problem = problem.or(found.problem.take());
+            let unseen = look::each(folder, bounds, Closed::Opened, &shows, &mut |found| {
+                let new = self.new_in(&found, company);
+                let in_time =
+                    new.iter().filter(|path| latest.is_none_or(|latest| is_from_before(path, latest)));
+                in_time.filter_map(|path| self.set_aside(path)).for_each(|one| aside.add(one, bounds));
+                Ok(())
+            });
+            problem = problem.or(unseen);
         }
-        let Some(problem) = problem else { return Ok(aside) };
-        aside.iter().for_each(told);
-        Err(SandboxError::LeftUnseen(Box::new(problem)))
+        let problem = problem.map(|unseen| SandboxError::LeftUnseen(Box::new(unseen)));
+        let Some(problem) = problem.or(aside.too_many()) else { return Ok(aside.listed) };
+        aside.listed.iter().for_each(told);
+        Err(problem)
     }
 
     /// What is there now that was not, in a folder that is one of those that could be changed.
@@ -97,6 +103,32 @@ impl Before {
             let is_held = !before.is_link && !now.is_link && before.folder == now.folder;
             is_same || (is_held && company == Company::None)
         })
+    }
+}
+
+/// What was set aside, as far as it is listed.
+#[derive(Default)]
+struct Aside {
+    listed: Vec<Quarantined>,
+    bytes: usize,
+    /// How many are told in the log alone.
+    more: usize,
+}
+
+impl Aside {
+    fn add(&mut self, one: Quarantined, bounds: &Bounds) {
+        let moved_to = one.moved_to.as_ref().map_or(0, |path| path.as_os_str().len());
+        self.bytes = self.bytes.saturating_add(one.path.as_os_str().len() + moved_to);
+        if bounds.are_too_many(self.listed.len() + 1, self.bytes) {
+            told(&one);
+            self.more += 1;
+        } else {
+            self.listed.push(one);
+        }
+    }
+
+    fn too_many(&self) -> Option<SandboxError> {
+        (self.more > 0).then(|| SandboxError::LeftTooMany(self.listed.len() + self.more))
     }
 }
 
@@ -192,7 +224,8 @@ impl Remains {
             } else {
                 Company::Others
             };
-            let aside = all_set_aside(before.set_new_names_aside(company, None)?, &self.left)?;
+            let aside =
+                all_set_aside(before.set_new_names_aside(company, None, &Bounds::after())?, &self.left)?;
             if let Some(noted) = self.noted {
                 noted.over();
             }
@@ -227,11 +260,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::awaited::Until;
     use crate::world::World;
 
     impl World {
         fn before(&self) -> Before {
-            let found = look::take(&self.root, look::MOST_BEFORE, Closed::Told, |_| true);
+            let found = look::take(&self.root, &Bounds::after(), |_| true);
             let Inventory { kept, repositories, .. } = found;
             Before { writable: vec![self.root.clone()], hidden: BTreeSet::new(), kept, repositories }
         }
@@ -245,7 +279,7 @@ mod tests {
 
     /// What is set aside then, by its name.
     fn aside(before: &Before, company: Company) -> Vec<PathBuf> {
-        let aside = before.set_new_names_aside(company, None).unwrap();
+        let aside = before.set_new_names_aside(company, None, &Bounds::after()).unwrap();
         assert!(aside.iter().all(|one| one.moved_to.is_some()), "{aside:?}");
         aside.into_iter().map(|one| one.path).collect()
     }
@@ -321,8 +355,52 @@ mod tests {
         let before = world.before();
         std::fs::write(world.root.join(".bashrc"), "").unwrap();
         let now = SystemTime::now();
-        let aside = |latest| before.set_new_names_aside(Company::Others, Some(latest)).unwrap().len();
+        let aside = |latest| {
+            before.set_new_names_aside(Company::Others, Some(latest), &Bounds::after()).unwrap().len()
+        };
         assert_eq!(aside(now - Duration::from_secs(60)), 0);
         assert_eq!(aside(now + Duration::from_secs(60)), 1);
+    }
+
+    #[test]
+    fn what_was_closed_over_is_set_aside_and_closed_again() {
+        ::tests::give_up_root_for_good();
+        let world = World::with(&["a/b", "c"], &[]);
+        let before = world.before();
+        let left = ["a/b/.bashrc", "a/.bashrc", "c/.bashrc"];
+        left.iter().for_each(|name| std::fs::write(world.root.join(name), "evil").unwrap());
+        let closed = ["a/b", "a", "c"];
+        closed.iter().for_each(|name| world.set_mode(name, 0o000));
+        assert_eq!(aside(&before, Company::None).len(), left.len());
+        for name in ["a", "a/b", "c"] {
+            assert_eq!(world.mode(name), 0o000, "{name}");
+            world.set_mode(name, 0o755);
+        }
+        left.iter().for_each(|name| assert!(!world.root.join(name).exists(), "{name}"));
+    }
+
+    #[test]
+    fn what_there_was_no_time_for_is_told_as_unseen() {
+        let world = World::with(&[], &[]);
+        let before = world.before();
+        std::fs::write(world.root.join(".bashrc"), "").unwrap();
+        let late = Bounds { until: Until::after(Duration::ZERO), ..Bounds::after() };
+        let told = before.set_new_names_aside(Company::None, None, &late).unwrap_err();
+        assert!(
+            matches!(&told, SandboxError::LeftUnseen(why) if matches!(**why, SandboxError::OutOfTime(_))),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn more_names_than_are_listed_are_set_aside_all_the_same() {
+        let world = World::with(&["a", "b", "c"], &[]);
+        let before = world.before();
+        let left = ["a/.bashrc", "b/.bashrc", "c/.bashrc"];
+        left.iter().for_each(|name| std::fs::write(world.root.join(name), "evil").unwrap());
+        let few = Bounds { names: 1, ..Bounds::after() };
+        let told = before.set_new_names_aside(Company::None, None, &few);
+        assert!(matches!(told, Err(SandboxError::LeftTooMany(3))), "{told:?}");
+        left.iter().for_each(|name| assert!(!world.root.join(name).exists(), "{name}"));
     }
 }

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tool::{SandboxTier, canonical};
 
 use crate::aftermath::Before;
+use crate::awaited::{Awaited, Until};
 use crate::check;
 use crate::command::{Command, Grant, Workplace};
 use crate::enclosure::Enclosure;
@@ -50,8 +51,9 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// Finds the program and looks through the folders of the permit. Blocks on the disk.
-    pub fn prepare(permit: &Permit, command: &Command) -> Result<Confined, SandboxError> {
+    /// Finds the program and looks through the folders of the permit, as long as somebody waits for it and the command has
+    /// time. Blocks on the disk.
+    pub fn prepare(permit: &Permit, command: &Command, awaited: &Awaited) -> Result<Confined, SandboxError> {
         let begun = Instant::now();
         let of = |access| {
             let granted = permit.folders().iter().filter(move |folder| folder.access() == access);
@@ -96,7 +98,7 @@ impl Confined {
             },
         };
         let grants = Grants { writable, readable, sight: permit.sight() };
-        let before = grants.look(&mut spec)?;
+        let before = grants.look(&mut spec, &Until::given_up_or(awaited, command.deadline))?;
         let least = match asked.least {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
@@ -185,9 +187,10 @@ impl Confined {
     }
 
     /// Looks again at what it was granted. Blocks on the disk.
-    pub(crate) fn looked_through_again(mut self) -> Result<Confined, SandboxError> {
+    pub(crate) fn looked_through_again(mut self, awaited: &Awaited) -> Result<Confined, SandboxError> {
         if let Some(grants) = &self.grants {
-            self.before = grants.look(&mut self.spec)?;
+            let until = Until::given_up_or(awaited, self.deadline);
+            self.before = grants.look(&mut self.spec, &until)?;
         }
         Ok(self)
     }

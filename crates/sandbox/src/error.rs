@@ -68,13 +68,16 @@ pub enum SandboxError {
         /// How many are looked at.
         limit: usize,
     },
+    /// The same, because it took longer than the call has, or nobody waits for it any more.
+    #[error("`{0}` could not be looked through in the time there was")]
+    OutOfTime(PathBuf),
     /// There are more names to hide or to hold than walls are built for.
     #[error(
-        "{count} names must be hidden or held in the granted folders, too many to build walls for; most are in \
+        "{count} or more names must be hidden or held in the granted folders, too many to build walls for; most are in \
          `{most_in}`: remove them, or take that folder out of the workspace"
     )]
     TooManyNames {
-        /// How many there are.
+        /// How many were found.
         count: usize,
         /// Where most of them are.
         most_in: PathBuf,
@@ -88,6 +91,11 @@ pub enum SandboxError {
     /// It ran, and what it left behind was not all found. What was found is set aside.
     #[error("what the program left behind could not all be looked through: {0}")]
     LeftUnseen(Box<SandboxError>),
+    /// It ran, and left so many names that something else acts on that they are not listed. They are set aside.
+    #[error(
+        "the program left {0} names that something else runs, too many to list; the log has each of them"
+    )]
+    LeftTooMany(usize),
     /// It ran, and left names that something else acts on, which could not be moved out of the way.
     #[error("the program left {} where something else runs it, and it could not be set aside", names(.0))]
     LeftInPlace(Vec<PathBuf>),

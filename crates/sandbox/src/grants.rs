@@ -7,12 +7,15 @@ use governance::{SYSTEM_FOLDERS, Sight};
 use rustix::fs::FileType;
 
 use crate::aftermath::Before;
+use crate::awaited::Until;
+use crate::bounds::Bounds;
 use crate::error::SandboxError;
 use crate::identity::{self, Held};
 use crate::inventory::{self, Inventory};
 use crate::linked::Linked;
-use crate::look::{self, Closed};
+use crate::look;
 use crate::spec::Spec;
+use crate::turns::Turn;
 
 /// The folders of a call, and its rules for what is in them.
 #[derive(Clone, Debug)]
@@ -24,15 +27,16 @@ pub(crate) struct Grants {
 
 impl Grants {
     /// Looks them through, and puts into the specification what is found. Blocks on the disk.
-    pub(crate) fn look(&self, spec: &mut Spec) -> Result<Before, SandboxError> {
+    pub(crate) fn look(&self, spec: &mut Spec, until: &Until) -> Result<Before, SandboxError> {
         let roots: Vec<&Path> = self.writable.iter().chain(&self.readable).map(PathBuf::as_path).collect();
+        let bounds = Bounds::before(until.clone());
+        let _turn = Grants::turn(&roots, until)?;
         let mut found = Inventory::default();
         for root in &roots {
-            found.extend(look::take(root, look::MOST_BEFORE, Closed::Told, |path| self.sight.shows(path)));
+            found.extend(look::take(root, &bounds, |path| self.sight.shows(path)).whole()?);
         }
-        let mut found = found.whole()?;
         found.hidden.extend(self.forbidden_in_system(&roots));
-        found.hide(self.other_names_of_hidden(&found, &roots)?);
+        found.hide(self.other_names_of_hidden(&found, &roots, &bounds)?);
         spec.hidden = found.out_of_sight().cloned().collect();
         spec.kept = found.mountable().collect();
         spec.pinned = found.pinned(&self.writable, &self.readable).into_iter().collect();
@@ -43,18 +47,30 @@ impl Grants {
         Ok(Before { writable: self.writable.clone(), hidden, kept, repositories })
     }
 
+    /// Waits for a turn at looking through what is granted, if anything is.
+    fn turn(roots: &[&Path], until: &Until) -> Result<Option<Turn>, SandboxError> {
+        let Some(first) = roots.first() else { return Ok(None) };
+        let folders = roots.iter().map(|root| root.to_path_buf()).collect();
+        Turn::at(folders, until).map(Some).ok_or_else(|| SandboxError::OutOfTime(first.to_path_buf()))
+    }
+
     /// The names in the granted folders of files that are forbidden under another one.
-    fn other_names_of_hidden(&self, found: &Inventory, roots: &[&Path]) -> Result<Vec<Held>, SandboxError> {
+    fn other_names_of_hidden(
+        &self,
+        found: &Inventory,
+        roots: &[&Path],
+        bounds: &Bounds,
+    ) -> Result<Vec<Held>, SandboxError> {
         if roots.is_empty() {
             return Ok(Vec::new());
         }
         let mut linked = Linked::default();
-        found.hidden.iter().try_for_each(|held| linked.note(&held.path))?;
+        found.hidden.iter().try_for_each(|held| linked.note(&held.path, bounds))?;
         let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));
         let outside = self.sight.forbidden_by_name().iter().map(PathBuf::as_path);
-        linked.note_outside(outside.filter(|path| !is_granted(path)));
+        linked.note_outside(outside.filter(|path| !is_granted(path)), bounds);
         let hidden = found.out_of_sight().map(|held| held.path.clone()).collect();
-        let names = roots.iter().map(|root| linked.names_in(root, &hidden));
+        let names = roots.iter().map(|root| linked.names_in(root, &hidden, bounds));
         Ok(names.collect::<Result<Vec<_>, _>>()?.concat())
     }
 

@@ -7,13 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::bounds::{MOST_NAME_BYTES, MOST_NAMES};
 use crate::error::SandboxError;
 use crate::identity::{Held, Number};
-use crate::loosened::Loosened;
-
-/// More names than this are not held one by one: each is a mount.
-const MOST_NAMES: usize = 20_000;
-const MOST_NAME_BYTES: usize = 4 * 1024 * 1024;
 
 /// What was found in the granted folders.
 #[derive(Debug, Default)]
@@ -28,8 +24,6 @@ pub(crate) struct Inventory {
     pub(crate) closed: Vec<Held>,
     /// Folders too deep to be named from here, which can be reached step by step.
     pub(crate) deep: Vec<Held>,
-    /// Folders that were opened to be looked into, until what was found there is seen to.
-    pub(crate) loosened: Vec<Loosened>,
     /// Why this is not all.
     pub(crate) problem: Option<SandboxError>,
 }
@@ -58,6 +52,18 @@ impl Inventory {
         self.hidden.iter().chain(&self.closed).chain(&self.deep)
     }
 
+    /// How many names are remembered here.
+    pub(crate) fn count(&self) -> usize {
+        let out_of_sight = self.hidden.len() + self.closed.len() + self.deep.len();
+        out_of_sight + self.kept.len() + self.repositories.len()
+    }
+
+    /// All of them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
+        let held = self.out_of_sight().map(|held| held.path.as_path());
+        held.chain(self.kept.keys().chain(&self.repositories).map(PathBuf::as_path))
+    }
+
     /// Adds what another folder has.
     pub(crate) fn extend(&mut self, other: Inventory) {
         self.hidden.extend(other.hidden);
@@ -65,7 +71,6 @@ impl Inventory {
         self.repositories.extend(other.repositories);
         self.closed.extend(other.closed);
         self.deep.extend(other.deep);
-        self.loosened.extend(other.loosened);
         self.problem = self.problem.take().or(other.problem);
     }
 
@@ -115,17 +120,24 @@ pub(crate) fn refuse_too_many<'a>(
     names: impl Iterator<Item = &'a Path>,
     roots: &[&Path],
 ) -> Result<(), SandboxError> {
-    let (mut count, mut bytes, mut places) = (0_usize, 0_usize, BTreeMap::<PathBuf, usize>::new());
+    let (mut count, mut bytes) = (0_usize, 0_usize);
+    let names: Vec<&Path> =
+        names.inspect(|name| (count, bytes) = (count + 1, bytes + name.as_os_str().len())).collect();
+    match count > MOST_NAMES || bytes > MOST_NAME_BYTES {
+        true => Err(too_many(names.into_iter(), roots)),
+        false => Ok(()),
+    }
+}
+
+/// That these are too many, and where most of them are.
+pub(crate) fn too_many<'a>(names: impl Iterator<Item = &'a Path>, roots: &[&Path]) -> SandboxError {
+    let mut places = BTreeMap::<PathBuf, usize>::new();
     for name in names {
-        (count, bytes) = (count + 1, bytes + name.as_os_str().len());
         *places.entry(place_of(name, roots)).or_default() += 1;
     }
-    match places.into_iter().max_by_key(|(_, count)| *count) {
-        Some((most_in, _)) if count > MOST_NAMES || bytes > MOST_NAME_BYTES => {
-            Err(SandboxError::TooManyNames { count, most_in })
-        }
-        _ => Ok(()),
-    }
+    let count = places.values().sum();
+    let most = places.into_iter().max_by_key(|(_, count)| *count);
+    SandboxError::TooManyNames { count, most_in: most.map(|(place, _)| place).unwrap_or_default() }
 }
 
 /// What of a granted folder a name is in: the granted folder itself, or the one of its folders that leads there.

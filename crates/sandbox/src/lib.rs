@@ -8,7 +8,9 @@
 //! What cannot be built is an error: nothing ever runs with fewer walls than its policy asks for.
 
 mod aftermath;
+mod awaited;
 mod backend;
+mod bounds;
 mod capture;
 mod check;
 mod command;
@@ -43,11 +45,14 @@ mod shelves;
 mod spec;
 mod spill;
 mod status;
+mod turns;
 mod view;
+mod way;
 mod worker;
 #[cfg(test)]
 mod world;
 
+pub use awaited::{Awaited, while_awaited};
 pub use capture::Captured;
 pub use check::Finding;
 pub use command::{Command, Grant, Workplace};

@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, FileType, OFlags};
 
+use crate::bounds::Bounds;
 use crate::error::SandboxError;
 use crate::folder;
 use crate::identity::{self, Facts, Held, Number};
-use crate::look;
+use crate::inventory::too_many;
+use crate::way::{Next, Way};
 
 /// What is forbidden outside the granted folders is looked at up to here before each run, and no further: keys are few, and
 /// a program should not wait for a cache of thousands that lies beside them.
@@ -27,19 +29,18 @@ pub(crate) struct Linked(BTreeSet<Number>);
 
 impl Linked {
     /// Notes those that are this, or below it. All of them, or why not.
-    pub(crate) fn note(&mut self, hidden: &Path) -> Result<(), SandboxError> {
-        let too_large = || SandboxError::TooLarge { folder: hidden.to_owned(), limit: look::MOST_BEFORE };
-        match self.below(hidden, &mut look::MOST_BEFORE.clone()) {
+    pub(crate) fn note(&mut self, hidden: &Path, bounds: &Bounds) -> Result<(), SandboxError> {
+        match self.below(hidden, &mut bounds.entries.clone(), bounds) {
             Seen::All => Ok(()),
-            Seen::Part => Err(too_large()),
+            Seen::Part => Err(not_all(hidden, bounds)),
         }
     }
 
     /// The same of what lies outside the granted folders, as far as it goes.
-    pub(crate) fn note_outside<'a>(&mut self, forbidden: impl Iterator<Item = &'a Path>) {
+    pub(crate) fn note_outside<'a>(&mut self, forbidden: impl Iterator<Item = &'a Path>, bounds: &Bounds) {
         let mut left = MOST_OUTSIDE;
         for path in forbidden {
-            if self.below(path, &mut left) == Seen::Part {
+            if self.below(path, &mut left, bounds) == Seen::Part {
                 tracing::debug!(path = %path.display(), "not all of it was looked through for other names");
                 return;
             }
@@ -51,28 +52,32 @@ impl Linked {
         &self,
         root: &Path,
         hidden: &BTreeSet<PathBuf>,
+        bounds: &Bounds,
     ) -> Result<Vec<Held>, SandboxError> {
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::<Held>::new(), 0_usize);
         if self.0.is_empty() {
             return Ok(found);
         }
-        let mut left = look::MOST_BEFORE;
-        let seen = each_below(root, &mut left, |path, facts| {
+        let seen = each_below(root, &mut bounds.entries.clone(), bounds, |path, facts| {
             if hidden.contains(path) {
                 return Enter::No;
             }
             if self.0.contains(&facts.file) {
+                bytes += path.as_os_str().len();
                 found.push(Held { path: path.to_owned(), file: facts.file });
             }
-            Enter::Yes
+            if bounds.are_too_many(found.len(), bytes) { Enter::NoMore } else { Enter::Yes }
         });
         match seen {
             Seen::All => Ok(found),
-            Seen::Part => Err(SandboxError::TooLarge { folder: root.to_owned(), limit: look::MOST_BEFORE }),
+            Seen::Part if bounds.are_too_many(found.len(), bytes) => {
+                Err(too_many(found.iter().map(|held| held.path.as_path()), &[root]))
+            }
+            Seen::Part => Err(not_all(root, bounds)),
         }
     }
 
-    fn below(&mut self, path: &Path, left: &mut usize) -> Seen {
+    fn below(&mut self, path: &Path, left: &mut usize, bounds: &Bounds) -> Seen {
         let Ok(facts) = identity::facts_of(path) else { return Seen::All };
         let mut note = |facts: &Facts| {
             if facts.kind == FileType::RegularFile && facts.names > 1 {
@@ -83,7 +88,7 @@ impl Linked {
         if facts.kind != FileType::Directory {
             return Seen::All;
         }
-        each_below(path, left, |_, facts| {
+        each_below(path, left, bounds, |_, facts| {
             note(facts);
             Enter::Yes
         })
@@ -95,6 +100,8 @@ impl Linked {
 enum Enter {
     Yes,
     No,
+    /// And nothing else is.
+    NoMore,
 }
 
 /// Whether all was seen.
@@ -104,12 +111,27 @@ enum Seen {
     Part,
 }
 
+/// Why not all of a folder was seen, where its names were not too many.
+fn not_all(folder: &Path, bounds: &Bounds) -> SandboxError {
+    let too_large = SandboxError::TooLarge { folder: folder.to_owned(), limit: bounds.entries };
+    bounds.refuse_late(folder).err().unwrap_or(too_large)
+}
+
 /// Shows everything below a folder, without following links. What cannot be looked into is left out: nobody here reads what
 /// is in it either.
-fn each_below(root: &Path, left: &mut usize, mut show: impl FnMut(&Path, &Facts) -> Enter) -> Seen {
-    let mut ahead = vec![root.to_owned()];
-    while let Some(folder) = ahead.pop() {
+fn each_below(
+    root: &Path,
+    left: &mut usize,
+    bounds: &Bounds,
+    mut show: impl FnMut(&Path, &Facts) -> Enter,
+) -> Seen {
+    let mut way = Way::from(root.to_owned());
+    while let Some(Next { folder, .. }) = way.next() {
+        if bounds.until.is_over() {
+            return Seen::Part;
+        }
         let Ok(mut entries) = list(&folder) else { continue };
+        way.enter(folder.clone(), None);
         while let Some(Ok(entry)) = entries.read() {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
@@ -117,12 +139,16 @@ fn each_below(root: &Path, left: &mut usize, mut show: impl FnMut(&Path, &Facts)
             }
             let Some(fewer) = left.checked_sub(1) else { return Seen::Part };
             *left = fewer;
+            if bounds.until.is_over() || way.bytes() > bounds.waiting {
+                return Seen::Part;
+            }
             let facts = entries.fd().map_err(io::Error::from);
             let facts = facts.and_then(|folder| identity::facts_at(folder, entry.file_name()));
             let Ok(facts) = facts else { continue };
-            let path = folder.join(name);
-            if show(&path, &facts) == Enter::Yes && facts.kind == FileType::Directory {
-                ahead.push(path);
+            match show(&folder.join(name), &facts) {
+                Enter::Yes if facts.kind == FileType::Directory => way.later(name, false),
+                Enter::Yes | Enter::No => {}
+                Enter::NoMore => return Seen::Part,
             }
         }
     }
@@ -136,8 +162,10 @@ fn list(folder: &Path) -> io::Result<Dir> {
 #[cfg(test)]
 mod tests {
     use std::fs::hard_link;
+    use std::time::Duration;
 
     use super::*;
+    use crate::awaited::Until;
     use crate::world::World;
 
     #[test]
@@ -159,17 +187,17 @@ mod tests {
         }
         std::os::unix::fs::symlink(at("w/.env"), at("w/link")).unwrap();
         let mut linked = Linked::default();
-        let hidden = ["w/.env", "w/secrets"].map(at);
-        hidden.iter().for_each(|path| linked.note(path).unwrap());
+        let (hidden, bounds) = (["w/.env", "w/secrets"].map(at), Bounds::after());
+        hidden.iter().for_each(|path| linked.note(path, &bounds).unwrap());
         let names = |linked: &Linked| {
-            let found = linked.names_in(&at("w"), &hidden.iter().cloned().collect()).unwrap();
+            let found = linked.names_in(&at("w"), &hidden.iter().cloned().collect(), &bounds).unwrap();
             let mut found: Vec<_> = found.into_iter().map(|held| held.path).collect();
             found.sort();
             found
         };
         assert_eq!(names(&linked), ["w/src/deep/two", "w/src/one"].map(at));
         let outside = [at("out/token"), at("out/keys"), at("out/gone")];
-        linked.note_outside(outside.iter().map(PathBuf::as_path));
+        linked.note_outside(outside.iter().map(PathBuf::as_path), &bounds);
         assert_eq!(names(&linked), ["w/four", "w/src/deep/two", "w/src/one", "w/three"].map(at));
     }
 
@@ -178,9 +206,32 @@ mod tests {
         let world = World::with(&["keys"], &["keys/id"]);
         hard_link(world.root.join("keys/id"), world.root.join("other")).unwrap();
         let mut linked = Linked::default();
-        assert_eq!(linked.below(&world.root.join("keys"), &mut 0), Seen::Part);
+        let bounds = Bounds::after();
+        assert_eq!(linked.below(&world.root.join("keys"), &mut 0, &bounds), Seen::Part);
         assert!(linked.0.is_empty());
-        assert_eq!(linked.below(&world.root.join("keys"), &mut 1), Seen::All);
+        assert_eq!(linked.below(&world.root.join("keys"), &mut 1, &bounds), Seen::All);
         assert_eq!(linked.0.len(), 1);
+    }
+
+    #[test]
+    fn other_names_are_looked_for_in_time_and_up_to_a_bound() {
+        let world = World::with(&["keys", "w"], &["keys/id"]);
+        for number in 0..9 {
+            hard_link(world.root.join("keys/id"), world.root.join(format!("w/{number}"))).unwrap();
+        }
+        let (keys, w) = (world.root.join("keys"), world.root.join("w"));
+        let mut linked = Linked::default();
+        let late = Bounds { until: Until::after(Duration::ZERO), ..Bounds::after() };
+        assert!(matches!(linked.note(&keys, &late), Err(SandboxError::OutOfTime(_))));
+        linked.note(&keys, &Bounds::after()).unwrap();
+        let named = |bounds: &Bounds| linked.names_in(&w, &BTreeSet::new(), bounds);
+        assert_eq!(named(&Bounds::after()).unwrap().len(), 9);
+        assert!(matches!(named(&late), Err(SandboxError::OutOfTime(_))));
+        let few = Bounds { names: 3, ..Bounds::after() };
+        assert!(matches!(named(&few), Err(SandboxError::TooManyNames { count: 4, .. })));
+        let world = World::with(&["w/a", "w/b", "w/c"], &[]);
+        let heavy = Bounds { waiting: 100, ..Bounds::after() };
+        let seen = linked.names_in(&world.root.join("w"), &BTreeSet::new(), &heavy);
+        assert!(matches!(seen, Err(SandboxError::TooLarge { .. })), "{seen:?}");
     }
 }

@@ -11,19 +11,19 @@ use governance::{Stands, git_acts_on, runs_by_itself};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, OFlags, statat};
 use rustix::io::Errno;
 
+use crate::bounds::Bounds;
 use crate::error::SandboxError;
 use crate::folder;
 use crate::identity::{self, Held, Number};
-use crate::inventory::{Inventory, Kept};
+use crate::inventory::{Inventory, Kept, too_many};
 use crate::loosened::Loosened;
+use crate::way::{Next, Way};
 
-/// A folder larger than this is refused rather than looked through half: what was not seen would not be hidden.
-pub(crate) const MOST_BEFORE: usize = 400_000;
-/// After a run more is looked at: what it left must be found even where the next one will be refused.
-pub(crate) const MOST_AFTER: usize = 4_000_000;
 /// The longest path the system takes, with the longest name in it. What is below a longer one can be reached step by step
 /// and not be named, neither to a mount nor to whoever is to remove it.
 const LONGEST_PATH: usize = nix::libc::PATH_MAX as usize - 1 - 256;
+/// What is found is handed on at least this often, and at the end of each folder.
+const MOST_AT_ONCE: usize = 1_000;
 
 /// What is done about a folder that its owner may not list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,40 +34,56 @@ pub(crate) enum Closed {
     Opened,
 }
 
-/// Looks a folder through, up to so many entries.
-pub(crate) fn take(folder: &Path, most: usize, closed: Closed, shows: impl Fn(&Path) -> bool) -> Inventory {
-    let found = Inventory::default();
-    let open = vec![Next { folder: folder.to_owned(), is_held: false }];
-    let mut look = Look { root: folder, left: most, most, closed, open, found };
-    while let Some(next) = look.open.pop() {
-        match look.through(&next, &shows) {
+/// Looks a folder through and gathers what is found, up to as many names as are remembered. What is closed is told.
+pub(crate) fn take(folder: &Path, bounds: &Bounds, shows: impl Fn(&Path) -> bool) -> Inventory {
+    let (mut found, mut count, mut bytes) = (Inventory::default(), 0_usize, 0_usize);
+    let problem = each(folder, bounds, Closed::Told, &shows, &mut |part| {
+        count += part.count();
+        bytes += part.names().map(|name| name.as_os_str().len()).sum::<usize>();
+        found.extend(part);
+        match bounds.are_too_many(count, bytes) {
+            true => Err(too_many(found.names(), &[folder])),
+            false => Ok(()),
+        }
+    });
+    Inventory { problem, ..found }
+}
+
+/// Looks a folder through, and hands on what is found while it and those above it are open. Why this was not all, if it
+/// was not.
+pub(crate) fn each(
+    folder: &Path,
+    bounds: &Bounds,
+    closed: Closed,
+    shows: &dyn Fn(&Path) -> bool,
+    hand_on: &mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
+) -> Option<SandboxError> {
+    let (way, found) = (Way::from(folder.to_owned()), Inventory::default());
+    let mut look = Look { root: folder, seen: 0, bounds, closed, way, found, shows, hand_on };
+    let mut problem = None;
+    while let Some(next) = look.way.next() {
+        let looked = look.through(next);
+        match look.hand_on_found().and(looked) {
             Ok(()) => {}
-            Err(error @ SandboxError::TooLarge { .. }) => {
-                look.found.problem = Some(error);
-                break;
+            Err(error @ SandboxError::Unlisted { .. }) => {
+                problem.get_or_insert(error);
             }
-            Err(error) => {
-                look.found.problem.get_or_insert(error);
-            }
+            Err(error) => return Some(error),
         }
     }
-    look.found
+    problem
 }
 
 struct Look<'a> {
     root: &'a Path,
-    left: usize,
-    most: usize,
+    seen: usize,
+    bounds: &'a Bounds,
     closed: Closed,
-    open: Vec<Next>,
+    way: Way,
+    /// What was found and is not handed on yet.
     found: Inventory,
-}
-
-/// A folder that is still to be looked through.
-struct Next {
-    folder: PathBuf,
-    /// Whether it is protected whole: then only what is hidden in it is of interest.
-    is_held: bool,
+    shows: &'a dyn Fn(&Path) -> bool,
+    hand_on: &'a mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
 }
 
 /// A folder being listed, and which one it is.
@@ -77,11 +93,13 @@ struct Listed {
 }
 
 impl Look<'_> {
-    fn through(&mut self, next: &Next, shows: impl Fn(&Path) -> bool) -> Result<(), SandboxError> {
+    fn through(&mut self, next: Next) -> Result<(), SandboxError> {
+        self.bounds.refuse_late(self.root)?;
         let Next { folder, is_held } = next;
-        let Some(mut listed) = self.enter(folder).or_else(|error| self.unless_gone(error))? else {
+        let Some((mut listed, open)) = self.enter(&folder).or_else(|error| self.unless_gone(error))? else {
             return Ok(());
         };
+        self.way.enter(folder.clone(), open);
         let mut signs = SignsOfRepository::default();
         while let Some(entry) = listed.entries.read() {
             let entry = entry.map_err(|cause| self.problem(cause.into()))?;
@@ -89,16 +107,32 @@ impl Look<'_> {
             if name == "." || name == ".." {
                 continue;
             }
-            let too_large = || SandboxError::TooLarge { folder: self.root.to_owned(), limit: self.most };
-            self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
+            self.see_one_more()?;
             signs.see(name);
-            let sorted = self.sort_in((&listed, *is_held), &entry, folder.join(name), &shows);
+            let sorted = self.sort_in((&listed, is_held), &entry, folder.join(name));
             sorted.or_else(|error| self.unless_gone(error).map(|_: Option<()>| ()))?;
         }
-        if signs.are_all_there() && !is_git_by_name(folder) && !is_held {
-            self.repository(&listed, folder).map_err(|error| self.problem(error))?;
+        if signs.are_all_there() && !is_git_by_name(&folder) && !is_held {
+            self.repository(&listed, &folder).map_err(|error| self.problem(error))?;
         }
         Ok(())
+    }
+
+    /// Goes on to another entry, unless one of the bounds is reached.
+    fn see_one_more(&mut self) -> Result<(), SandboxError> {
+        self.bounds.refuse_late(self.root)?;
+        if self.seen >= self.bounds.entries || self.way.bytes() > self.bounds.waiting {
+            return Err(SandboxError::TooLarge { folder: self.root.to_owned(), limit: self.seen });
+        }
+        self.seen += 1;
+        if self.found.count() >= MOST_AT_ONCE { self.hand_on_found() } else { Ok(()) }
+    }
+
+    fn hand_on_found(&mut self) -> Result<(), SandboxError> {
+        match self.found.count() {
+            0 => Ok(()),
+            _ => (self.hand_on)(std::mem::take(&mut self.found)),
+        }
     }
 
     fn problem(&self, cause: io::Error) -> SandboxError {
@@ -109,19 +143,19 @@ impl Look<'_> {
         if is_gone(&error) { Ok(None) } else { Err(self.problem(error)) }
     }
 
-    /// Begins to list a folder, if it is one to be listed.
-    fn enter(&mut self, folder: &Path) -> io::Result<Option<Listed>> {
+    /// Begins to list a folder, if it is one to be listed, and keeps it open if it must be opened for that.
+    fn enter(&mut self, folder: &Path) -> io::Result<Option<(Listed, Option<Loosened>)>> {
         if folder.as_os_str().len() > LONGEST_PATH {
             self.found.deep.push(held(folder)?);
             return Ok(None);
         }
         match list(folder) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.closed(folder, error),
-            listed => listed.map(Some),
+            listed => listed.map(|listed| Some((listed, None))),
         }
     }
 
-    fn closed(&mut self, folder: &Path, error: io::Error) -> io::Result<Option<Listed>> {
+    fn closed(&mut self, folder: &Path, error: io::Error) -> io::Result<Option<(Listed, Option<Loosened>)>> {
         match self.closed {
             Closed::Told if folder == self.root => return Err(error),
             Closed::Told => {
@@ -138,10 +172,9 @@ impl Look<'_> {
         if folder == self.root {
             // It was open when the run began, and closed no run could work in it.
             loosened.stays();
-        } else {
-            self.found.loosened.push(loosened);
+            return Ok(Some((listed, None)));
         }
-        Ok(Some(listed))
+        Ok(Some((listed, Some(loosened))))
     }
 
     fn sort_in(
@@ -149,7 +182,6 @@ impl Look<'_> {
         (folder, is_held): (&Listed, bool),
         entry: &DirEntry,
         path: PathBuf,
-        shows: impl Fn(&Path) -> bool,
     ) -> io::Result<()> {
         let facts = || identity::facts_at(folder.entries.fd()?, entry.file_name());
         let kind = match entry.file_type() {
@@ -157,17 +189,17 @@ impl Look<'_> {
             known => known,
         };
         let stands = if kind == FileType::Directory { Stands::Folder } else { Stands::Other };
-        if kind != FileType::Symlink && !shows(&path) {
+        if kind != FileType::Symlink && !(self.shows)(&path) {
             self.found.hidden.push(Held { path, file: facts()?.file });
             return Ok(());
         }
         let runs_by_itself = !is_held && runs_by_itself(&path, stands);
         if runs_by_itself {
-            self.found.kept.insert(path.clone(), kept(&facts()?, folder.number, false));
+            self.found.kept.insert(path, kept(&facts()?, folder.number, false));
         }
         let is_held = is_held || runs_by_itself;
         if stands == Stands::Folder && (!is_held || self.looks_into_held()) {
-            self.open.push(Next { folder: path, is_held });
+            self.way.later(OsStr::from_bytes(entry.file_name().to_bytes()), is_held);
         }
         Ok(())
     }
@@ -189,11 +221,8 @@ impl Look<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let (found, looks_into_held) = (&self.found, self.looks_into_held());
-        self.open.retain_mut(|next| {
-            next.is_held |= found.kept.contains_key(&next.folder);
-            !next.is_held || looks_into_held
-        });
+        let looks_into_held = self.looks_into_held();
+        self.way.hold(|name| git_acts_on().any(|acted_on| name == acted_on), looks_into_held);
         self.found.repositories.insert(folder.to_owned());
         Ok(())
     }
@@ -258,13 +287,27 @@ fn is_gone(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::awaited::Until;
     use crate::world::World;
 
     impl World {
+        /// What is found if what is closed is opened.
+        fn opened(&self) -> Inventory {
+            let mut found = Inventory::default();
+            let problem = each(&self.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |part| {
+                found.extend(part);
+                Ok(())
+            });
+            assert!(problem.is_none(), "{problem:?}");
+            found
+        }
+
         fn taken(&self) -> Inventory {
             let shows = |path: &Path| !path.ends_with(".env") && !path.ends_with("secret");
-            take(&self.root, MOST_BEFORE, Closed::Told, shows)
+            take(&self.root, &Bounds::after(), shows)
         }
     }
 
@@ -322,8 +365,9 @@ mod tests {
     fn what_was_found_before_a_bound_was_reached_is_kept() {
         let world = World::with(&["many", ".vscode"], &[]);
         (0..20).for_each(|number| std::fs::write(world.root.join(format!("many/{number}")), "").unwrap());
-        assert!(take(&world.root, 22, Closed::Told, |_| true).whole().is_ok());
-        let found = take(&world.root, 21, Closed::Told, |_| true);
+        let up_to = |entries| take(&world.root, &Bounds { entries, ..Bounds::after() }, |_| true);
+        assert!(up_to(22).whole().is_ok());
+        let found = up_to(21);
         assert!(found.kept.contains_key(&world.root.join(".vscode")), "{found:?}");
         assert!(matches!(found.whole(), Err(SandboxError::TooLarge { limit: 21, .. })));
     }
@@ -341,17 +385,89 @@ mod tests {
             let told = world.taken().whole().unwrap();
             assert_eq!(told.closed.iter().map(|held| &held.path).collect::<Vec<_>>(), [&folder], "{mode:o}");
             assert!(told.kept.is_empty());
-            let opened = take(&world.root, MOST_AFTER, Closed::Opened, |_| true).whole().unwrap();
+            let opened = world.opened();
             assert_eq!(opened.kept.len(), 2, "{mode:o}: {opened:?}");
-            drop(opened);
             assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, mode);
             set(0o755);
         }
         let world = World::with(&[".vscode"], &[]);
         std::fs::set_permissions(&world.root, std::fs::Permissions::from_mode(0o311)).unwrap();
         assert!(world.taken().whole().is_err(), "nothing can be granted of it");
-        assert_eq!(take(&world.root, MOST_AFTER, Closed::Opened, |_| true).whole().unwrap().kept.len(), 1);
+        assert_eq!(world.opened().kept.len(), 1);
         assert!(world.taken().whole().is_ok(), "and it stays open");
+    }
+
+    /// The folders in this one that its owner can use.
+    fn open_in(folder: &Path) -> usize {
+        use std::os::unix::fs::MetadataExt;
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.filter(|entry| entry.as_ref().unwrap().metadata().unwrap().mode() & 0o700 == 0o700).count()
+    }
+
+    #[test]
+    fn closed_folders_are_opened_one_after_the_other() {
+        ::tests::give_up_root_for_good();
+        let names: Vec<String> = (0..9).map(|number| format!("c/{number}/.vscode")).collect();
+        let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        let closed = world.root.join("c");
+        for number in 0..9 {
+            world.set_mode(&format!("c/{number}"), 0o000);
+        }
+        let mut open = Vec::new();
+        let problem = each(&world.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |_| {
+            open.push(open_in(&closed));
+            Ok(())
+        });
+        assert!(problem.is_none(), "{problem:?}");
+        assert_eq!(open, [1; 9], "each is open while what is in it is handed on, and no other");
+        assert_eq!(open_in(&closed), 0);
+        (0..9).for_each(|number| world.set_mode(&format!("c/{number}"), 0o755));
+    }
+
+    #[test]
+    fn closed_folders_in_each_other_are_closed_again_wherever_a_look_ends() {
+        ::tests::give_up_root_for_good();
+        let world = World::with(&["a/b/c/.vscode"], &[]);
+        let nested = ["a", "a/b", "a/b/c"];
+        nested.iter().rev().for_each(|name| world.set_mode(name, 0o000));
+        let stopped = each(&world.root, &Bounds::after(), Closed::Opened, &|_| true, &mut |part| {
+            Err(too_many(part.names(), &[&world.root]))
+        });
+        assert!(matches!(stopped, Some(SandboxError::TooManyNames { count: 1, .. })), "{stopped:?}");
+        for name in nested {
+            assert_eq!(world.mode(name), 0o000, "{name}");
+            world.set_mode(name, 0o755);
+        }
+    }
+
+    #[test]
+    fn a_look_ends_while_it_looks_where_there_are_more_names_than_it_remembers() {
+        let names: Vec<String> = (0..50).map(|number| format!("{number}/.vscode")).collect();
+        let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| true);
+        assert_eq!(found.count(), 4);
+        assert!(matches!(found.whole(), Err(SandboxError::TooManyNames { count: 4, .. })));
+        let name_bytes = 2 * world.root.as_os_str().len();
+        let found = take(&world.root, &Bounds { name_bytes, ..Bounds::after() }, |_| true);
+        assert_eq!(found.count(), 2);
+
+        let many: Vec<String> = (0..MOST_AT_ONCE * 2).map(|number| format!("{number}.env")).collect();
+        let world = World::with(&[], &many.iter().map(String::as_str).collect::<Vec<_>>());
+        let found = take(&world.root, &Bounds { names: 3, ..Bounds::after() }, |_| false);
+        assert_eq!(found.count(), MOST_AT_ONCE, "also within one folder");
+    }
+
+    #[test]
+    fn a_look_ends_in_time_and_where_too_many_folders_wait() {
+        let names: Vec<String> = (0..20).map(|number| format!("{number}/.vscode")).collect();
+        let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        let late =
+            take(&world.root, &Bounds { until: Until::after(Duration::ZERO), ..Bounds::after() }, |_| true);
+        assert_eq!(late.count(), 0);
+        assert!(matches!(late.whole(), Err(SandboxError::OutOfTime(_))));
+        let heavy = take(&world.root, &Bounds { waiting: 500, ..Bounds::after() }, |_| true);
+        assert!(matches!(heavy.whole(), Err(SandboxError::TooLarge { limit: 1..20, .. })));
+        assert!(world.taken().whole().is_ok());
     }
 
     #[test]

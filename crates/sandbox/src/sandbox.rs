@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 use tool::SandboxTier;
 
 use crate::aftermath::{self, Company, Underway};
+use crate::awaited::while_awaited;
 use crate::backend;
+use crate::bounds::Bounds;
 use crate::check::{self, Finding};
 use crate::confined::Confined;
 use crate::error::SandboxError;
@@ -213,7 +215,8 @@ impl Sandbox {
             if let Some(run) = run {
                 backend::await_launcher(run.launcher, TIME_TO_END);
                 // Who ran beside it is not known any more.
-                let aside = run.before.set_new_names_aside(Company::Others, Some(run.latest));
+                let aside =
+                    run.before.set_new_names_aside(Company::Others, Some(run.latest), &Bounds::after());
                 match aside.and_then(|aside| aftermath::all_set_aside(aside, &self.left)) {
                     Ok(_) => {}
                     Err(error @ SandboxError::LeftInPlace(_)) => {
@@ -260,6 +263,6 @@ impl Sandbox {
 /// The same command with what it was granted looked through anew: something had moved before its walls stood.
 async fn looked_through_again(underway: Underway) -> Result<Confined, SandboxError> {
     let confined = underway.not_begun().await.ok_or(SandboxError::Lost)?;
-    let looked = tokio::task::spawn_blocking(move || confined.looked_through_again());
-    looked.await.unwrap_or(Err(SandboxError::Lost))
+    let looked = while_awaited(move |awaited| confined.looked_through_again(awaited)).await;
+    looked.unwrap_or(Err(SandboxError::Lost))
 }

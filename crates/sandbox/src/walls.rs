@@ -13,7 +13,9 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod aftermath;
+mod awaited;
 mod backend;
+mod bounds;
 mod capture;
 mod check;
 mod command;
@@ -47,6 +49,8 @@ mod shelves;
 mod spec;
 mod spill;
 mod status;
+mod turns;
+mod way;
 mod worker;
 mod world;
 

@@ -16,4 +16,14 @@ impl World {
         files.iter().for_each(|name| std::fs::write(root.join(name), name).unwrap());
         World { _folder: folder, root }
     }
+
+    pub(crate) fn set_mode(&self, name: &str, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(self.root.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    pub(crate) fn mode(&self, name: &str) -> u32 {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(self.root.join(name)).unwrap().permissions().mode() & 0o777
+    }
 }

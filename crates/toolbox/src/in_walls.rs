@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
-use sandbox::{Command, Confined, End, Grant, Report, Sandbox, Workplace};
+use sandbox::{Command, Confined, End, Grant, Report, Sandbox, Workplace, while_awaited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tool::{Failure, FailureKind, Output, Progress, ProgressNote, SandboxTier, Usage};
@@ -138,7 +138,7 @@ impl Walls {
             variables: errand.variables,
         };
         let order = Arc::clone(&self.order);
-        let prepared = tokio::task::spawn_blocking(move || Confined::prepare(order.value(), &command));
+        let prepared = while_awaited(move |awaited| Confined::prepare(order.value(), &command, awaited));
         let confined = match prepared.await {
             Ok(confined) => confined.map_err(|error| not_run(&error))?,
             Err(_) => return Err(Failure::new(FailureKind::Crashed, "preparing the program failed")),

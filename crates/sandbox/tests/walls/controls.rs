@@ -9,6 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use tests::hostile::{self, Outside, PYTHON};
 use tool::SandboxTier;
 
+use crate::bounds::Bounds;
 use crate::confined::Confined;
 use crate::error::SandboxError;
 use crate::guard::Guard;
@@ -293,7 +294,7 @@ impl World {
     pub(crate) fn confined(&self, network: Network, words: &[&str]) -> Confined {
         let found = program::of_system(words[0].as_ref()).expect("a program");
         let shows = |path: &std::path::Path| !path.ends_with(".env") && !path.ends_with(".env.d");
-        let before = look::take(&self.workspace, look::MOST_BEFORE, look::Closed::Told, shows);
+        let before = look::take(&self.workspace, &Bounds::after(), shows);
         let words = words.iter().map(Into::into).collect();
         let nothing = Confined::granted_nothing(found, words, 128 << 20, 8, Duration::from_secs(15));
         let spec = Spec {

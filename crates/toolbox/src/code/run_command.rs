@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
 use sandbox::{
-    Command, Confined, Executable, Foresight, Grant, Hear, Piece, Sandbox, SandboxError, Workplace,
+    Awaited, Command, Confined, Executable, Foresight, Grant, Hear, Piece, Sandbox, SandboxError, Workplace,
+    while_awaited,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -87,9 +88,9 @@ impl ToolExecutor for RunCommand {
         let sandbox = self.sandbox.clone();
         let begun = Instant::now();
         Box::pin(async move {
-            let prepared = tokio::task::spawn_blocking({
+            let prepared = while_awaited({
                 let order = Arc::clone(&order);
-                move || prepare(order.value(), begun)
+                move |awaited| prepare(order.value(), begun, awaited)
             });
             let confined = match prepared.await {
                 Ok(confined) => confined?,
@@ -130,8 +131,8 @@ fn note(piece: Piece<'_>) -> ProgressNote {
     }
 }
 
-fn prepare(permit: &Permit, begun: Instant) -> Result<Confined, Failure> {
-    Confined::prepare(permit, &command(permit, begun)?).map_err(|error| not_run(&error))
+fn prepare(permit: &Permit, begun: Instant, awaited: &Awaited) -> Result<Confined, Failure> {
+    Confined::prepare(permit, &command(permit, begun)?, awaited).map_err(|error| not_run(&error))
 }
 
 fn command(permit: &Permit, begun: Instant) -> Result<Command, Failure> {
@@ -200,7 +201,10 @@ pub(crate) fn not_run(error: &SandboxError) -> Failure {
         SandboxError::Unlisted { .. } | SandboxError::TooLarge { .. } | SandboxError::TooManyNames { .. } => {
             (FailureKind::TooLarge, "nothing was run; narrow the workspace")
         }
-        SandboxError::LeftUnseen(_) => {
+        SandboxError::OutOfTime(_) => {
+            (FailureKind::TimedOut, "nothing was run; narrow the workspace, or give the call more time")
+        }
+        SandboxError::LeftUnseen(_) | SandboxError::LeftTooMany(_) => {
             (FailureKind::TooLarge, "it ran; look through what it made before anything acts on it")
         }
         SandboxError::LeftInPlace(_) => (
