@@ -41,6 +41,14 @@ pub(crate) struct Written {
     pub(crate) plain_part: PathBuf,
 }
 
+impl Written {
+    /// The same with the links in its plain part followed, where that is another pattern.
+    pub(crate) fn as_it_leads(&self) -> Option<Pattern> {
+        let (literal, rest) = self.pattern.literal_part();
+        (self.plain_part != literal).then(|| self.pattern.moved_to(&self.plain_part, rest))
+    }
+}
+
 /// Whether names are compared with their case taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
@@ -78,20 +86,21 @@ impl PathGlobsBuilder {
             Purpose::Allow => follow(&literal, belongs_to_root),
             Purpose::Forbid => follow(&literal, |_| true),
         };
-        let source = self.written.len();
-        self.add_spelling(pattern, source)?;
-        if resolved != literal {
-            self.add_spelling(&pattern.moved_to(&resolved, rest), source)?;
-        }
         if matches!(rest, "" | "**") {
             self.outright.push(resolved.clone());
         }
-        self.written.push(Written {
+        let written = Written {
             text: text.to_owned(),
             pattern: pattern.clone(),
             rule: rule.clone(),
             plain_part: resolved,
-        });
+        };
+        let source = self.written.len();
+        self.add_spelling(pattern, source)?;
+        if let Some(leads) = written.as_it_leads() {
+            self.add_spelling(&leads, source)?;
+        }
+        self.written.push(written);
         Ok(())
     }
 

@@ -249,3 +249,25 @@ fn what_changes_nothing_is_neutral() {
     );
     check("tools:\n", "tools:\n", None, "");
 }
+
+/// A link that was put elsewhere between two readings of the same list.
+#[test]
+fn a_list_is_compared_by_where_its_links_lead() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (link, shown) = (root.join("link"), root.display());
+    let load = |target: &str, size: u32| {
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let list = format!("forbidden_paths: [\"{shown}/link/**\"], max_file_size_mb: {size}");
+        machine(&format!("tools: {{write_file: {{{list}}}}}\n")).policy()
+    };
+    let old = load("real", 10);
+    let gone = format!("forbidden path removed: {shown}/real/**, where {shown}/link/** leads");
+    for size in [10, 9] {
+        let found = compare(&old, &load("other", size), &[definition("write_file")]);
+        let loosens = |one: &Difference| one.effect == Effect::Loosens && one.what.contains(&gone);
+        assert!(found.iter().any(loosens), "{size}: {found:#?}");
+    }
+    assert_eq!(compare(&old, &load("real", 10), &[definition("write_file")]), []);
+}
