@@ -276,7 +276,8 @@ mod tests {
         check("/", &["/"], &["/a", "/a/b"], &[]);
     }
 
-    /// Each pattern alone, by the expression that stands for it: the tree says the same of every name.
+    /// Each pattern alone, by the expression that stands for it: the tree says the same of every name, whose characters count
+    /// as one each.
     #[test]
     fn the_tree_agrees_with_the_expressions_of_its_patterns() {
         let parts = ["a", "b", "*", "**", "a*", "*.b", "{a,.b}", "[ab]?"];
@@ -298,10 +299,48 @@ mod tests {
                 |text: &String| globset::GlobBuilder::new(text).literal_separator(true).build().unwrap();
             let expressions: Vec<_> = texts.iter().map(|text| build(text).compile_matcher()).collect();
             for name in &names {
-                let expect = expressions.iter().any(|one| one.is_match(name));
+                // An expression of `globset` counts bytes where we count characters: it is asked of one of each.
+                let plain = name.replace(|c: char| !c.is_ascii(), "z");
+                let expect = expressions.iter().any(|one| one.is_match(&plain));
                 assert_eq!(line(&alone, name).is_some(), expect, "{pattern} {name}");
             }
         }
+    }
+
+    /// As a reader counts letters, which is not how `globset` does.
+    #[test]
+    fn a_question_mark_is_one_character() {
+        let stray = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+        for (pattern, names, others) in [
+            ("/w/pass?", &["passé", "passx", "pass語", "pass😀"][..], &["pass", "passéx", "passxy"][..]),
+            ("/w/?x", &["éx", "ax", "\nx"], &["x", "ééx"]),
+            ("/w/??", &["éé", "ab", "aé"], &["é", "語", "a", "abc"]),
+            ("/w/{?,ab}é*", &["xé", "éé", "abéé"], &["é", "xx"]),
+            ("/w/{é,è}tat", &["état", "ètat"], &["etat", "tat"]),
+        ] {
+            for purpose in [Purpose::Allow, Purpose::Forbid] {
+                let globs = globs(purpose, &[pattern]);
+                let found = |name: &&str| line(&globs, Path::new("/w").join(name)).is_some();
+                assert!(names.iter().all(found), "{pattern} {names:?}");
+                assert!(!others.iter().any(found), "{pattern} {others:?}");
+            }
+        }
+        let globs = globs(Purpose::Forbid, &["/w/??x"]);
+        for (name, expect) in [(&b"/w/\xff\xfex"[..], true), (b"/w/\xc3\xc3x", true), (b"/w/\xffx", false)] {
+            assert_eq!(line(&globs, stray(name)).is_some(), expect, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_class_of_letters_that_are_several_bytes_does_not_load() {
+        for (pattern, class) in [("/w/[éè]tat", "[éè]"), ("/w/[a-é]", "[a-é]"), ("/w/[a]{[ü],b}", "[ü]")]
+        {
+            let bad = Pattern::parse(pattern, &Variables::default()).unwrap_err();
+            let message = format!("`{class}` in `{pattern}` has letters that are not ASCII");
+            assert_eq!(bad.message, message);
+            assert!(bad.suggestion.unwrap().contains("braces"), "{pattern}");
+        }
+        assert!(Pattern::parse("/w/\\[é]/[a]é", &Variables::default()).is_ok());
     }
 
     #[test]
