@@ -39,7 +39,10 @@ impl Pattern {
         let trimmed = if anchored.len() > 1 { anchored.trim_end_matches('/') } else { anchored.as_str() };
         let text = if trimmed.is_empty() { "/" } else { trimmed };
         check_shape(written, text)?;
-        Ok(Pattern { text: text.to_owned() })
+        // Any number of folders, and again any number: the same as once.
+        let mut parts: Vec<&str> = text.split('/').collect();
+        parts.dedup_by(|part, before| *part == "**" && *before == "**");
+        Ok(Pattern { text: parts.join("/") })
     }
 
     /// A literal name, and everything below it.
@@ -76,7 +79,7 @@ impl Pattern {
 
     /// Whether it covers the whole machine.
     pub(crate) fn covers_everything(&self) -> bool {
-        matches!(self.text.as_str(), "/**" | "/" | "/**/*" | "/**/**")
+        matches!(self.text.as_str(), "/**" | "/" | "/**/*")
     }
 
     /// Whether everything another pattern matches is surely matched by this one too. By its letters: a `false` says
