@@ -139,13 +139,7 @@ fn compare_secrets(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
 fn compare_transitions(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
     let of = |policy: &Policy, loosening: bool| {
         let rules = policy.transitions.rules.iter().filter(|rule| rule.loosens() == loosening);
-        let shown = |rule: &crate::transitions::Rule| {
-            format!(
-                "{} to {} when {:?} of {:?}, {:?}",
-                rule.from, rule.to, rule.logic, rule.conditions, rule.gate
-            )
-        };
-        entries(rules.map(|rule| (shown(rule), rule.place.clone())))
+        entries(rules.map(|rule| (rule.to_string(), rule.place.clone())))
     };
     lists("way back to a milder mode", &of(old, true), &of(new, true), Wide::Adds, found);
     lists("way to a stricter mode", &of(old, false), &of(new, false), Wide::Removes, found);
