@@ -285,9 +285,10 @@ fn replace_rust_formats(schema: &mut Value, numbers: Numbers) {
     }
 }
 
-/// The integers that a type takes; of the widest those that every reader of JSON tells apart.
+/// The integers that a type takes; of the widest those that every reader of JSON tells apart from their neighbours: the next
+/// one is what a larger number is read as.
 fn bounds_of(format: &str) -> Option<(i64, i64)> {
-    const EXACT: i64 = 1 << 53;
+    const EXACT: i64 = (1 << 53) - 1;
     let bounds = match format {
         "uint8" => (0, u8::MAX.into()),
         "uint16" => (0, u16::MAX.into()),
@@ -322,7 +323,7 @@ mod tests {
         };
         check(Numbers::AsTheyAre, json!({"type": ["integer", "null"], "minimum": 0}));
         // Or a number that fits no integer would pass, and be the tool's own fault.
-        let most = 1_u64 << 53;
+        let most = 9_007_199_254_740_991_u64;
         check(Numbers::Bounded, json!({"type": ["integer", "null"], "minimum": 0, "maximum": most}));
     }
 
