@@ -40,15 +40,13 @@ pub struct Difference {
     pub rule: Option<RuleRef>,
 }
 
-/// Everything a new policy changes for these tools. Empty if the files are the same.
+/// Everything a new policy changes for these tools. Empty if the files are the same, and mean the same: what their paths
+/// lead to stands in no file.
 pub fn compare<'a>(
     old: &Policy,
     new: &Policy,
     definitions: impl IntoIterator<Item = &'a ToolDefinition>,
 ) -> Vec<Difference> {
-    if old.hash() == new.hash() {
-        return Vec::new();
-    }
     let mut found = Vec::new();
     for definition in definitions {
         let (before, after) = (Standing::of(old, definition), Standing::of(new, definition));
@@ -62,7 +60,7 @@ pub fn compare<'a>(
     compare_secrets(old, new, &mut found);
     compare_transitions(old, new, &mut found);
     compare_sessions(old, new, &mut found);
-    if found.is_empty() {
+    if found.is_empty() && old.hash() != new.hash() {
         let what = "only words that change nothing".to_owned();
         found.push(Difference { effect: Effect::Neutral, what, rule: None });
     }
@@ -141,13 +139,7 @@ fn compare_secrets(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
 fn compare_transitions(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
     let of = |policy: &Policy, loosening: bool| {
         let rules = policy.transitions.rules.iter().filter(|rule| rule.loosens() == loosening);
-        let shown = |rule: &crate::transitions::Rule| {
-            format!(
-                "{} to {} when {:?} of {:?}, {:?}",
-                rule.from, rule.to, rule.logic, rule.conditions, rule.gate
-            )
-        };
-        entries(rules.map(|rule| (shown(rule), rule.place.clone())))
+        entries(rules.map(|rule| (rule.to_string(), rule.place.clone())))
     };
     lists("way back to a milder mode", &of(old, true), &of(new, true), Wide::Adds, found);
     lists("way to a stricter mode", &of(old, false), &of(new, false), Wide::Removes, found);

@@ -41,6 +41,14 @@ pub(crate) struct Written {
     pub(crate) plain_part: PathBuf,
 }
 
+impl Written {
+    /// The same with the links in its plain part followed, where that is another pattern.
+    pub(crate) fn as_it_leads(&self) -> Option<Pattern> {
+        let (literal, rest) = self.pattern.literal_part();
+        (self.plain_part != literal).then(|| self.pattern.moved_to(&self.plain_part, rest))
+    }
+}
+
 /// Whether names are compared with their case taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
@@ -84,20 +92,21 @@ impl PathGlobsBuilder {
             Purpose::Allow => follow(&literal, belongs_to_root),
             Purpose::Forbid => follow(&literal, |_| true),
         };
-        let source = self.written.len();
-        self.add_spelling(pattern, source)?;
-        if resolved != literal {
-            self.add_spelling(&pattern.moved_to(&resolved, rest), source)?;
-        }
         if matches!(rest, "" | "**") {
             self.outright.push(resolved.clone());
         }
-        self.written.push(Written {
+        let written = Written {
             text: text.to_owned(),
             pattern: pattern.clone(),
             rule: rule.clone(),
             plain_part: resolved,
-        });
+        };
+        let source = self.written.len();
+        self.add_spelling(pattern, source)?;
+        if let Some(leads) = written.as_it_leads() {
+            self.add_spelling(&leads, source)?;
+        }
+        self.written.push(written);
         Ok(())
     }
 
@@ -280,11 +289,14 @@ mod tests {
         check("/w/**/x", &["/w/x", "/w/a/b/x"], &["/w/x/y"], &["/w", "/x"]);
         check("/w/{a,b}", &["/w/a", "/w/b"], &["/w/a/x"], &["/w/c", "/w/ab", "/w/ab/x"]);
         check("/w/[ab]?", &["/w/a1"], &["/w/b2/x"], &["/w/a", "/w/a12", "/w/a/", "/w/a/x"]);
+        check("/w/**/**", &["/w", "/w/a", "/w/a/b"], &[], &["/w-evil", "/"]);
+        check("/w/**/**/x", &["/w/x", "/w/a/b/x"], &["/w/x/y"], &["/w", "/x"]);
         check("/**", &["/", "/a", "/a/b"], &[], &[]);
         check("/", &["/"], &["/a", "/a/b"], &[]);
     }
 
-    /// Each pattern alone, by the expression that stands for it: the tree says the same of every name.
+    /// Each pattern alone, by the expression that stands for it: the tree says the same of every name, whose characters count
+    /// as one each.
     #[test]
     fn the_tree_agrees_with_the_expressions_of_its_patterns() {
         let parts = ["a", "b", "*", "**", "a*", "*.b", "{a,.b}", "[ab]?"];
@@ -308,10 +320,48 @@ mod tests {
             };
             let expressions: Vec<_> = texts.iter().map(|text| build(text).compile_matcher()).collect();
             for name in &names {
-                let expect = expressions.iter().any(|one| one.is_match(name));
+                // An expression of `globset` counts bytes where we count characters: it is asked of one of each.
+                let plain = name.replace(|c: char| !c.is_ascii(), "z");
+                let expect = expressions.iter().any(|one| one.is_match(&plain));
                 assert_eq!(line(&alone, name).is_some(), expect, "{pattern} {name}");
             }
         }
+    }
+
+    /// As a reader counts letters, which is not how `globset` does.
+    #[test]
+    fn a_question_mark_is_one_character() {
+        let stray = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+        for (pattern, names, others) in [
+            ("/w/pass?", &["passé", "passx", "pass語", "pass😀"][..], &["pass", "passéx", "passxy"][..]),
+            ("/w/?x", &["éx", "ax", "\nx"], &["x", "ééx"]),
+            ("/w/??", &["éé", "ab", "aé"], &["é", "語", "a", "abc"]),
+            ("/w/{?,ab}é*", &["xé", "éé", "abéé"], &["é", "xx"]),
+            ("/w/{é,è}tat", &["état", "ètat"], &["etat", "tat"]),
+        ] {
+            for purpose in [Purpose::Allow, Purpose::Forbid] {
+                let globs = globs(purpose, &[pattern]);
+                let found = |name: &&str| line(&globs, Path::new("/w").join(name)).is_some();
+                assert!(names.iter().all(found), "{pattern} {names:?}");
+                assert!(!others.iter().any(found), "{pattern} {others:?}");
+            }
+        }
+        let globs = globs(Purpose::Forbid, &["/w/??x"]);
+        for (name, expect) in [(&b"/w/\xff\xfex"[..], true), (b"/w/\xc3\xc3x", true), (b"/w/\xffx", false)] {
+            assert_eq!(line(&globs, stray(name)).is_some(), expect, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_class_of_letters_that_are_several_bytes_does_not_load() {
+        for (pattern, class) in [("/w/[éè]tat", "[éè]"), ("/w/[a-é]", "[a-é]"), ("/w/[a]{[ü],b}", "[ü]")]
+        {
+            let bad = Pattern::parse(pattern, &Variables::default()).unwrap_err();
+            let message = format!("`{class}` in `{pattern}` has letters that are not ASCII");
+            assert_eq!(bad.message, message);
+            assert!(bad.suggestion.unwrap().contains("braces"), "{pattern}");
+        }
+        assert!(Pattern::parse("/w/\\[é]/[a]é", &Variables::default()).is_ok());
     }
 
     #[test]

@@ -39,7 +39,10 @@ impl Pattern {
         let trimmed = if anchored.len() > 1 { anchored.trim_end_matches('/') } else { anchored.as_str() };
         let text = if trimmed.is_empty() { "/" } else { trimmed };
         check_shape(written, text)?;
-        Ok(Pattern { text: text.to_owned() })
+        // Any number of folders, and again any number: the same as once.
+        let mut parts: Vec<&str> = text.split('/').collect();
+        parts.dedup_by(|part, before| *part == "**" && *before == "**");
+        Ok(Pattern { text: parts.join("/") })
     }
 
     /// A literal name, and everything below it.
@@ -76,7 +79,7 @@ impl Pattern {
 
     /// Whether it covers the whole machine.
     pub(crate) fn covers_everything(&self) -> bool {
-        matches!(self.text.as_str(), "/**" | "/" | "/**/*" | "/**/**")
+        matches!(self.text.as_str(), "/**" | "/" | "/**/*")
     }
 
     /// Whether everything another pattern matches is surely matched by this one too. By its letters: a `false` says
@@ -180,7 +183,12 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
     if brace_spans_parts(text) {
         return bad(format!("`{{…}}` in `{written}` spans a `/`"), "write one pattern for each choice");
     }
-    if let Some(class) = class_with_slash(text) {
+    let classes = classes(text);
+    if let Some(Class { whole, .. }) = classes.iter().find(|class| !class.whole.is_ascii()) {
+        let message = format!("`{whole}` in `{written}` has letters that are not ASCII");
+        return bad(message, "write the choices between braces, such as `{é,è}`");
+    }
+    if let Some(Class { whole: class, .. }) = classes.iter().find(|class| class.holds_slash()) {
         let message =
             format!("`{class}` in `{written}` matches a `/` too, and would reach into folders below");
         return bad(
@@ -208,30 +216,45 @@ fn check_shape(written: &str, text: &str) -> Result<(), BadPattern> {
     Ok(())
 }
 
-/// The first class of characters that holds a `/`: one that excludes, one with a range over it, one that names it.
-fn class_with_slash(text: &str) -> Option<&str> {
-    let mut rest = text;
-    while let Some(at) = rest.find(['[', '\\']) {
-        let here = rest.get(at..)?;
-        if let Some(escaped) = here.strip_prefix('\\') {
-            rest = escaped.get(escaped.chars().next()?.len_utf8()..)?;
-            continue;
-        }
-        let inside = here.get(1..)?;
-        let body = inside.strip_prefix(['!', '^']).unwrap_or(inside);
-        // A `]` that stands first is a letter.
-        let first = body.chars().next()?.len_utf8();
-        let end = first + body.get(first..)?.find(']')?;
-        let members: Vec<char> = body.get(..end)?.chars().collect();
+/// A class of characters: `[ab]`.
+struct Class<'p> {
+    whole: &'p str,
+    /// What stands between the brackets, without the sign that excludes.
+    members: &'p str,
+    excludes: bool,
+}
+
+impl Class<'_> {
+    /// Whether it holds a `/`: it excludes, or has a range over it, or names it.
+    fn holds_slash(&self) -> bool {
+        let members: Vec<char> = self.members.chars().collect();
         let spans = |three: &[char]| matches!(three, [low, '-', high] if (*low..=*high).contains(&'/'));
-        let ranges = members.windows(3).any(spans);
-        let length = 1 + inside.len() - body.len() + end + 1;
-        if body.len() < inside.len() || ranges || members.contains(&'/') {
-            return here.get(..length);
-        }
-        rest = here.get(length..)?;
+        self.excludes || members.windows(3).any(spans) || members.contains(&'/')
     }
-    None
+}
+
+fn classes(text: &str) -> Vec<Class<'_>> {
+    let (mut found, mut rest) = (Vec::new(), text);
+    while let Some(behind) = class_or_escape(rest, &mut found) {
+        rest = behind;
+    }
+    found
+}
+
+/// Takes the next class, if that comes before the next escape, and gives what stands behind.
+fn class_or_escape<'p>(text: &'p str, found: &mut Vec<Class<'p>>) -> Option<&'p str> {
+    let here = text.get(text.find(['[', '\\'])?..)?;
+    if let Some(escaped) = here.strip_prefix('\\') {
+        return escaped.get(escaped.chars().next()?.len_utf8()..);
+    }
+    let inside = here.get(1..)?;
+    let body = inside.strip_prefix(['!', '^']).unwrap_or(inside);
+    // A `]` that stands first is a letter.
+    let first = body.chars().next()?.len_utf8();
+    let end = first + body.get(first..)?.find(']')?;
+    let (whole, behind) = here.split_at_checked(1 + inside.len() - body.len() + end + 1)?;
+    found.push(Class { whole, members: body.get(..end)?, excludes: body.len() < inside.len() });
+    Some(behind)
 }
 
 fn brace_spans_parts(text: &str) -> bool {

@@ -55,3 +55,19 @@ impl Rule {
         matches!(self.to, Mode::Normal | Mode::Recovery)
     }
 }
+
+/// All that it states, in words: two rules that read alike are alike.
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let joint = match self.logic {
+            Logic::Any => " or ",
+            Logic::All => " and ",
+        };
+        let conditions: Vec<String> = self.conditions.iter().map(Condition::to_string).collect();
+        write!(f, "{} to {} when {}", self.from, self.to, conditions.join(joint))?;
+        match self.gate {
+            Gate::Open => Ok(()),
+            Gate::Human => f.write_str(", if a human agrees"),
+        }
+    }
+}

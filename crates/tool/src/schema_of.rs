@@ -48,7 +48,7 @@ fn replace_rust_formats(schema: &mut Value, numbers: Numbers) {
 
 /// The integers that a type takes; of the widest those that every reader of JSON holds exactly.
 fn bounds_of(format: &str) -> Option<(i64, i64)> {
-    const EXACT: i64 = 1 << 53;
+    const EXACT: i64 = (1 << 53) - 1;
     let bounds = match format {
         "uint8" => (0, u8::MAX.into()),
         "uint16" => (0, u16::MAX.into()),

@@ -199,11 +199,15 @@ fn a_file_without_end_gives_its_beginning_and_its_size() {
 fn a_number_that_fits_no_integer_is_refused_by_the_schema() {
     let mut scene = Scene::new();
     scene.file("a.txt", "one\n");
-    for number in [json!(1e30), json!(18_446_744_073_709_551_616.0), json!(1e19), json!(u64::MAX)] {
+    let least = 1_u64 << 53;
+    // Some read the second as the first, so that neither is taken.
+    let near = [json!(least), json!(least + 1)];
+    let far = [json!(1e30), json!(18_446_744_073_709_551_616.0), json!(1e19), json!(u64::MAX)];
+    for number in near.into_iter().chain(far) {
         let answer = scene.agent.execute("read_file", &json!({"path": "a.txt", "head": number}));
         assert_eq!(answer["metadata"]["refusal"]["code"], "invalid_arguments", "{number}: {answer:.300}");
     }
-    let most = json!({"path": "a.txt", "head": 1_u64 << 53});
+    let most = json!({"path": "a.txt", "head": least - 1});
     assert_eq!(scene.result("read_file", most)["output"]["content"], "one\n");
 }
 

@@ -10,6 +10,9 @@ impl CommandRule {
     /// Whether one of the readings says what the rule forbids.
     pub(super) fn forbids(&self, said: &Readings) -> bool {
         let Some((programs, wanted)) = self.words.split_first() else { return true };
+        if said.are_unreadable() {
+            return true;
+        }
         let programs: Vec<String> =
             programs.iter().map(|known| last_name(known, said.file_names()).into_owned()).collect();
         let is_meant = |name: &str| programs.iter().any(|known| is_same_program(name, known));

@@ -1,5 +1,6 @@
 //! Names with a character before them that may be a part of a name, and is none here: `-sudo` in a recipe of make's, `+sudo`
-//! in Perl, and whatever Perl and Ruby are given as a quote (`qx.sudo.`, `%x-sudo-`).
+//! in Perl, whatever Perl and Ruby are given as a quote (`qx.sudo.`, `%x-sudo-`), and what a shell has for a variable that is not
+//! set (`${x-sudo}`).
 //!
 //! A `.` before a name is mostly the end of a file's (`*.sh`), and counts only as such a quote.
 
@@ -8,7 +9,10 @@ use std::collections::BTreeSet;
 use super::readings::is_sign;
 
 /// What a quote of Perl's begins with, then one of Ruby's.
-const QUOTES: &[&str] = &["q", "qq", "qw", "qx", "%", "%q", "%Q", "%w", "%W", "%x"];
+const QUOTES: &[&str] = &["q", "qq", "qr", "qw", "qx", "m", "%", "%q", "%Q", "%w", "%W", "%x"];
+
+/// Those of Perl's that hold two texts, with a mark between them.
+const QUOTES_OF_TWO: &[&str] = &["s", "y", "tr"];
 
 /// Quotes, behind which a `-` belongs to what they hold.
 const HOLD: &[char] = &['\'', '"', '\\'];
@@ -44,30 +48,67 @@ pub(super) fn without_marks(words: &[String]) -> Option<Vec<String>> {
 }
 
 fn unmarked(word: &str) -> String {
-    let mut marks = BTreeSet::new();
+    let mut marks = defaults(word);
     // Marks that do not come again: each is looked for in vain once, however long the word is.
     let mut gone = BTreeSet::new();
-    for (at, _) in word.match_indices(['q', '%']) {
-        let Some((open, mark)) = opened(word, at).filter(|(_, mark)| !gone.contains(mark)) else { continue };
-        match word.get(open + 1..).and_then(|text| text.find(mark)) {
-            Some(length) => marks.extend([open, open + 1 + length]),
-            None => drop(gone.insert(mark)),
+    for (at, _) in word.match_indices(['q', '%', 'm', 's', 'y', 't']) {
+        let Some(quote) = opened(word, at).filter(|quote| !gone.contains(&(quote.mark, quote.texts))) else {
+            continue;
+        };
+        let behind = word.get(quote.open + 1..).unwrap_or_default();
+        let ends: Vec<usize> = behind.match_indices(quote.mark).take(quote.texts).map(|(at, _)| at).collect();
+        if ends.len() == quote.texts {
+            marks.extend(ends.into_iter().map(|end| quote.open + 1 + end).chain([quote.open]));
+        } else {
+            gone.insert((quote.mark, quote.texts));
         }
     }
     let shown = |(at, c): (usize, char)| if marks.contains(&at) { ' ' } else { c };
     word.char_indices().map(shown).collect()
 }
 
-/// Where the quote that begins here is opened, and by what. Any other sign than these parts a word anyway.
-fn opened(word: &str, at: usize) -> Option<(usize, char)> {
+/// Where a shell has what holds in the place of a variable: behind a `-` within `${…}`. Its other signs part a word anyway.
+fn defaults(word: &str) -> BTreeSet<usize> {
+    let (mut depth, mut before, mut found) = (0_usize, ' ', BTreeSet::new());
+    for (at, c) in word.char_indices() {
+        match c {
+            '{' if before == '$' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            '-' if depth > 0 => drop(found.insert(at)),
+            _ => {}
+        }
+        before = c;
+    }
+    found
+}
+
+/// A quote that is opened somewhere.
+struct Quote {
+    open: usize,
+    mark: char,
+    /// How many texts it holds, each with a mark behind it.
+    texts: usize,
+}
+
+/// The quote that begins here. Any other sign than these parts a word anyway.
+fn opened(word: &str, at: usize) -> Option<Quote> {
     let (before, here) = word.split_at_checked(at)?;
-    let name = QUOTES.iter().filter(|name| here.starts_with(**name)).max_by_key(|name| name.len())?;
+    let names = QUOTES.iter().map(|name| (*name, 1)).chain(QUOTES_OF_TWO.iter().map(|name| (*name, 2)));
+    let (name, texts) =
+        names.filter(|(name, _)| here.starts_with(name)).max_by_key(|(name, _)| name.len())?;
     let behind = here.strip_prefix(name)?;
     let mark = behind.trim_start();
     let is_spaced = mark.len() < behind.len();
     let open = at + here.len() - mark.len();
     let mark = mark.chars().next().filter(char::is_ascii)?;
-    let is_quote = if is_spaced { name.starts_with('q') } else { ['-', '+', '.', '_'].contains(&mark) };
-    let is_inside = name.starts_with('q') && before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-    (is_quote && !is_inside).then_some((open, mark))
+    let is_perls = !name.starts_with('%');
+    let may_open = |mark: char| match mark {
+        '-' | '+' | '.' => true,
+        // `s_x_sudo_` is a script for sed, which starts nothing by it.
+        '_' => name.starts_with(['q', '%']),
+        _ => false,
+    };
+    let is_quote = if is_spaced { is_perls } else { may_open(mark) };
+    let is_inside = is_perls && before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    (is_quote && !is_inside).then_some(Quote { open, mark, texts })
 }

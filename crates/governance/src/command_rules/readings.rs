@@ -13,9 +13,6 @@ use crate::surroundings::FileNames;
 /// What a shell takes away, so that the letters around it are one word.
 const QUOTES: &[char] = &['\'', '"', '\\'];
 
-/// Programs that take a program right behind the letters of several options: `tar -xIzstd`.
-const RUN_TOGETHER: &[&str] = &["bsdtar", "env", "genv", "git", "gtar", "rsync", "scp", "sftp", "ssh", "tar"];
-
 /// Programs of which one command starts what follows it, with nothing in between: `1ereboot`.
 const EDITORS: &[&str] = &["gsed", "sed"];
 
@@ -31,6 +28,8 @@ pub(super) struct Readings {
     pieces: Vec<Vec<String>>,
     within: Within,
     names: FileNames,
+    /// Whether the words may hold any name at all.
+    is_unreadable: bool,
 }
 
 /// Where in a line the name of a program is looked for.
@@ -38,18 +37,18 @@ pub(super) struct Readings {
 enum Within {
     /// In the first place alone: nothing else is started.
     First,
-    /// In every word, behind a sign, and behind the letter of an option.
+    /// In every word, behind a sign, and behind the letters of options: `tar -xIzstd`.
     Words,
-    /// The same, behind the letters of several options too.
-    Letters,
 }
 
 impl Readings {
     pub(super) fn of(command: &[String], names: FileNames) -> Self {
         let whole = command.to_vec();
         if quiet::starts_nothing(command, names) {
-            return Readings { lines: vec![whole], pieces: Vec::new(), within: Within::First, names };
+            let (lines, pieces, within) = (vec![whole], Vec::new(), Within::First);
+            return Readings { lines, pieces, within, names, is_unreadable: false };
         }
+        let names = if escapes::change_case(command) { FileNames::CaseInsensitive } else { names };
         let (mut lines, mut pieces) = (vec![whole], Vec::new());
         for words in texts(command) {
             let unquoted: Vec<String> = words.iter().map(|word| word.replace(QUOTES, "")).collect();
@@ -63,7 +62,6 @@ impl Readings {
             let mut words = lines.iter().flatten();
             words.any(|word| known.contains(&&*last_name(word, names)))
         };
-        let within = if speak(RUN_TOGETHER) { Within::Letters } else { Within::Words };
         if speak(EDITORS) {
             pieces.push(with_scripts(&parted(command, |c| is_sign(c) || c == '/')));
         }
@@ -72,7 +70,8 @@ impl Readings {
             let spelt: Vec<_> = readings.iter().filter_map(|line| git::spelt_out(line, names)).collect();
             readings.extend(spelt);
         }
-        Readings { lines, pieces, within, names }
+        let is_unreadable = escapes::call_by_name(command);
+        Readings { lines, pieces, within: Within::Words, names, is_unreadable }
     }
 
     /// What follows a program that is meant, in each reading. What follows a later one follows the first as well.
@@ -92,6 +91,11 @@ impl Readings {
         self.within != Within::First && lines.any(|line| git::is_given_an_alias(line, is_git))
     }
 
+    /// Whether the words may hold any name at all, so that every rule is met.
+    pub(super) fn are_unreadable(&self) -> bool {
+        self.is_unreadable
+    }
+
     /// How names of programs are compared here.
     pub(super) fn file_names(&self) -> FileNames {
         self.names
@@ -103,8 +107,7 @@ impl Readings {
         let letters = last.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
         let (behind_sign, most) = match self.within {
             Within::First => (None, 0),
-            Within::Words => (last.rsplit(is_sign).next(), 1),
-            Within::Letters => (last.rsplit(is_sign).next(), usize::MAX),
+            Within::Words => (last.rsplit(is_sign).next(), usize::MAX),
         };
         let is_short = |name: &&str| name.len() <= LONGEST_NAME;
         let behind_letters =

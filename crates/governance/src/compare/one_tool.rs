@@ -178,9 +178,17 @@ fn walls(confinement: &Confinement) -> [(&'static str, Option<u64>); 5] {
     ]
 }
 
+/// By what they are read as: a link that was put elsewhere changes a list of which no letter has changed.
 fn paths(globs: &PathGlobs) -> Entries<String> {
     let written = globs.written().iter();
-    entries(written.map(|Written { pattern, rule, .. }| (pattern.to_string(), rule.clone())))
+    let as_it_leads = written.clone().filter_map(|written| {
+        let (spelling, text) = (written.as_it_leads()?.to_string(), &written.pattern);
+        let words = format!("{spelling}, where {text} leads");
+        Some((spelling, (words, written.rule.clone())))
+    });
+    let as_written =
+        entries(written.map(|Written { pattern, rule, .. }| (pattern.to_string(), rule.clone())));
+    as_it_leads.chain(as_written).collect()
 }
 
 /// By the words themselves: two rules may read alike and match differently.

@@ -249,3 +249,49 @@ fn what_changes_nothing_is_neutral() {
     );
     check("tools:\n", "tools:\n", None, "");
 }
+
+/// A link that was put elsewhere between two readings of the same list.
+#[test]
+fn a_list_is_compared_by_where_its_links_lead() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (link, shown) = (root.join("link"), root.display());
+    let load = |target: &str, size: u32| {
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let list = format!("forbidden_paths: [\"{shown}/link/**\"], max_file_size_mb: {size}");
+        machine(&format!("tools: {{write_file: {{{list}}}}}\n")).policy()
+    };
+    let old = load("real", 10);
+    let gone = format!("forbidden path removed: {shown}/real/**, where {shown}/link/** leads");
+    for size in [10, 9] {
+        let found = compare(&old, &load("other", size), &[definition("write_file")]);
+        let loosens = |one: &Difference| one.effect == Effect::Loosens && one.what.contains(&gone);
+        assert!(found.iter().any(loosens), "{size}: {found:#?}");
+    }
+    assert_eq!(compare(&old, &load("real", 10), &[definition("write_file")]), []);
+}
+
+#[test]
+fn a_way_between_modes_is_told_in_words() {
+    let load = |rules: &str| {
+        machine("tools: {}\n").modes(&format!("{FREE}transition_rules: {{{rules}}}\n")).policy()
+    };
+    let stricter = "NORMAL_to_ALERT: {conditions: [
+        {metric: cpu_load_percent, operator: \">\", value: 85, duration_seconds: 30},
+        {metric: policy_violations, operator: \">=\", value: 5, window_seconds: 60}]}";
+    let milder = "ALERT_to_NORMAL: {logic: all, requires_human_approval: true, conditions: [
+        {metric: cpu_load_percent, operator: \"<\", value: 40.5},
+        {metric: memory_used_percent, operator: \"<\", value: 50}]}";
+    let found = compare(&load(stricter), &load(milder), &[definition("read_file")]);
+    let told: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "way back to a milder mode added: ALERT to NORMAL when cpu_load_percent < 40.5 and \
+             memory_used_percent < 50, if a human agrees",
+            "way to a stricter mode removed: NORMAL to ALERT when cpu_load_percent > 85 for 30 s or \
+             policy_violations >= 5 in 60 s",
+        ]
+    );
+}

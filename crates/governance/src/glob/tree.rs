@@ -2,6 +2,7 @@
 //! grows with the depth of a name and not with the number of patterns. A plain part is found in a table, `*` and `**` are
 //! edges of their own, and only a part with other wildcards (`*.md`) is matched by an expression.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use globset::{Glob, GlobBuilder};
@@ -13,6 +14,10 @@ use crate::pattern::{BadPattern, is_wild};
 const TOGETHER: usize = 64;
 /// Parts with wildcards of their own that one folder may have: each costs every judgement a little.
 const MOST_WILD: usize = 10_000;
+
+/// One byte, as an expression of `globset` has it for a `?`; and one character, which is what a reader means.
+const BYTE: &str = "[^/]";
+const CHARACTER: &str = "(?u:[^/])";
 
 /// A tree that is asked.
 #[derive(Debug)]
@@ -117,13 +122,13 @@ impl Tree {
         let mut take = |number: Option<usize>| found = [found, number].into_iter().flatten().min();
         let mut places = self.with_deeper(vec![0]);
         for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            let mut next = Vec::new();
+            let (mut next, characters) = (Vec::new(), characters(part));
             for (at, node) in self.at(&places) {
                 take(node.below);
                 next.extend(node.plain.get(part).copied().into_iter().chain(node.any));
                 next.extend(Some(at).filter(|_| node.stays));
                 for (set, behind) in &node.sets {
-                    next.extend(set.matches(part).into_iter().filter_map(|which| behind.get(which)));
+                    next.extend(set.matches(&characters).into_iter().filter_map(|which| behind.get(which)));
                 }
             }
             places = self.with_deeper(next);
@@ -159,8 +164,27 @@ fn glob_builder(text: &str) -> GlobBuilder<'_> {
 fn expressions(parts: &[(String, usize)]) -> Result<RegexSet, BadPattern> {
     let globs = parts.iter().map(|(part, _)| glob_builder(part).build());
     let globs: Vec<Glob> = globs.collect::<Result<_, _>>().map_err(|error| bad(&error.kind().to_string()))?;
-    let set = RegexSetBuilder::new(globs.iter().map(Glob::regex)).dot_matches_new_line(true).build();
+    let set = RegexSetBuilder::new(globs.iter().map(of_characters)).dot_matches_new_line(true).build();
     set.map_err(|error| bad(&error.to_string()))
+}
+
+/// The expression of a part with a character for each `?`. What a `*` stands for may stay bytes.
+fn of_characters(glob: &Glob) -> String {
+    let wide = glob.regex().replace(BYTE, CHARACTER);
+    wide.replace(&format!("{CHARACTER}*"), &format!("{BYTE}*"))
+}
+
+/// A part of a name in characters: of bytes that are none, each counts as one.
+fn characters(part: &[u8]) -> Cow<'_, [u8]> {
+    if str::from_utf8(part).is_ok() {
+        return Cow::Borrowed(part);
+    }
+    let mut text = String::new();
+    for chunk in part.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text.into_bytes())
 }
 
 fn bad(why: &str) -> BadPattern {

@@ -29,6 +29,19 @@ impl Condition {
     }
 }
 
+impl std::fmt::Display for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.metric.as_str(), self.operator.as_str(), self.value)?;
+        if !self.duration.is_zero() {
+            write!(f, " for {} s", self.duration.as_secs_f64())?;
+        }
+        match self.window {
+            Some(window) => write!(f, " in {} s", window.as_secs_f64()),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Operator {
     /// The sign in the file.
     pub fn as_str(self) -> &'static str {

@@ -150,6 +150,87 @@ fn a_name_is_found_behind_an_escape_and_in_escapes() {
 }
 
 #[test]
+fn a_name_is_found_in_the_escapes_of_sed_perl_and_python() {
+    check(
+        "forbidden",
+        &[
+            &["sed", "s_x_\\o163udo_e", "f"],
+            &["sed", "s_x_\\d115udo_e", "f"],
+            &["sed", "s_x_\\x73udo_e", "f"],
+            &["sed", "1e\\o163udo", "f"],
+            &["sed", "1e\\d115udo", "f"],
+            &["sed", "s_x_\\LSUDO_e", "f"],
+            &["sed", "s_x_\\lSudo_e", "f"],
+            &["sed", "s_x_s\\LUD\\Eo_e", "f"],
+            &["sed", "s/x/\\LS\\o125do/e", "f"],
+            &["perl", "-e", "exec qq(\\o{163}udo)"],
+            &["perl", "-e", "exec qq(\\N{U+73}udo)"],
+            &["perl", "-e", "exec \"\\LSUDO\""],
+            &["perl", "-e", "exec \"\\LGIT PUSH\""],
+            &["python3", "-c", "import os; os.system('\\N{LATIN SMALL LETTER S}udo')"],
+            &["sh", "-c", "python3 -c 'exec(\"\\N'\"{LATIN SMALL LETTER S}udo\"'\")'"],
+        ],
+    );
+    check(
+        "allowed",
+        &[
+            &["sed", "s_x_\\LSUDOKU_e", "f"],
+            &["perl", "-e", "print qq(\\N{U+70}udo)"],
+            &["perl", "-ne", "print if /\\d{3}\\D/"],
+            &["grep", "\\N{BULLET}", "f"],
+        ],
+    );
+    let lists = "allowed: [\"*\"]\nforbidden: [Xorg]\n";
+    assert_eq!(verdict(&["sed", "s_x_\\uxorg_e", "f"], lists), "forbidden");
+    assert_eq!(verdict(&["nice", "xorg"], lists), "allowed");
+}
+
+#[test]
+fn a_name_is_found_in_every_quote_of_perls_and_in_what_a_shell_puts_for_a_variable() {
+    check(
+        "forbidden",
+        &[
+            &["perl", "-e", "$_=x;s.x.sudo.;exec"],
+            &["perl", "-e", "$_=x;s zxzsudoz;exec"],
+            &["perl", "-e", "$_=x;y-x-sudo-;exec"],
+            &["perl", "-e", "$_=x;tr.x.sudo.;exec"],
+            &["perl", "-e", "m.sudo.;exec $&"],
+            &["perl", "-e", "exec qr.sudo."],
+            &["sh", "-c", "${x-sudo} ls"],
+            &["sh", "-c", "${x-${y-sudo}} ls"],
+            &["bash", "-c", "${x[1]-sudo} ls"],
+            &["sh", "-c", "${x:-sudo} ls"],
+            &["sh", "-c", "${x=sudo} ls"],
+            &["sh", "-c", "${x+sudo} ls"],
+            &["sh", "-c", "${x-git p}"],
+        ],
+    );
+    check(
+        "allowed",
+        &[
+            &["perl", "-e", "s.x.sudo"],
+            &["perl", "-e", "terms.x.sudo."],
+            &["sh", "-c", "${x} no-sudo"],
+            &["sh", "-c", "{ x-sudo; }"],
+        ],
+    );
+}
+
+#[test]
+fn a_name_is_found_behind_the_letters_of_any_programs_options() {
+    check(
+        "forbidden",
+        &[
+            &["zip", "-TTsudo", "x.zip", "x"],
+            &["su", "-qcsudo"],
+            &["man", "-aPsudo", "ls"],
+            &["man", "-aP/usr/bin/sudo", "ls"],
+        ],
+    );
+    check("allowed", &[&["zip", "-TTsudoku", "x.zip"], &["man", "--aPsudo", "ls"], &["zip", "TTsudo"]]);
+}
+
+#[test]
 fn a_program_is_known_with_its_version_and_by_any_path() {
     for (rule, line, expect) in [
         ("python", "python3.11 x.py", "forbidden"),
