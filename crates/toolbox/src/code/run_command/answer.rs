@@ -41,6 +41,7 @@ pub(super) struct Ran {
     sandbox: Receipt,
     /// What the walls stopped, as far as it can be told, and how it would be granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     denied: Vec<Denied>,
     /// What the walls may have had to do with its end.
     #[serde(skip_serializing_if = "Option::is_none")]
