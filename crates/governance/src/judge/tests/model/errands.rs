@@ -2,9 +2,6 @@
 
 use super::plan::{CallPlan, Plan, ToolPlan};
 
-/// Those that take a program right behind several letters, of those that are dealt.
-const RUN_TOGETHER: [&str; 3] = ["git", "tar", "env"];
-
 pub(super) fn refuses_commands(call: &CallPlan, stated: &ToolPlan, entry: &ToolPlan) -> bool {
     let line: Option<Vec<&str>> = call.line.map(|line| line.split_whitespace().collect());
     let for_a_shell = call.line.is_some_and(|line| line.contains([';', '*', '$']));
@@ -58,14 +55,12 @@ fn as_the_program_reads(words: &[&str]) -> Vec<String> {
 /// Whether a line says what the rule forbids, however it is parted.
 fn is_said(words: &[&str], rule: &[&str]) -> bool {
     let [as_it_stands, by_a_shell, without_quotes, by_signs] = ways_to_read(words);
-    let together = words.iter().any(|word| RUN_TOGETHER.contains(&word.rsplit('/').next().unwrap()));
-    let names = |word: &str, program: &str| may_name(word, program, together);
     let says = |line: &Vec<String>| {
-        let mut starts = (0..line.len()).filter(|at| names(&line[*at], rule[0]));
+        let mut starts = (0..line.len()).filter(|at| may_name(&line[*at], rule[0]));
         starts.any(|at| are_behind(&rule[1..], &line[at + 1..]))
     };
     let gives_alias = |line: &Vec<String>| {
-        let mut starts = (0..line.len()).filter(|at| names(&line[*at], "git"));
+        let mut starts = (0..line.len()).filter(|at| may_name(&line[*at], "git"));
         starts.any(|at| gives_an_alias(&line[at + 1..]))
     };
     let a_command_of_git = rule[0] == "git" && rule.len() > 1;
@@ -109,16 +104,16 @@ fn spelt(words: &[String]) -> Vec<String> {
     words.iter().flat_map(spelt).collect()
 }
 
-/// Whether a word may stand for a program: it ends in its name, and before that is nothing, a folder, a sign, or the letter of
-/// an option. Several letters where such are run together, and a command of sed's.
-fn may_name(word: &str, program: &str, together: bool) -> bool {
+/// Whether a word may stand for a program: it ends in its name, and before that is nothing, a folder, a sign, the letters of
+/// options, or a command of sed's.
+fn may_name(word: &str, program: &str) -> bool {
     if is_same(word.rsplit('/').next().unwrap(), program) {
         return true;
     }
     let Some(before) = word.strip_suffix(program) else { return false };
     let letters =
         before.strip_prefix('-').filter(|letters| !letters.contains(|c: char| !c.is_alphanumeric()));
-    let is_option = letters.is_some_and(|letters| letters.len() == 1 || (together && !letters.is_empty()));
+    let is_option = letters.is_some_and(|letters| !letters.is_empty());
     before.is_empty() || before.ends_with(['/', '=', ':', '!', ',', ';', ' ']) || before == "1e" || is_option
 }
 
