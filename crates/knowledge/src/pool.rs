@@ -2,11 +2,10 @@
 //! asked again.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -20,8 +19,6 @@ use crate::wire::{self, Reply, Request, Task};
 /// Workers at once for validators, and as many for all else: those who are still being checked do not wait for what already
 /// runs. A function takes half a millisecond or, once in a while, all its time.
 const MOST: usize = 4;
-/// Workers that are kept ready for calls that come one after the other: while one cleans up, another is asked.
-const TAKING_TURNS: usize = 2;
 /// What the engine says of a call of a helper that is not there: of one among others, and of one where there are none.
 const NO_HELPER: [&str; 2] = ["not a function", "helpers is not defined"];
 /// What the engine may take beyond its own limit before it is killed: told apart from a machine that is merely busy.
@@ -56,17 +53,9 @@ pub struct Workers {
 
 struct Shared {
     start: Box<Start>,
-    /// Who has waited longest is asked next.
-    idle: Mutex<VecDeque<Worker>>,
+    idle: Mutex<Vec<Worker>>,
     validating: Semaphore,
     computing: Semaphore,
-}
-
-impl Shared {
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Worker>> {
-        // The list is whole after every statement, so a panic elsewhere cannot have broken it.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 struct Worker {
@@ -187,7 +176,7 @@ impl Workers {
                 Ok(None) if waited => left = (time + GRACE).saturating_sub(spent),
                 Ok(None) => return Err(crashed(function)),
                 Err(_) => {
-                    self.have_ready();
+                    self.replace();
                     return Ok((Reply::TimedOut, spent));
                 }
             }
@@ -200,10 +189,14 @@ impl Workers {
         to.write_all(request).await.ok()?;
         let reply = receive(from).await.ok()?;
         if keeps(&reply) {
-            self.shared.idle().push_back(Worker { waited: true, ..worker });
+            self.shared
+                .idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(Worker { waited: true, ..worker });
         } else {
             drop(worker);
-            self.have_ready();
+            self.replace();
         }
         Some(reply)
     }
@@ -211,7 +204,7 @@ impl Workers {
     /// One that is ready: an idle one that is still alive, else a new one.
     async fn worker(&self) -> io::Result<Worker> {
         loop {
-            let idle = self.shared.idle().pop_front();
+            let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let Some(mut idle) = idle else { break };
             if idle.born.elapsed() > OLDEST {
                 continue;
@@ -222,7 +215,6 @@ impl Workers {
                 return Ok(idle);
             }
         }
-        self.have_ready();
         let mut process = (self.shared.start)().await?;
         match tokio::time::timeout(READY, receive(&mut process.from)).await {
             Ok(Ok(Reply::Ready)) => Ok(Worker::new(process)),
@@ -232,17 +224,13 @@ impl Workers {
         }
     }
 
-    /// Starts one more where few wait, off the way of whoever asks: in the place of one that was ended, and beside the first,
-    /// so that the next call need not wait until a worker has thrown away what the last one left.
-    fn have_ready(&self) {
+    /// Puts a new one in the place of one that was ended, off the way of the next call.
+    fn replace(&self) {
         let shared = Arc::clone(&self.shared);
-        if shared.idle().len() >= TAKING_TURNS {
-            return;
-        }
         tokio::spawn(async move {
             if let Ok(process) = (shared.start)().await {
                 let spare = Worker { waited: true, ..Worker::new(process) };
-                shared.idle().push_back(spare);
+                shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(spare);
             }
         });
     }
