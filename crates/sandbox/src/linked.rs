@@ -17,6 +17,7 @@ use crate::error::SandboxError;
 use crate::folder;
 use crate::identity::{self, Facts, Held, Number};
 use crate::inventory::too_many;
+use crate::look;
 use crate::way::{Next, Way};
 
 /// What is forbidden outside the granted folders is looked at up to here before each run, and no further: keys are few, and
@@ -78,7 +79,10 @@ impl Linked {
     }
 
     fn below(&mut self, path: &Path, left: &mut usize, bounds: &Bounds) -> Seen {
-        let Ok(facts) = identity::facts_of(path) else { return Seen::All };
+        let facts = match identity::facts_of(path) {
+            Ok(facts) => facts,
+            Err(error) => return Seen::unless_closed(&error),
+        };
         let mut note = |facts: &Facts| {
             if facts.kind == FileType::RegularFile && facts.names > 1 {
                 self.0.insert(facts.file);
@@ -117,8 +121,15 @@ fn not_all(folder: &Path, bounds: &Bounds) -> SandboxError {
     bounds.refuse_late(folder).err().unwrap_or(too_large)
 }
 
-/// Shows everything below a folder, without following links. What cannot be looked into is left out: nobody here reads what
-/// is in it either.
+impl Seen {
+    /// What is gone or closed to us is nobody's to read here either; of all else nobody can say what is there.
+    fn unless_closed(error: &io::Error) -> Seen {
+        let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
+        if is_closed || look::is_gone(error) { Seen::All } else { Seen::Part }
+    }
+}
+
+/// Shows everything below a folder, without following links.
 fn each_below(
     root: &Path,
     left: &mut usize,
@@ -130,9 +141,14 @@ fn each_below(
         if bounds.until.is_over() {
             return Seen::Part;
         }
-        let Ok(mut entries) = list(&folder) else { continue };
+        let mut entries = match list(&folder) {
+            Ok(entries) => entries,
+            Err(error) if Seen::unless_closed(&error) == Seen::All => continue,
+            Err(_) => return Seen::Part,
+        };
         way.enter(folder.clone(), None);
-        while let Some(Ok(entry)) = entries.read() {
+        while let Some(entry) = entries.read() {
+            let Ok(entry) = entry else { return Seen::Part };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
@@ -144,7 +160,11 @@ fn each_below(
             }
             let facts = entries.fd().map_err(io::Error::from);
             let facts = facts.and_then(|folder| identity::facts_at(folder, entry.file_name()));
-            let Ok(facts) = facts else { continue };
+            let facts = match facts {
+                Ok(facts) => facts,
+                Err(error) if Seen::unless_closed(&error) == Seen::All => continue,
+                Err(_) => return Seen::Part,
+            };
             match show(&folder.join(name), &facts) {
                 Enter::Yes if facts.kind == FileType::Directory => way.later(name, false),
                 Enter::Yes | Enter::No => {}
@@ -167,6 +187,18 @@ mod tests {
     use super::*;
     use crate::awaited::Until;
     use crate::world::World;
+
+    #[test]
+    fn only_what_is_gone_or_closed_holds_nothing() {
+        use rustix::io::Errno;
+        let seen = |error: Errno| Seen::unless_closed(&io::Error::from(error));
+        for error in [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::ACCESS] {
+            assert_eq!(seen(error), Seen::All, "{error}");
+        }
+        for error in [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM, Errno::NAMETOOLONG] {
+            assert_eq!(seen(error), Seen::Part, "{error}");
+        }
+    }
 
     #[test]
     fn a_forbidden_file_is_known_by_all_its_names() {

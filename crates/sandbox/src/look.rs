@@ -280,7 +280,7 @@ fn held(folder: &Path) -> io::Result<Held> {
 }
 
 /// Whether a name has gone since it was listed, or stands for something else by now, which was never granted.
-fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn is_gone(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR))
 }
