@@ -73,11 +73,15 @@ fn t239_a_process_is_found_by_number_and_by_nothing_that_is_none() {
     for (pid, outcome) in [
         (0, "invalid_pid"),
         (-1, "invalid_pid"),
-        (i64::MIN, "invalid_pid"),
-        (i64::MAX, "not_running"),
+        (1 - (1 << 53), "invalid_pid"),
+        ((1 << 53) - 1, "not_running"),
         (4_194_305, "not_running"),
     ] {
         assert_eq!(ask(&daemon, &json!({"pid": pid}))["outcome"], outcome, "{pid}");
+    }
+    for pid in [i64::MIN, i64::MAX] {
+        let far = daemon.agent().execute("check_process_health", &json!({"pid": pid}));
+        assert_eq!(far["metadata"]["refusal"]["code"], "invalid_arguments", "{far}");
     }
     let huge = daemon.agent().execute("check_process_health", &json!({"pid": 1e30}));
     assert_eq!(huge["success"], false, "{huge}");
