@@ -73,7 +73,7 @@ fn t239_a_process_is_found_by_number_and_by_nothing_that_is_none() {
     for (pid, outcome) in [
         (0, "invalid_pid"),
         (-1, "invalid_pid"),
-        (1 - (1 << 53), "invalid_pid"),
+        (1 - (1_i64 << 53), "invalid_pid"),
         ((1 << 53) - 1, "not_running"),
         (4_194_305, "not_running"),
     ] {
