@@ -142,7 +142,7 @@ impl Call {
     ) -> (Call, Value) {
         let workspaces = world.workspaces.based_at(request.cwd.as_deref());
         let stop = Stop::with(&request.withdrawn);
-        let tool = recordable(&request.tool_name);
+        let tool = name_on_record(&world, &request.tool_name);
         // Once, before anything is compared or kept: a name that is cut in one place and whole in another is two.
         let request = Request { caller: nameable(request.caller), ..request };
         let call = Call {
@@ -265,7 +265,7 @@ impl Call {
     pub(crate) fn on_record(&self, tool: &str) -> Arc<ledger::Call> {
         Arc::new(ledger::Call {
             call_id: self.id,
-            tool: recordable(tool),
+            tool: name_on_record(&self.world, tool),
             mode: self.mode,
             caller: self.caller.clone(),
             trace: self.trace.clone(),
@@ -316,6 +316,14 @@ pub(crate) fn nameable(caller: Caller) -> Caller {
     };
     let client = caller.client.as_deref().map(recordable);
     Caller { client, ..caller }
+}
+
+/// The name of a tool for the record. That of one there is is no secret of anybody's.
+fn name_on_record(world: &World, name: &str) -> String {
+    match world.definition(name) {
+        Some(definition) if definition.name().as_str() == name => name.to_owned(),
+        _ => recordable(name),
+    }
 }
 
 /// A name that nobody checked can be anything a caller wrote: it is redacted and cut like every other text.

@@ -133,7 +133,7 @@ impl ToolExecutionLayer {
     async fn execute_for(self: &Arc<Self>, request: Request, made_by: MadeBy) -> ToolResult {
         let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
         let call = call.made_by(made_by);
-        let crashed = recorder::crashed_result(&call);
+        let traces = recorder::Traces::of(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
         let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));
         let listed = self.calls.until_the_end_of(&track);
@@ -154,7 +154,7 @@ impl ToolExecutionLayer {
                 tokio::spawn(work).await
             }
         };
-        conducted.ok().and_then(Result::ok).unwrap_or(crashed)
+        conducted.ok().and_then(Result::ok).unwrap_or_else(|| traces.crashed_result())
     }
 
     async fn conduct(&self, mut call: Call, mut arguments: Value) -> (Call, ToolResult) {

@@ -10,17 +10,19 @@ mod refusals;
 mod repeats;
 mod sessions;
 
-use governance::Permit;
-use ledger::entry::StageTime;
+use governance::{Permit, Sighting};
+use ledger::entry::{Facts, StageTime};
 use ledger::{Decision, Effect};
 use registry::Order;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::to_raw_value;
 use telemetry::{Event, Note, StageTiming, Subject, emit, redact};
 use tool::{Category, Metadata, ToolDefinition};
 
 use crate::call::{Call, CuratedMap};
 
-pub(crate) use ends::{crashed, crashed_result, ended, overtaken};
+pub(crate) use ends::{Traces, crashed, ended, overtaken};
 pub(crate) use export::export;
 pub use life::Configuration;
 pub(crate) use life::{start, stop};
@@ -44,18 +46,32 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
         request_digest: call.key.as_ref().map(|key| key.request.clone()),
         approval_id,
         rules: permit.rules().to_vec(),
-        facts: with_guard(call, redact::shared().redact_owned(permit.facts())),
+        facts: facts(call, permit),
     }
 }
 
 /// What the judge saw, with a word on what was not asked before it.
-fn with_guard(call: &Call, mut facts: Value) -> Value {
-    if call.curated_map == CuratedMap::LeftOut
-        && let Some(facts) = facts.as_object_mut()
-    {
-        facts.insert("curated_map".to_owned(), json!("left_out"));
+fn facts(call: &Call, permit: &Permit) -> Facts {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        #[serde(flatten)]
+        sighting: Sighting<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        curated_map: Option<&'static str>,
     }
-    facts
+    let (sighting, redactor) = (permit.sighting(), redact::shared());
+    // Most calls name files with plain names: a look at those takes a tenth of one at all that is written.
+    let is_plain = sighting.chosen_texts().is_some_and(|mut texts| texts.all(|text| redactor.is_plain(text)));
+    let written = to_raw_value(&Whole { sighting, curated_map: unasked(call) });
+    let redacted =
+        written.and_then(|written| if is_plain { Ok(written) } else { redactor.redact_written(written) });
+    // Names, numbers and words: there is nothing in it that could not be written.
+    redacted.map_or_else(|_| Facts::default(), Facts::Written)
+}
+
+/// The word on a curated map that was not asked.
+fn unasked(call: &Call) -> Option<&'static str> {
+    (call.curated_map == CuratedMap::LeftOut).then_some("left_out")
 }
 
 /// Announces that a call is checked by its tool's schema alone, because a human says so.

@@ -41,7 +41,7 @@ impl Wish {
             from: Some(transition.from),
             to: transition.to,
             reason: transition.reason(),
-            by: transition.rule.id.clone(),
+            by: transition.rule.id.to_string(),
             who: ChangedBy::Rule,
             proof: None,
             sensors: Some(transition.sensors()),

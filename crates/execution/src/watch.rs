@@ -148,7 +148,7 @@ impl ToolExecutionLayer {
         match self.watch.ask(sample) {
             Some(Move::Change(transition)) => {
                 if let Err(error) = self.change_mode(Wish::of_rule(&transition)).await {
-                    tracing::error!(%error, rule = transition.rule.id, "mode_not_changed");
+                    tracing::error!(%error, rule = &*transition.rule.id, "mode_not_changed");
                 }
             }
             Some(Move::Propose(transition)) => self.propose(&transition),

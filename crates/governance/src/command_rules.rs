@@ -110,7 +110,7 @@ impl CommandRules {
         let allowed = allowed.map(|list| {
             let id = format!("{tool}.allowed_commands");
             let rules = list.iter().map(|entry| CommandRule::compile(entry, &id, inspection)).collect();
-            CommandList { rules, rule: inspection.rule(list, &id) }
+            CommandList { rules, rule: inspection.rule(list, id.as_str()) }
         });
         let id = format!("{tool}.forbidden_commands");
         let forbidden = forbidden.into_iter().flat_map(|list| list.iter());
@@ -207,8 +207,7 @@ impl CommandRules {
 
     fn denied(&self, command: &Command, detail: &str, hint: &str) -> Grounds {
         let reason = format!("Command {} is not allowed", shown(&command.to_string()));
-        let default =
-            || RuleRef { file: "built-in default".to_owned(), line: 0, id: "allowed_commands".to_owned() };
+        let default = || RuleRef { file: "built-in default".into(), line: 0, id: "allowed_commands".into() };
         let rule = self.allowed.as_ref().map_or_else(default, |list| list.rule.clone());
         Grounds::new(RefusalCode::CommandNotAllowed, detail, &reason, hint.to_owned(), &rule)
     }
@@ -220,7 +219,7 @@ impl CommandRules {
 
     /// The rules of a tool whose entry is only recorded: as far as they go, it may start anything.
     pub(crate) fn any() -> Self {
-        let rule = RuleRef { file: "shadow".to_owned(), line: 0, id: "shadow".to_owned() };
+        let rule = RuleRef { file: "shadow".into(), line: 0, id: "shadow".into() };
         let any = CommandRule { words: Vec::new(), rule: rule.clone(), column: 0, examples: Vec::new() };
         let allowed = Some(CommandList { rules: vec![any], rule });
         CommandRules { allowed, forbidden: Vec::new(), names: FileNames::CaseSensitive }

@@ -1,9 +1,11 @@
 //! What the judge saw, for the record: names, sizes and counts, enough to judge again, never content.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
 use resources::{ObjectKind, Opened, OpenedPath, OtherNames, PathRequest};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tool::{Arguments, Mode, PathAccess, Refusal, ToolDefinition};
 
@@ -47,10 +49,10 @@ impl Seen {
     }
 
     /// All of it, in the shape of a record.
-    pub(crate) fn with(&self, opened: &Opened<Cleared>) -> Value {
+    pub(crate) fn with<'a>(&'a self, opened: &'a Opened<Cleared>) -> Sighting<'a> {
         let cleared = opened.call();
         let paths =
-            opened.paths().iter().zip(cleared.requests()).map(|(path, request)| reached(path, request));
+            opened.paths().iter().zip(cleared.requests()).map(|(path, request)| PathSeen::of(path, request));
         self.shaped(paths.collect(), cleared.errands(), cleared.call().arguments())
     }
 
@@ -62,41 +64,39 @@ impl Seen {
         workspaces: &Workspaces,
     ) -> Value {
         let paths = definition.path_arguments().iter().flat_map(|argument| {
-            argument.texts(arguments).map(|text| {
-                let facts = json!({"key": argument.key, "typed": text, "access": word(argument.access),
-                    "kind": UNOPENED});
-                with_base(facts, text, workspaces.base())
+            argument.texts(arguments).map(|text| PathSeen {
+                key: &argument.key,
+                typed: Cow::Borrowed(text),
+                access: word(argument.access),
+                kind: UNOPENED,
+                canonical: None,
+                object: None,
+                other_names: Vec::new(),
+                missing_folders: Vec::new(),
+                base: base_of(text, workspaces.base()),
             })
         });
-        self.shaped(paths.collect(), &Errands::of(definition, arguments), arguments)
+        self.shaped(paths.collect(), &Errands::of(definition, arguments), arguments).value()
     }
 
-    fn shaped(&self, paths: Vec<Value>, errands: &Errands, arguments: &Arguments) -> Value {
-        let mut facts = self.moment();
-        let list = |items: Vec<Value>| (!items.is_empty()).then_some(Value::Array(items));
-        let entries = [
-            ("paths", Some(Value::Array(paths))),
-            ("content_bytes", Some(json!(path_rules::content_bytes(arguments)))),
-            ("commands", list(errands.commands.iter().map(command).collect())),
-            ("hosts", list(errands.targets.iter().map(host).collect())),
-            ("would_deny", self.would_deny().map(|refusal| json!(refusal))),
-        ];
-        if let Value::Object(facts) = &mut facts {
-            facts.extend(entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+    fn shaped<'a>(
+        &'a self,
+        paths: Vec<PathSeen<'a>>,
+        errands: &'a Errands,
+        arguments: &Arguments,
+    ) -> Sighting<'a> {
+        Sighting {
+            moment: self.moment(),
+            paths,
+            content_bytes: path_rules::content_bytes(arguments),
+            commands: errands.commands.iter().map(CommandSeen::of).collect(),
+            hosts: errands.targets.iter().map(HostSeen::of).collect(),
+            would_deny: self.would_deny(),
         }
-        facts
     }
 
-    fn moment(&self) -> Value {
-        json!({
-            "mode": self.mode,
-            "policy": &*self.policy,
-            "counts": {
-                "tool_last_hour": self.counts.tool_last_hour,
-                "all_last_minute": self.counts.all_last_minute,
-                "outbound_last_hour": self.counts.outbound_last_hour,
-            },
-        })
+    fn moment(&self) -> Moment<'_> {
+        Moment { mode: self.mode, policy: &self.policy, counts: self.counts }
     }
 
     /// What is kept of a denial: all that was seen, unless that is more than a refusal is worth.
@@ -104,7 +104,7 @@ impl Seen {
         if facts.to_string().len() <= MOST_OF_A_DENIAL {
             return facts;
         }
-        let mut moment = self.moment();
+        let mut moment = json!(self.moment());
         if let Value::Object(moment) = &mut moment {
             moment.insert("cut".to_owned(), Value::Bool(true));
         }
@@ -112,19 +112,146 @@ impl Seen {
     }
 }
 
+/// What the judge saw of a call, as it stands in the record. Typed and borrowed: every call waits for its record, and to
+/// build values of it first would take longer than to judge.
+#[derive(Debug, Serialize)]
+pub struct Sighting<'a> {
+    #[serde(flatten)]
+    moment: Moment<'a>,
+    paths: Vec<PathSeen<'a>>,
+    content_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<CommandSeen<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<HostSeen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_deny: Option<&'a Refusal>,
+}
+
+impl Sighting<'_> {
+    /// The texts in it that somebody else chose, where each can be looked at by itself. The words of a command mean more
+    /// together, and of a refusal only its parts are known here: with those there is no such list.
+    pub fn chosen_texts(&self) -> Option<impl Iterator<Item = &str>> {
+        let alone = self.commands.is_empty() && self.hosts.is_empty() && self.would_deny.is_none();
+        alone.then(|| self.paths.iter().flat_map(PathSeen::texts))
+    }
+
+    /// The same as a value, for who looks into it.
+    pub(crate) fn value(&self) -> Value {
+        json!(self)
+    }
+}
+
+/// When, and by which rules.
+#[derive(Debug, Serialize)]
+struct Moment<'a> {
+    mode: Mode,
+    policy: &'a str,
+    counts: Counts,
+}
+
+/// A path, as it was typed and what it reached.
+#[derive(Debug, Serialize)]
+struct PathSeen<'a> {
+    key: &'a str,
+    typed: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canonical: Option<Cow<'a, str>>,
+    access: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    object: Option<ObjectSeen>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    other_names: Vec<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_folders: Vec<String>,
+    /// Where a relative name starts. An absolute one says so itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<Cow<'a, str>>,
+}
+
+/// What there was to be seen of an object; nothing of one that is not there.
+#[derive(Debug, Serialize)]
+struct ObjectSeen {
+    size: Option<u64>,
+    links: Option<u64>,
+}
+
+impl<'a> PathSeen<'a> {
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let canonical = self.canonical.as_deref().filter(|canonical| *canonical != self.typed);
+        let others = self
+            .other_names
+            .iter()
+            .map(|name| &**name)
+            .chain(self.missing_folders.iter().map(String::as_str));
+        [self.key, &self.typed].into_iter().chain(canonical).chain(self.base.as_deref()).chain(others)
+    }
+
+    fn of(path: &'a OpenedPath, request: &'a PathRequest) -> Self {
+        let facts = path.metadata();
+        PathSeen {
+            key: path.key(),
+            typed: path.typed().to_string_lossy(),
+            canonical: Some(path.canonical().to_string_lossy()),
+            access: word(path.access()),
+            kind: match path.kind() {
+                ObjectKind::File => "file",
+                ObjectKind::Directory => "directory",
+                ObjectKind::Link => "symlink",
+                ObjectKind::Special(kind) => kind,
+                ObjectKind::Missing => "missing",
+                ObjectKind::Unreachable => "unreachable",
+            },
+            object: Some(ObjectSeen {
+                size: facts.map(|facts| facts.size),
+                links: facts.map(|facts| facts.links),
+            }),
+            other_names: match path.other_names() {
+                OtherNames::Known(names) => names.iter().map(|name| name.to_string_lossy()).collect(),
+                OtherNames::Unknown => Vec::new(),
+            },
+            missing_folders: path
+                .missing_folders()
+                .iter()
+                .map(|name| name.to_string_lossy().into_owned())
+                .collect(),
+            base: base_of(&request.text, Some(&request.base)),
+        }
+    }
+}
+
 /// The words of a command; a line that needs a shell stays the one text it is.
-fn command(command: &Command) -> Value {
-    match command {
-        Command::Words(words) => json!(words),
-        Command::ForAShell(line) => json!(line),
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum CommandSeen<'a> {
+    Words(&'a [String]),
+    ForAShell(&'a str),
+}
+
+impl<'a> CommandSeen<'a> {
+    fn of(command: &'a Command) -> Self {
+        match command {
+            Command::Words(words) => CommandSeen::Words(words),
+            Command::ForAShell(line) => CommandSeen::ForAShell(line),
+        }
     }
 }
 
 /// A host by its name. An address that is none may hold a password, and is not repeated.
-fn host(target: &Target) -> Value {
-    match target {
-        Target::Host(host) => json!(host.to_string()),
-        Target::Unusable { detail, .. } => json!({UNUSABLE: detail}),
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum HostSeen {
+    Named(String),
+    Unusable { unusable: &'static str },
+}
+
+impl HostSeen {
+    fn of(target: &Target) -> Self {
+        match target {
+            Target::Host(host) => HostSeen::Named(host.to_string()),
+            Target::Unusable { detail, .. } => HostSeen::Unusable { unusable: detail },
+        }
     }
 }
 
@@ -136,41 +263,6 @@ fn word(access: PathAccess) -> &'static str {
     }
 }
 
-/// Where a relative name starts. An absolute one says so itself.
-fn with_base(mut facts: Value, typed: &str, base: Option<&Path>) -> Value {
-    if let (Value::Object(facts), Some(base), false) = (&mut facts, base, Path::new(typed).is_absolute()) {
-        facts.insert("base".to_owned(), json!(base.to_string_lossy()));
-    }
-    facts
-}
-
-fn reached(path: &OpenedPath, request: &PathRequest) -> Value {
-    let mut facts = json!({
-        "key": path.key(),
-        "typed": path.typed().to_string_lossy(),
-        "canonical": path.canonical().to_string_lossy(),
-        "access": word(path.access()),
-        "kind": match path.kind() {
-            ObjectKind::File => "file",
-            ObjectKind::Directory => "directory",
-            ObjectKind::Link => "symlink",
-            ObjectKind::Special(kind) => kind,
-            ObjectKind::Missing => "missing",
-            ObjectKind::Unreachable => "unreachable",
-        },
-        "size": path.metadata().map(|facts| facts.size),
-        "links": path.metadata().map(|facts| facts.links),
-    });
-    if let (OtherNames::Known(names), Value::Object(facts)) = (path.other_names(), &mut facts)
-        && !names.is_empty()
-    {
-        let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
-        facts.insert("other_names".to_owned(), json!(names));
-    }
-    let missing = path.missing_folders();
-    if let (false, Value::Object(facts)) = (missing.is_empty(), &mut facts) {
-        let names: Vec<_> = missing.iter().map(|name| name.to_string_lossy()).collect();
-        facts.insert("missing_folders".to_owned(), json!(names));
-    }
-    with_base(facts, &request.text, Some(&request.base))
+fn base_of<'a>(typed: &str, base: Option<&'a Path>) -> Option<Cow<'a, str>> {
+    base.filter(|_| !Path::new(typed).is_absolute()).map(Path::to_string_lossy)
 }

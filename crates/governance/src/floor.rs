@@ -187,7 +187,7 @@ fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
 }
 
 fn rule(group: &str) -> RuleRef {
-    RuleRef { file: BUILT_IN_FLOOR.to_owned(), line: 0, id: format!("floor.{group}") }
+    RuleRef { file: BUILT_IN_FLOOR.into(), line: 0, id: format!("floor.{group}").into() }
 }
 
 /// What stands for the file of a rule that no file can change.

@@ -45,7 +45,7 @@ impl Grounds {
 
 /// A tool that is not known to leave the machine wants to.
 pub(crate) fn stays_home(tool: &str) -> Grounds {
-    let rule = RuleRef { file: "tool definition".to_owned(), line: 0, id: format!("{tool}.category") };
+    let rule = RuleRef { file: "tool definition".into(), line: 0, id: format!("{tool}.category").into() };
     let hint =
         "it is of no category that leaves the machine, and none of its arguments is an address".to_owned();
     Grounds::new(RefusalCode::DomainNotAllowed, "stays_home", "Tool does not leave the machine", hint, &rule)

@@ -74,7 +74,7 @@ pub fn judge_traced(
     match decide(&standing, situation, &facts, &mut notes) {
         Err(grounds) => {
             let seen = Seen::by(policy, situation, None);
-            let facts = seen.for_denial(seen.with(&opened));
+            let facts = seen.for_denial(seen.with(&opened).value());
             Verdict::Denial(denial(&standing, grounds, notes).seeing(facts))
         }
         Ok(Decision { asked_by, would_deny }) => {

@@ -53,7 +53,7 @@ impl Findings<'_> {
     fn add(&mut self, rule: &RuleRef, message: &str, fix: &str) {
         let documents = &self.policy.files().documents;
         let all = [&documents.modes, &documents.tools, &documents.safety];
-        if let Some(document) = all.into_iter().find(|document| document.name() == rule.file) {
+        if let Some(document) = all.into_iter().find(|document| document.name() == &*rule.file) {
             let error = document.error_at(rule.line, 1, &format!("`{}`: {message}", rule.id));
             self.found.push(DocumentError { suggestion: Some(fix.to_owned()), ..error });
         }

@@ -47,9 +47,9 @@ impl Policy {
             pattern: secret.pattern.value.clone(),
             action: secret.action,
             rule: RuleRef {
-                file: file.to_owned(),
+                file: file.into(),
                 line: secret.pattern.line,
-                id: format!("content_filtering.secret_patterns.{}", secret.name),
+                id: format!("content_filtering.secret_patterns.{}", secret.name).into(),
             },
         })
     }

@@ -56,7 +56,7 @@ pub(crate) fn requests(
 /// worth the time of everybody else.
 fn refuse_endless(text: &str) -> Result<(), Grounds> {
     let too_large = |detail: &str, hint: String| {
-        let rule = RuleRef { file: DEFAULT.to_owned(), line: 0, id: "paths".to_owned() };
+        let rule = RuleRef { file: DEFAULT.into(), line: 0, id: "paths".into() };
         let reason = format!("Path {} is too long to be judged", shown(text));
         Err(Grounds::new(RefusalCode::TooLarge, detail, &reason, hint, &rule))
     };
@@ -268,7 +268,7 @@ fn not_allowed(request: &PathRequest, detail: &str, rule: &RuleRef, hint: String
 }
 
 fn workspace_rule() -> RuleRef {
-    RuleRef { file: WORKSPACES.to_owned(), line: 0, id: WORKSPACES.to_owned() }
+    RuleRef { file: WORKSPACES.into(), line: 0, id: WORKSPACES.into() }
 }
 
 /// A file with several names may have one that a rule forbids. Those that were found are judged like the one that was
@@ -285,7 +285,7 @@ fn refuse_second_name(
         Found::File { .. } | Found::Other => return Ok(()),
     };
     let tool = standing.definition.name();
-    let rule = RuleRef { file: DEFAULT.to_owned(), line: 0, id: format!("{tool}.hard_links") };
+    let rule = RuleRef { file: DEFAULT.into(), line: 0, id: format!("{tool}.hard_links").into() };
     let forbidden_name =
         |name: &Name, notes: &mut Notes<'_>| refuse_forbidden(standing, name, request, notes).is_err();
     let why = match others {

@@ -1,5 +1,7 @@
 //! Everything that is wrong with a policy, collected, so that one reading of the report is enough.
 
+use std::sync::Arc;
+
 use document::{Document, DocumentError, Located};
 use tool::{Mode, RuleRef, nearest};
 
@@ -48,8 +50,8 @@ impl<'a> Inspection<'a> {
     }
 
     /// The rule that stands at this place.
-    pub(crate) fn rule<T>(&self, at: &Located<T>, id: impl Into<String>) -> RuleRef {
-        RuleRef { file: self.document.name().to_owned(), line: at.line, id: id.into() }
+    pub(crate) fn rule<T>(&self, at: &Located<T>, id: impl Into<Arc<str>>) -> RuleRef {
+        RuleRef { file: self.document.name().into(), line: at.line, id: id.into() }
     }
 
     /// A mode, spelt exactly.

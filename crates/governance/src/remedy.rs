@@ -194,7 +194,7 @@ fn listed(definition: &ToolDefinition, rule: &RuleRef, held: Held<'_>) -> Change
 
 impl PolicyFile {
     fn of(rule: &RuleRef) -> Option<PolicyFile> {
-        PolicyFile::ALL.into_iter().find(|file| Path::new(&rule.file).ends_with(file.name()))
+        PolicyFile::ALL.into_iter().find(|file| Path::new(&*rule.file).ends_with(file.name()))
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Serialize;
 use tool::Mode;
 
 use crate::glob;
@@ -20,7 +21,7 @@ pub struct Situation<'a> {
 }
 
 /// Executed calls in the windows that are limited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Of this tool, in the last hour.
     pub tool_last_hour: u32,

@@ -94,6 +94,6 @@ impl<'a> Standing<'a> {
     }
 
     fn definition_rule(&self, what: &str) -> RuleRef {
-        RuleRef { file: DEFINITION.to_owned(), line: 0, id: format!("{}.{what}", self.definition.name()) }
+        RuleRef { file: DEFINITION.into(), line: 0, id: format!("{}.{what}", self.definition.name()).into() }
     }
 }

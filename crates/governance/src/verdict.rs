@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tool::{Arguments, PathAccess, Refusal, RefusalCode, RuleRef};
 
 use crate::cleared::Cleared;
-use crate::facts::Seen;
+use crate::facts::{Seen, Sighting};
 use crate::grounds::Grounds;
 use crate::host_rules::{Nearness, Outbound, Target};
 use crate::rates::Rates;
@@ -203,8 +203,13 @@ impl Permit {
 
     /// What the judge saw, for the record. No content. Made when somebody asks: most of the cost of a verdict would be
     /// its record.
-    pub fn facts(&self) -> Value {
+    pub fn sighting(&self) -> Sighting<'_> {
         self.seen.with(&self.opened)
+    }
+
+    /// The same as a value, for who looks into it.
+    pub fn facts(&self) -> Value {
+        self.sighting().value()
     }
 
     /// Whether it may still run now that so much has run. For whoever counts and reserves in one step.
@@ -214,7 +219,7 @@ impl Permit {
         let checked = self.limits.rates.check(counts, &mut Notes::on(&mut trail));
         checked.map_err(|grounds| {
             let seen = self.seen.after(counts);
-            let facts = seen.for_denial(seen.with(&self.opened));
+            let facts = seen.for_denial(seen.with(&self.opened).value());
             Denial::new(tool, grounds, self.rules.clone()).seeing(facts)
         })
     }

@@ -38,12 +38,12 @@ impl Policy {
                 ("cpu_seconds", entry.cpu_seconds.is_some()),
             ];
             let (limit, _) = limits.into_iter().find(|(_, given)| *given)?;
-            let file = self.files().documents.tools.name().to_owned();
-            Some(RuleRef { file, line: key.line, id: format!("{name}.{limit}") })
+            let file = self.files().documents.tools.name().into();
+            Some(RuleRef { file, line: key.line, id: format!("{name}.{limit}").into() })
         });
         limited.or_else(|| {
-            let id = format!("{name}.requires_sandbox");
-            let rule = || RuleRef { file: "tool definition".to_owned(), line: 0, id };
+            let id = format!("{name}.requires_sandbox").into();
+            let rule = || RuleRef { file: "tool definition".into(), line: 0, id };
             definition.requires_sandbox().then(rule)
         })
     }

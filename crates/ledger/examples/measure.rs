@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ledger::entry::Facts;
 use ledger::{Call, Decision, Effect, Filter, Ledger, Options, Outcome, Status};
 use tool::{CallId, Caller, Door, Mode, RiskLevel, TraceContext};
 
@@ -85,7 +86,9 @@ fn decision(n: u64) -> Decision {
         request_digest: None,
         approval_id: None,
         rules: Vec::new(),
-        facts: serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
+        facts: Facts::Read(
+            serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
+        ),
     }
 }
 

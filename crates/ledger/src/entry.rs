@@ -5,6 +5,7 @@
 
 mod call;
 mod event;
+mod facts;
 mod housekeeping;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ pub use call::{Call, Concluded, Decision, Effect, EndFacts, Outcome, Refused, St
 pub use event::{
     Approval, ApprovalEvent, ModeChange, Note, Reload, ReloadResult, Session, SessionEvent, Start, Stop, Undo,
 };
+pub use facts::Facts;
 pub use housekeeping::{
     Checkpoint, Executed, Missing, MissingCause, Recovered, Resumed, Retention, Sealed, Torn,
 };

@@ -127,13 +127,19 @@ fn unsigned(number: i64) -> u64 {
 
 /// An id of 32 hexadecimal digits, with or without hyphens, in half the space; anything else as it is.
 fn packed(id: &str) -> Vec<u8> {
-    let digits: Vec<u32> = id.chars().filter(|c| *c != '-').map_while(|c| c.to_digit(16)).collect();
-    let hyphens = id.bytes().filter(|byte| *byte == b'-').count();
-    if digits.len() != 32 || id.len() != 32 + hyphens {
-        return id.as_bytes().to_vec();
+    let (mut bytes, mut digits) = ([0_u8; 16], 0);
+    for byte in id.bytes().filter(|byte| *byte != b'-') {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => return id.as_bytes().to_vec(),
+        };
+        let Some(pair) = bytes.get_mut(digits / 2) else { return id.as_bytes().to_vec() };
+        *pair = *pair << 4 | digit;
+        digits += 1;
     }
-    let pairs = digits.chunks_exact(2);
-    pairs.filter_map(|pair| u8::try_from(pair.iter().fold(0, |byte, digit| byte << 4 | digit)).ok()).collect()
+    if digits == 32 { bytes.to_vec() } else { id.as_bytes().to_vec() }
 }
 
 #[cfg(test)]

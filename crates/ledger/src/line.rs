@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use serde_json::ser::{Formatter, Serializer};
 
 use crate::{LedgerError, hash::Hash, key::Key, shrink};
 
@@ -153,21 +153,34 @@ impl Formatter for Visible {
         W: ?Sized + std::io::Write,
     {
         // What is below the space never comes here: JSON itself escapes it.
-        if fragment.is_ascii() && !fragment.as_bytes().contains(&0x7f) {
-            return writer.write_all(fragment.as_bytes());
-        }
-        let mut units = [0; 2];
-        for c in fragment.chars() {
-            if is_hidden(c) {
-                for unit in c.encode_utf16(&mut units) {
-                    write!(writer, "\\u{unit:04x}")?;
-                }
-            } else {
-                CompactFormatter.write_string_fragment(writer, c.encode_utf8(&mut [0; 4]))?;
-            }
-        }
-        Ok(())
+        write_visible(writer, fragment)
     }
+
+    /// JSON that is written already has hidden characters in its texts only, where their escapes mean the same.
+    fn write_raw_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> std::io::Result<()>
+    where
+        W: ?Sized + std::io::Write,
+    {
+        write_visible(writer, fragment)
+    }
+}
+
+fn write_visible<W: ?Sized + std::io::Write>(writer: &mut W, fragment: &str) -> std::io::Result<()> {
+    // Without a way out in between, so that many bytes are looked at at once.
+    if fragment.bytes().fold(true, |plain, byte| plain & (byte < 0x7f)) {
+        return writer.write_all(fragment.as_bytes());
+    }
+    let mut units = [0; 2];
+    for c in fragment.chars() {
+        if is_hidden(c) {
+            for unit in c.encode_utf16(&mut units) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+        } else {
+            writer.write_all(c.encode_utf8(&mut [0; 4]).as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 /// Control characters, line and paragraph separators, and what is invisible or reorders text.

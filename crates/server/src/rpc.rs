@@ -10,7 +10,6 @@ pub(crate) use id::Id;
 pub(crate) use params::{Parameter, Params};
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tool::strict_json;
 
@@ -23,8 +22,19 @@ pub(crate) enum Message {
     Notification { method: String, params: Params },
 }
 
-/// What answers a request: JSON that is ready to send, or an error.
-pub(crate) type Reply = Result<Box<RawValue>, RpcError>;
+/// What answers a request.
+pub(crate) type Reply = Result<Json, RpcError>;
+
+/// JSON that is ready to send.
+#[derive(Debug)]
+pub(crate) struct Json(Vec<u8>);
+
+#[cfg(test)]
+impl Json {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// A line that is no message, and the request it was meant to be, where that much could be read.
 #[derive(Debug)]
@@ -35,6 +45,8 @@ pub(crate) struct Unreadable {
 
 /// What stands around most results.
 const ENVELOPE_BYTES: usize = 128;
+/// What most results take: one that takes more is moved while it is written.
+const USUAL_BYTES: usize = 4096;
 
 const ENVELOPE: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
@@ -72,10 +84,14 @@ fn read_envelope(id: Option<Id>, mut envelope: Map<String, Value>) -> Result<Mes
 
 /// An answer as JSON.
 pub(crate) fn answer(result: &impl Serialize) -> Reply {
-    serde_json::value::to_raw_value(result).map_err(|error| {
-        tracing::error!(%error, "reply_not_serialised");
-        RpcError::internal()
-    })
+    let mut json = Vec::with_capacity(USUAL_BYTES);
+    match serde_json::to_writer(&mut json, result) {
+        Ok(()) => Ok(Json(json)),
+        Err(error) => {
+            tracing::error!(%error, "reply_not_serialised");
+            Err(RpcError::internal())
+        }
+    }
 }
 
 /// A reply as one line of at most `limit` bytes: what is longer is replaced by an error that says so.
@@ -102,23 +118,23 @@ pub(crate) fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     line
 }
 
-#[derive(Serialize)]
-struct Response<'a> {
-    jsonrpc: &'static str,
-    id: Option<&'a Id>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a RpcError>,
-}
-
 fn encode(id: Option<&Id>, reply: &Reply) -> Vec<u8> {
-    let (result, error) = (reply.as_deref().ok(), reply.as_ref().err());
-    let mut line = Vec::with_capacity(ENVELOPE_BYTES + result.map_or(0, |result| result.get().len()));
-    let response = Response { jsonrpc: "2.0", id, result, error };
-    // Strings, numbers and JSON that is already written: there is nothing here that could fail.
-    let _ = serde_json::to_writer(&mut line, &response);
-    line.push(b'\n');
+    let length = reply.as_ref().map_or(0, |Json(result)| result.len());
+    let mut line = Vec::with_capacity(ENVELOPE_BYTES + length);
+    line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    // Strings and numbers: there is nothing here that could fail.
+    let _ = serde_json::to_writer(&mut line, &id);
+    match reply {
+        Ok(Json(result)) => {
+            line.extend_from_slice(br#","result":"#);
+            line.extend_from_slice(result);
+        }
+        Err(error) => {
+            line.extend_from_slice(br#","error":"#);
+            let _ = serde_json::to_writer(&mut line, error);
+        }
+    }
+    line.extend_from_slice(b"}\n");
     line
 }
 

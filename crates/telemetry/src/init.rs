@@ -102,7 +102,7 @@ pub(crate) fn assemble(
     let (directory, stderr) = match target {
         LogTarget::Directory(directory) => (Some(directory), None),
         LogTarget::Stderr => (None, Some(Stderr(Colour::of_stderr()))),
-        LogTarget::DirectoryAndStderr(directory) => (Some(directory), Some(Stderr(Colour::of_stderr()))),
+        LogTarget::DirectoryAndStderr(directory) => (Some(directory), Stderr::if_kept(Colour::of_stderr())),
     };
     let file = directory
         .map(|directory| LineWriter::start("sinew-log", RotatingFile::open(directory, limits)?))

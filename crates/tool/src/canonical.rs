@@ -54,13 +54,25 @@ fn write(value: &Value, out: &mut Vec<u8>) {
             let mut entries: Vec<_> = map.iter().collect();
             entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
             write_joined(out, b'{', b'}', entries, |(key, item), out| {
-                write_scalar(key, out);
+                write_text(key, out);
                 out.push(b':');
                 write(item, out);
             });
         }
+        Value::String(text) => write_text(text, out),
         scalar => write_scalar(scalar, out),
     }
+}
+
+/// A text that needs no escape, as most do, is copied as it is. Without a way out in between, so that many bytes are looked
+/// at at once.
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    if !text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\')) {
+        return write_scalar(text, out);
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
 }
 
 fn write_joined<T>(
@@ -98,5 +110,8 @@ mod tests {
         assert_ne!(digest(&json!({"a": 1})), digest(&json!({"a": "1"})));
         assert_eq!(String::from_utf8(bytes(&json!({"b": "\n", "a": []}))).unwrap(), r#"{"a":[],"b":"\n"}"#);
         assert_eq!(hex(&[0, 0xff, 0x1a]), "00ff1a");
+        for text in ["", "plain", "é\u{7f}\u{2028}", "\"", "a\\b", "tab\t", "\u{1}", "x\u{1f}"] {
+            assert_eq!(bytes(&json!({text: text})), json!({text: text}).to_string().into_bytes(), "{text:?}");
+        }
     }
 }

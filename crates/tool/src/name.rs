@@ -14,12 +14,17 @@ pub struct ToolName(#[schemars(with = "String")] Arc<str>);
 impl ToolName {
     /// Folds ASCII case and checks the rest. Nothing else is cleaned: a name that needs more is refused.
     pub fn new(text: &str) -> Result<Self, BadName> {
-        let folded = text.to_ascii_lowercase();
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        let well_formed = folded.starts_with(plain)
-            && folded.len() <= 64
-            && folded.chars().all(|c| plain(c) || matches!(c, '_' | '.' | '-'));
-        if well_formed { Ok(ToolName(folded.into())) } else { Err(BadName(text.to_owned())) }
+        let well_formed = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.len() <= 64
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+        if !well_formed {
+            return Err(BadName(text.to_owned()));
+        }
+        let mut name: Arc<str> = text.into();
+        if let Some(letters) = Arc::get_mut(&mut name) {
+            letters.make_ascii_lowercase();
+        }
+        Ok(ToolName(name))
     }
 
     /// The canonical spelling.

@@ -1,5 +1,7 @@
 //! A refusal: the caller's side of a call that did not run. One shape for every reason.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -109,11 +111,11 @@ impl std::fmt::Display for RefusalCode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleRef {
     /// The file, as the person knows it.
-    pub file: String,
+    pub file: Arc<str>,
     /// 1-based; 0 for a rule that stands in no file.
     pub line: u64,
     /// What the rule is called, such as `write_file.allowed_paths`.
-    pub id: String,
+    pub id: Arc<str>,
 }
 
 /// Arguments that have been proven to pass where the given ones did not.

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 /// Nesting deeper than this is refused; it is what serde_json's own limit of 128 lets through, stated so that it can be
@@ -113,11 +114,13 @@ impl<'de> Visitor<'de> for Strict {
         let mut out = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             refuse_nul(&key)?;
-            if out.contains_key(&key) {
-                return Err(A::Error::custom(format!("{DUPLICATE} `{}`", key.escape_debug())));
+            match out.entry(key) {
+                Entry::Occupied(known) => {
+                    return Err(A::Error::custom(format!("{DUPLICATE} `{}`", known.key().escape_debug())));
+                }
+                // Its place is taken before its value is read, so that it is looked for once.
+                Entry::Vacant(free) => *free.insert(Value::Null) = entries.next_value_seed(Strict)?,
             }
-            let value = entries.next_value_seed(Strict)?;
-            out.insert(key, value);
         }
         Ok(Value::Object(out))
     }

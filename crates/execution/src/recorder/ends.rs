@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ledger::entry::{Concluded, EndFacts};
 use ledger::{Effect, Entry, LedgerError, Outcome, Status};
 use registry::Order;
 use telemetry::{Event, emit, metrics};
-use tool::{Failure, FailureKind, Metadata, Refusal, RefusalCode, ToolResult};
+use tool::{
+    Arguments, CallId, Failure, FailureKind, Metadata, Mode, Refusal, RefusalCode, ToolResult, TraceContext,
+};
 
 use super::{effect, metadata, redacted, refused, stages, subject};
+use crate::World;
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 use crate::nudge;
@@ -166,9 +169,38 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
     failed(layer, call, &call.tool_name, failure, Metadata { recorded, ..metadata(call) })
 }
 
-/// The last resort: the recording itself panicked.
-pub(crate) fn crashed_result(call: &Call) -> ToolResult {
-    ToolResult::failed(&call.tool_name, internal_fault(), metadata(call), call.latency_ms())
+/// What is left of a call whose recording itself panicked, for its last answer. Kept beside the call, and made into
+/// words only then.
+pub(crate) struct Traces {
+    id: CallId,
+    tool_name: String,
+    trace: TraceContext,
+    mode: Mode,
+    world: Arc<World>,
+    edited: Option<Arguments>,
+    started: Instant,
+}
+
+impl Traces {
+    pub(crate) fn of(call: &Call) -> Self {
+        Traces {
+            id: call.id,
+            tool_name: call.tool_name.clone(),
+            trace: call.trace.clone(),
+            mode: call.mode,
+            world: Arc::clone(&call.world),
+            edited: call.edited.clone(),
+            started: call.started,
+        }
+    }
+
+    /// The last resort.
+    pub(crate) fn crashed_result(self) -> ToolResult {
+        let known = Metadata::new(self.id, &self.trace, self.mode, self.world.policy.hash());
+        let metadata = Metadata { edited_arguments: self.edited, ..known };
+        let latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
+        ToolResult::failed(&self.tool_name, internal_fault(), metadata, latency_ms)
+    }
 }
 
 fn internal_fault() -> Failure {

@@ -39,8 +39,9 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
 }
 
 fn facts(call: &Call) -> Value {
-    let mut facts = super::with_guard(call, json!({"stages": stages(call)}));
+    let mut facts = json!({"stages": stages(call)});
     if let Value::Object(facts) = &mut facts {
+        facts.extend(super::unasked(call).map(|word| ("curated_map".to_owned(), json!(word))));
         facts.extend(call.host.iter().map(|host| ("host".to_owned(), host.clone())));
         let saw = call.facts().and_then(Value::as_object).into_iter().flatten();
         facts.extend(saw.map(|(key, value)| (key.clone(), value.clone())));

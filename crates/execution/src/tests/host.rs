@@ -184,7 +184,7 @@ async fn walls_of_this_machine_do_not_stand_around_what_a_host_runs() {
         match &explanation.finding {
             Finding::Deny { refusal } => {
                 assert_eq!(refusal.code, RefusalCode::SandboxUnavailable, "{refusal:?}");
-                assert_eq!(refusal.rule.as_ref().map(|rule| rule.id.as_str()), Some(expect));
+                assert_eq!(refusal.rule.as_ref().map(|rule| &*rule.id), Some(expect));
                 assert!(refusal.hint.as_deref().unwrap().contains("Sinew's own `bash`"), "{refusal:?}");
             }
             finding => assert_eq!(finding.as_str(), expect, "{rule}"),
@@ -266,7 +266,7 @@ async fn a_tool_that_shows_what_is_below_its_folder_shows_nothing_forbidden() {
     let HostVerdict::Judged { explanation, .. } = find("env", None).await else { panic!("it is judged") };
     let refusal = explanation.finding.refusal().unwrap();
     let rule = refusal.rule.as_ref().unwrap();
-    assert!(rule.id == "find.forbidden_paths" && rule.line > 0, "{rule:?}");
+    assert!(&*rule.id == "find.forbidden_paths" && rule.line > 0, "{rule:?}");
     assert!(refusal.hint.as_ref().unwrap().contains("narrow `glob`"), "{refusal:?}");
     assert!(!refusal.reason.contains(".env"), "what is there is not told: {}", refusal.reason);
 }

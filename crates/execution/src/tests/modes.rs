@@ -255,9 +255,9 @@ async fn what_waits_for_a_human_stands_in_the_status() {
         from: Mode::Alert,
         to: Mode::Normal,
         rule: tool::RuleRef {
-            file: "modes.yaml".to_owned(),
+            file: "modes.yaml".into(),
             line: 7,
-            id: "transition_rules.ALERT_to_NORMAL".to_owned(),
+            id: "transition_rules.ALERT_to_NORMAL".into(),
         },
         readings: Vec::new(),
     };

@@ -9,7 +9,7 @@ fn globs(purpose: Purpose, patterns: &[&str]) -> PathGlobs {
     let mut builder = PathGlobsBuilder::new(purpose, FileNames::CaseSensitive);
     for (line, pattern) in (1..).zip(patterns) {
         let pattern = Pattern::parse(pattern, &Variables::default()).unwrap();
-        builder.add("p", &pattern, &RuleRef { file: "f".to_owned(), line, id: "i".to_owned() }).unwrap();
+        builder.add("p", &pattern, &RuleRef { file: "f".into(), line, id: "i".into() }).unwrap();
     }
     builder.build().unwrap()
 }
@@ -164,7 +164,7 @@ fn a_hundred_thousand_patterns_are_one_list() {
         assert_eq!(line(&globs, name), expect, "{name}");
     }
     let mut builder = PathGlobsBuilder::new(Purpose::Forbid, FileNames::CaseSensitive);
-    let rule = RuleRef { file: "f".to_owned(), line: 1, id: "i".to_owned() };
+    let rule = RuleRef { file: "f".into(), line: 1, id: "i".into() };
     let mut add = |n: usize| {
         let pattern = Pattern::parse(&format!("/w/{n}*"), &Variables::default()).unwrap();
         builder.add("p", &pattern, &rule)

@@ -12,6 +12,8 @@ use crate::pattern::{BadPattern, is_wild};
 
 /// Expressions that are compiled together.
 const TOGETHER: usize = 64;
+/// As many places as most names are at, at once.
+const USUAL_PLACES: usize = 16;
 /// Parts with wildcards of their own that one folder may have: each costs every judgement a little.
 const MOST_WILD: usize = 10_000;
 
@@ -120,18 +122,26 @@ impl Tree {
     pub(super) fn first(&self, name: &[u8]) -> Option<usize> {
         let mut found: Option<usize> = None;
         let mut take = |number: Option<usize>| found = [found, number].into_iter().flatten().min();
-        let mut places = self.with_deeper(vec![0]);
+        // Two lists that change places, so that a judgement, which looks names up in many trees, asks for memory twice.
+        let (mut places, mut next) = (Vec::with_capacity(USUAL_PLACES), Vec::with_capacity(USUAL_PLACES));
+        places.push(0);
+        self.go_deeper(&mut places);
         for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            let (mut next, characters) = (Vec::new(), characters(part));
             for (at, node) in self.at(&places) {
                 take(node.below);
                 next.extend(node.plain.get(part).copied().into_iter().chain(node.any));
                 next.extend(Some(at).filter(|_| node.stays));
+                if node.sets.is_empty() {
+                    continue;
+                }
+                let characters = characters(part);
                 for (set, behind) in &node.sets {
                     next.extend(set.matches(&characters).into_iter().filter_map(|which| behind.get(which)));
                 }
             }
-            places = self.with_deeper(next);
+            self.go_deeper(&mut next);
+            std::mem::swap(&mut places, &mut next);
+            next.clear();
         }
         self.at(&places).for_each(|(_, node)| take(node.here));
         found
@@ -141,8 +151,8 @@ impl Tree {
         places.iter().filter_map(|at| self.nodes.get(*at).map(|node| (*at, node)))
     }
 
-    /// The same places and those behind a `**`, which may be no part at all. Each of them once.
-    fn with_deeper(&self, mut places: Vec<usize>) -> Vec<usize> {
+    /// Adds to the places those behind a `**`, which may be no part at all. Each of them once.
+    fn go_deeper(&self, places: &mut Vec<usize>) {
         let mut looked = 0;
         while let Some(at) = places.get(looked).copied() {
             places.extend(self.nodes.get(at).and_then(|node| node.deep));
@@ -150,7 +160,6 @@ impl Tree {
         }
         places.sort_unstable();
         places.dedup();
-        places
     }
 }
 

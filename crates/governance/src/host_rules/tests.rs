@@ -14,7 +14,7 @@ fn outbound(gateway: &str, own: Option<&[&str]>) -> Outbound {
     let gateway = Arc::new(Gateway::compile(&file.outbound_gateway, &mut inspection));
     let own = own.map(|hosts| {
         let hosts: Vec<_> = hosts.iter().map(|host| Located::nowhere((*host).to_owned())).collect();
-        let rule = RuleRef { file: "tools.yaml".to_owned(), line: 3, id: "fetch.allowed_domains".to_owned() };
+        let rule = RuleRef { file: "tools.yaml".into(), line: 3, id: "fetch.allowed_domains".into() };
         Arc::new(HostList {
             hosts: HostRule::compile(&hosts, "fetch.allowed_domains", &mut inspection),
             rule,

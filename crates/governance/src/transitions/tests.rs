@@ -419,7 +419,7 @@ fn any_rules(dice: &mut Dice) -> Arc<Transitions> {
             })
             .collect(),
         gate: dice.of(&[Gate::Open, Gate::Human]),
-        place: tool::RuleRef { file: String::new(), line: 0, id: String::new() },
+        place: tool::RuleRef { file: "".into(), line: 0, id: "".into() },
     };
     Arc::new(Transitions { rules: (0..count).map(|_| rule(dice)).collect() })
 }

@@ -52,9 +52,9 @@ impl Inspection<'_> {
     fn entry(&mut self, key: Located<String>, written: CuratedEntry) -> Entry {
         let CuratedEntry { required, required_any, min_length, calls, example, deprecated } = written;
         let rule = RuleRef {
-            file: self.document.name().to_owned(),
+            file: self.document.name().into(),
             line: key.line,
-            id: format!("guardrails.{}", key.value),
+            id: format!("guardrails.{}", key.value).into(),
         };
         let least: Vec<_> = min_length.into_iter().collect();
         let entry = Entry {

@@ -10,6 +10,8 @@ use tool::{
     CallId, Caller, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext, Truncation, Usage,
 };
 
+use super::Facts;
+
 /// What every record of a call says first, so that each line can be found and read alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
@@ -68,8 +70,8 @@ pub struct Decision {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleRef>,
     /// What the judge saw, redacted.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub facts: Value,
+    #[serde(default, skip_serializing_if = "Facts::is_none")]
+    pub facts: Facts,
 }
 
 /// How a call ended.

@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn told(result: ToolResult) -> Value {
-        serde_json::from_str(reply(result, None).unwrap().get()).unwrap()
+        serde_json::from_slice(reply(result, None).unwrap().bytes()).unwrap()
     }
 
     #[test]

@@ -98,5 +98,5 @@ fn fault_word(fault: Fault) -> &'static str {
 }
 
 pub(crate) fn rule_place(rule: &RuleRef) -> String {
-    if rule.line == 0 { rule.id.clone() } else { format!("{}:{} {}", rule.file, rule.line, rule.id) }
+    if rule.line == 0 { rule.id.to_string() } else { format!("{}:{} {}", rule.file, rule.line, rule.id) }
 }

@@ -163,7 +163,7 @@ fn the_events_of_calls_have_their_fields_and_no_argument() {
         session: Some("s"),
     };
     let arguments = json!({"path": "/tmp/a", "content": "text"});
-    let rule = RuleRef { file: "tools.yaml".to_owned(), line: 12, id: "write.allowed_paths".to_owned() };
+    let rule = RuleRef { file: "tools.yaml".into(), line: 12, id: "write.allowed_paths".into() };
     let (kind, code) = (FailureKind::TimedOut, RefusalCode::PathNotAllowed);
     check_events(
         call,

@@ -126,7 +126,7 @@ fn a_call_arrives_as_a_span_with_its_stages() {
         }
         span.note(Note::Mode(Mode::Alert));
         span.note(Note::Decision("permit"));
-        span.note(Note::Rule(&RuleRef { file: "tools.yaml".to_owned(), line: 3, id: "w".to_owned() }));
+        span.note(Note::Rule(&RuleRef { file: "tools.yaml".into(), line: 3, id: "w".into() }));
         span.note(Note::Arguments(&json!({"content": "the content"})));
         timings = span.end(Outcome::Failed(FailureKind::TimedOut));
     });

@@ -93,20 +93,21 @@ static STEMS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::builder().ascii_case_insensitive(true).build(stems).ok()
 });
 
-fn has_stem(name: &str) -> bool {
+pub(super) fn has_stem(name: &str) -> bool {
     STEMS.as_ref().is_none_or(|stems| stems.is_match(name))
 }
 
-/// Whether a name in these lines may say that its value is secret. The word `key` alone says nothing, and facts have it.
-pub(super) fn hints_at_a_name(lines: &str) -> bool {
+/// Whether a name in these texts may say that its value is secret; each of them stands between two of `edge`. The word
+/// `key` alone says nothing, and facts have it.
+pub(super) fn hints_at_a_name(texts: &str, edge: char) -> bool {
     let Some(stems) = STEMS.as_ref() else { return true };
-    let whole_line = |start: usize, end: usize| {
-        lines.get(end..).is_some_and(|rest| rest.starts_with('\n'))
-            && lines.get(..start).is_some_and(|before| before.is_empty() || before.ends_with('\n'))
+    let stands_alone = |start: usize, end: usize| {
+        texts.get(end..).is_some_and(|rest| rest.starts_with(edge))
+            && texts.get(..start).is_some_and(|before| before.is_empty() || before.ends_with(edge))
     };
-    stems.find_iter(lines).any(|hit| {
-        let is_key = lines.get(hit.range()).is_some_and(|stem| stem == "key");
-        !(is_key && whole_line(hit.start(), hit.end()))
+    stems.find_iter(texts).any(|hit| {
+        let is_key = texts.get(hit.range()).is_some_and(|stem| stem == "key");
+        !(is_key && stands_alone(hit.start(), hit.end()))
     })
 }
 

@@ -90,6 +90,27 @@ fn patterns_of_the_configuration() {
     }
 }
 
+#[test]
+fn a_plain_text_is_one_that_nothing_is_found_in() {
+    let pattern =
+        SecretPattern { name: "mine".to_owned(), pattern: "q{3}".to_owned(), action: Action::Redact };
+    let redactor = Redactor::new(vec![pattern]).unwrap();
+    assert!(redactor.is_plain("/home/ada/notes/today.md"));
+    for telling in ["/home/ada/qqq.md", "my_token", "sk-ant-0123456789abcdef0123", "AKIAIOSFODNN7EXAMPLE"] {
+        assert!(!redactor.is_plain(telling), "{telling}");
+    }
+    for sample in [CLOUD, FORGES, SERVICES, HEADERS_AND_URLS, ASSIGNMENTS, PEM_BLOCKS].into_iter().flatten() {
+        let (text, expected) = parse(sample);
+        assert!(text == expected || !Redactor::built_in().is_plain(&text), "{text}");
+    }
+}
+
+/// The value, redacted where it was written as JSON already.
+fn rewritten(redactor: &Redactor, value: &Value) -> Value {
+    let written = redactor.redact_written(serde_json::value::to_raw_value(value).unwrap()).unwrap();
+    serde_json::from_str(written.get()).unwrap()
+}
+
 /// Patterns that a look at several texts at once would miss or find elsewhere.
 #[test]
 fn what_is_given_away_is_redacted_by_every_pattern() {
@@ -98,16 +119,19 @@ fn what_is_given_away_is_redacted_by_every_pattern() {
         pattern: pattern.to_owned(),
         action: Action::Redact,
     };
-    for text in ["^start$", "start\\z", "(?m)^start", r"\bstart\b", "[a-z]{5}", "(?s)s.*t"] {
+    for text in
+        ["st\"art", "\\nstart", "^start$", "start\\z", "(?m)^start", r"\bstart\b", "[a-z]{5}", "(?s)s.*t"]
+    {
         let redactor = Redactor::new(vec![pattern(text)]).unwrap();
-        for value in
-            [json!({"a": "x", "b": ["start", 1]}), json!({"start": 1}), json!(["restarted", "astart"])]
-        {
-            assert_eq!(
-                redactor.redact_owned(value.clone()),
-                redactor.redact_value(&value),
-                "{text}: {value}"
-            );
+        for value in [
+            json!({"a": "x", "b": ["start", 1]}),
+            json!({"start": 1}),
+            json!(["restarted", "astart"]),
+            json!(["st\"art", "\nstart"]),
+        ] {
+            let expected = redactor.redact_value(&value);
+            assert_eq!(redactor.redact_owned(value.clone()), expected, "{text}: {value}");
+            assert_eq!(rewritten(&redactor, &value), expected, "written, {text}: {value}");
         }
     }
 }
@@ -118,6 +142,7 @@ fn json_is_redacted_by_name_and_by_shape() {
     let marker = "[redacted:sensitive_key]";
     let check = |given: Value, expected: Value| {
         assert_eq!(redactor.redact_value(&given), expected, "{given}");
+        assert_eq!(rewritten(&redactor, &given), expected, "written: {given}");
         assert_eq!(redactor.redact_owned(given.clone()), expected, "given away: {given}");
     };
     check(json!({"password": "x", "user": "ada"}), json!({"password": marker, "user": "ada"}));
@@ -245,6 +270,7 @@ fn of_a_thousand_planted_secrets_none_survives() {
         assert!(value.to_string().contains(&secret), "the test must plant it: {value}");
         let clean = redactor.redact_value(&value);
         assert!(!clean.to_string().contains(&secret), "seed {seed}: {secret} survives in {clean}");
+        assert_eq!(rewritten(&redactor, &value), clean, "seed {seed}: written is as shown");
         assert_eq!(redactor.redact_owned(value), clean, "seed {seed}: given away is as shown");
         assert_eq!(redactor.redact_value(&clean), clean, "seed {seed}: twice must be as once");
     }

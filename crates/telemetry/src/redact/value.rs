@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-use super::sensitive::{Sensitivity, hints_at_a_name, is_placeholder, sensitivity};
+use super::sensitive::{Sensitivity, has_stem, hints_at_a_name, is_placeholder, sensitivity};
 use super::{Compiled, Redactor, assignment};
 
 const MARKER: &str = "[redacted:sensitive_key]";
@@ -34,7 +35,22 @@ impl Redactor {
     fn holds_no_hint(&self, value: &Value) -> bool {
         let mut texts = String::with_capacity(1024);
         gather(value, &mut texts);
-        !hints_at_a_name(&texts) && !self.hints(&texts)
+        !hints_at_a_name(&texts, '\n') && !self.hints(&texts)
+    }
+
+    /// Whether there is nothing in a text that a secret or the name of one would have. In doubt it says no.
+    pub fn is_plain(&self, text: &str) -> bool {
+        !has_stem(text) && !self.hints(text)
+    }
+
+    /// The same for what is written as JSON already: a text without a secret, as most are, is given back as it is.
+    pub fn redact_written(&self, written: Box<RawValue>) -> Result<Box<RawValue>, serde_json::Error> {
+        let text = written.get();
+        // Without an escape every text stands there letter by letter, and what is found in one is found in all of it.
+        if !text.contains('\\') && !hints_at_a_name(text, '"') && !self.hints(text) {
+            return Ok(written);
+        }
+        to_raw_value(&self.redact_owned(serde_json::from_str(text)?))
     }
 
     /// Whether [`Redactor::redact_value`] would leave the value as it is. In doubt it says no.

@@ -19,7 +19,7 @@ fn card(text: &str) -> Card {
         effect: vec![fact(text, text)],
         changes: vec![ShownChange::of(&change).unwrap()],
         arguments: vec![fact("content", text)],
-        asked_by: vec![RuleRef { file: text.to_owned(), line: 3, id: text.to_owned() }],
+        asked_by: vec![RuleRef { file: text.into(), line: 3, id: text.into() }],
         caller: text.to_owned(),
         session: Some(text.to_owned()),
         call_id: CallId::fresh(),

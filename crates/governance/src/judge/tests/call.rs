@@ -193,9 +193,9 @@ fn an_unanswered_question_is_a_refusal_and_an_approved_one_a_permit() {
     let Verdict::Question(question) = verdict else { panic!("no question") };
     let refusal = question.unanswered();
     assert!(refusal.reason.starts_with("Permission denied: Approval"), "{}", refusal.reason);
-    assert_eq!(refusal.rule.unwrap().id, "gated.requires_approval");
+    assert_eq!(refusal.rule.unwrap().id.as_ref(), "gated.requires_approval");
     let permit = question.approved();
-    assert_eq!(permit.rules().last().unwrap().id, "gated.requires_approval");
+    assert_eq!(permit.rules().last().unwrap().id.as_ref(), "gated.requires_approval");
 }
 
 #[test]

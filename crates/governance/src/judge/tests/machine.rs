@@ -177,7 +177,7 @@ impl Outcome {
     pub(crate) fn by(&self, file: &str, line: u64, id: &str) -> &Self {
         let rule = self.rules.last().unwrap();
         assert!(rule.file.ends_with(file), "{rule:?}");
-        assert_eq!((rule.line, rule.id.as_str()), (line, id), "{rule:?}");
+        assert_eq!((rule.line, &*rule.id), (line, id), "{rule:?}");
         self
     }
 

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     fn rule(key: &str, line: u64) -> RuleRef {
-        RuleRef { file: "tools.yaml".to_owned(), line, id: format!("write_file.{key}") }
+        RuleRef { file: "tools.yaml".into(), line, id: format!("write_file.{key}").into() }
     }
 
     fn judged(finding: Finding, on_permit: OnPermit) -> Answer {
@@ -205,8 +205,7 @@ mod tests {
 
     #[test]
     fn a_denial_names_the_rule_and_the_way_out_and_has_an_end() {
-        let rule =
-            RuleRef { file: "tools.yaml".to_owned(), line: 7, id: "write_file.forbidden_paths".to_owned() };
+        let rule = RuleRef { file: "tools.yaml".into(), line: 7, id: "write_file.forbidden_paths".into() };
         let refusal = Refusal::new("write_file", RefusalCode::PathForbidden, "x".repeat(100_000));
         let short = Refusal { reason: "no".to_owned(), ..refusal.clone() }.hint("work elsewhere").rule(rule);
         let deny = |refusal: Refusal| judged(Finding::Deny { refusal: Box::new(refusal) }, OnPermit::Allow);

@@ -26,7 +26,7 @@ fn question(id: &str, text: &str, lines: usize) -> Listed {
             effect: vec![Fact { label: "writes".to_owned(), text: text.to_owned() }],
             changes: vec![change],
             arguments: Vec::new(),
-            asked_by: vec![RuleRef { file: text.to_owned(), line: 4, id: text.to_owned() }],
+            asked_by: vec![RuleRef { file: text.into(), line: 4, id: text.into() }],
             caller: text.to_owned(),
             session: None,
             call_id: CallId::fresh(),
