@@ -8,10 +8,15 @@ use tests::{Home, Run, sinew};
 
 /// Runs `sinew` with a `systemctl` that writes down what it is told and answers with this code.
 fn run_managed(home: &Home, code: i32, words: &[&str]) -> (Run, String) {
+    run_answered(home, (code, ""), words)
+}
+
+/// The same with one that also says something.
+fn run_answered(home: &Home, (code, says): (i32, &str), words: &[&str]) -> (Run, String) {
     let programs = home.user().join("programs");
     let told = home.user().join("told");
     std::fs::create_dir_all(&programs).unwrap();
-    let script = format!("#!/bin/sh\necho \"$@\" >> {}\nexit {code}\n", told.display());
+    let script = format!("#!/bin/sh\necho \"$@\" >> {}\necho '{says}'\nexit {code}\n", told.display());
     let manager = programs.join("systemctl");
     std::fs::write(&manager, script).unwrap();
     std::fs::set_permissions(&manager, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -146,6 +151,16 @@ fn no_service_is_made_beside_a_daemon_that_was_started_by_hand() {
     let daemon = tests::Daemon::start_in(home);
     let (again, _) = run_managed(daemon.home(), 0, &["service", "install"]);
     assert!(again.must_exit(0).stdout().contains("unchanged"), "its own daemon is no other");
+    for verb in ["start", "restart"] {
+        let (refused, told) = run_answered(daemon.home(), (3, "inactive (dead)"), &["service", verb]);
+        let refused = refused.must_exit(1);
+        assert!(refused.stderr().contains(&format!("kill {}", daemon.pid())), "{refused}");
+        assert!(told.contains("status") && !told.contains(verb), "the manager was only asked: {told}");
+        let known = format!("Main PID: {} (sinew)", daemon.pid());
+        let (run, told) = run_answered(daemon.home(), (0, &known), &["service", verb]);
+        run.must_exit(0);
+        assert!(told.contains(&format!("--user {verb} ")), "what it started itself is its own: {told}");
+    }
 }
 
 /// A manager's socket lets everybody in, and starts the daemon for whoever knocks.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::results::Results;
+use super::results::{Bound, Results};
 
 /// The clock counts whole microseconds, rounded down: half of one is what that leaves out on average.
 const ROUNDED_OFF: f64 = 0.5;
@@ -64,7 +64,8 @@ pub(crate) fn add(
     );
     results.add(group, "  of Sinew's: the decision into the ledger", decisions);
     results.add(group, "  of Sinew's: the end into the ledger", ends);
-    results.add(group, "  of Sinew's: both, what the ledger adds", sums);
+    let both = results.add(group, "  of Sinew's: both, what the ledger adds", sums);
+    results.claim("what the ledger adds to a read, p50", Some(both), "µs", Bound::AtMost(15.0));
     Ok(())
 }
 

@@ -31,6 +31,8 @@ const DEPTH: usize = 64;
 pub(crate) const ALONE: &str = "read_file of 1 KiB, one at a time";
 const DEEP: &str = "read_file of 1 KiB, 64 at once";
 const SINEW: &str = "Sinew, sinew/execute, governed";
+const MCP: &str = "Sinew, MCP tools/call, governed";
+const BRIDGE: &str = "Sinew, the same through the bridge, `sinew mcp`";
 const FLOOR: &str = "echo of as many bytes over a socket pair: the floor";
 const RMCP: &str = "bare rmcp on a Unix socket, no checks";
 const REFERENCE: &str = "reference filesystem server, stdio";
@@ -78,7 +80,7 @@ pub(crate) fn measure(
     let home = Home::make(binary, &folder.join("read"))?;
     let daemon = home.start()?;
     let file = home.work().join("kib.txt");
-    let mut lanes = ours(&daemon)?;
+    let mut lanes = ours(&home, &daemon)?;
     for lane in others(peers, &file, folder) {
         match lane {
             Ok(lane) => lanes.push(lane),
@@ -106,8 +108,8 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// The floor, a round trip of the daemon with no call in it, and the call by both of its protocols.
-fn ours(daemon: &Daemon) -> Result<Vec<Lane>> {
+/// The floor, a round trip of the daemon with no call in it, and the call by both of its protocols and through the bridge.
+fn ours(home: &Home, daemon: &Daemon) -> Result<Vec<Lane>> {
     let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
     let execute = Question::new("sinew/execute", &params, "xxxxxxxx");
     let params = json!({"name": "read_file", "arguments": {"path": "kib.txt"}});
@@ -120,12 +122,15 @@ fn ours(daemon: &Daemon) -> Result<Vec<Lane>> {
     })?;
     let mut mcp = daemon.connect()?;
     mcp.initialise()?;
+    let mut bridge = Conversation::on_pipes(&mut home.sinew(&["mcp"]))?;
+    bridge.initialise()?;
     let status = Question::new("sinew/status", &json!({}), "uptime_seconds");
     Ok(vec![
         Lane::new(FLOOR, echo::start(reply)?, execute.clone(), FAST),
         Lane::new("Sinew, sinew/status: no call", daemon.connect()?, status, FAST),
         Lane::new(SINEW, native, execute, FAST),
-        Lane::new("Sinew, MCP tools/call, governed", mcp, call, FAST),
+        Lane::new(MCP, mcp, call.clone(), FAST),
+        Lane::new(BRIDGE, bridge, call, FAST),
     ])
 }
 
@@ -179,8 +184,11 @@ fn state(results: &mut Results) {
     let rate = |name: &str| results.find(DEEP, name)?.per_second;
     let throughput = rate(SINEW).zip(rate(RMCP)).map(|(ours, theirs)| ours / theirs);
     let (floor, bare) = (ratio(results, FLOOR), ratio(results, RMCP));
+    let middle = |name: &str| Some(results.find(ALONE, name)?.p50);
+    let bridge = middle(BRIDGE).zip(middle(MCP)).map(|(with, without)| with - without);
     results.claim("governed read to bare rmcp, p50", bare, RATIO, Bound::AtMost(1.0));
     results.claim("governed read to the echo floor, p50", floor, RATIO, Bound::AtMost(4.0));
     results.claim("faster than the reference filesystem server", faster, RATIO, Bound::AtLeast(8.0));
     results.claim("calls a second to bare rmcp, 64 at once", throughput, RATIO, Bound::AtLeast(1.5));
+    results.claim("what the bridge adds, p50", bridge, "µs", Bound::AtMost(50.0));
 }

@@ -310,7 +310,7 @@ fn the_rule_is_named_where_the_map_decided() {
         "path": {"type": "string"}, "x": {}}}),
     );
     let by_map = bench.lacks("read_file", json!({"x": 1}), &["path"]);
-    assert_eq!(by_map.rule.unwrap().id, "guardrails.read_file");
+    assert_eq!(by_map.rule.unwrap().id.as_ref(), "guardrails.read_file");
     let by_schema = bench.lacks("read_file", json!({"path": "a"}), &["x"]);
     assert_eq!(by_schema.rule, None);
 }

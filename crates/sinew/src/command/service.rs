@@ -84,6 +84,9 @@ fn manage(action: Action, setting: &Setting, facts: &Facts, done: &str) -> Resul
         let problem = Problem::new(Exit::Failed, "the service is not installed");
         return Err(problem.hint("`sinew service install` does that; `sinew serve` runs without it"));
     }
+    if action != Action::Stop {
+        refuse_beside_a_strangers(setting, facts)?;
+    }
     service::carry_out(&Manager::CURRENT.steps(action, facts))?;
     say(done)?;
     Ok(Exit::Done)
@@ -120,11 +123,31 @@ fn refuse_beside_another(setting: &Setting) -> Result<(), Problem> {
     if service::is_installed(setting.home()) || !setting.daemon_answers() {
         return Ok(());
     }
-    let end = match StateLock::holder(setting.home()) {
-        Holder::Process { pid: Some(pid) } => format!("end it with `kill {pid}`, then try again"),
-        _ => "end it, then try again".to_owned(),
+    Err(strangers(running(setting)))
+}
+
+/// The same where the service is there: a daemon that answers is the manager's if that names its process.
+fn refuse_beside_a_strangers(setting: &Setting, facts: &Facts) -> Result<(), Problem> {
+    let Some(pid) = running(setting).filter(|_| setting.daemon_answers()) else { return Ok(()) };
+    let said = service::ask(&Manager::CURRENT.inquiry(facts))?.1;
+    let is_known = said.split(|c: char| !c.is_ascii_digit()).any(|number| number == pid.to_string());
+    if is_known { Ok(()) } else { Err(strangers(Some(pid))) }
+}
+
+/// The process that holds the state of this home.
+fn running(setting: &Setting) -> Option<i32> {
+    match StateLock::holder(setting.home()) {
+        Holder::Process { pid } => pid,
+        Holder::Nobody => None,
+    }
+}
+
+fn strangers(pid: Option<i32>) -> Problem {
+    let end = match pid {
+        Some(pid) => format!("end it with `kill {pid}`, then try again"),
+        None => "end it, then try again".to_owned(),
     };
-    Err(Problem::new(Exit::Failed, "a daemon runs that no service manager started").hint(end))
+    Problem::new(Exit::Failed, "a daemon runs that no service manager started").hint(end)
 }
 
 /// Root's service would be in root's session, and own the user's files.
