@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what a governed call costs, on a release build of this machine, all checks on.
+//! `cargo xtask bench`: what a governed call costs, on the build that people install, all checks on.
 //!
 //! Times of one run on one machine: compare them with each other, not with another day's. What is compared is
 //! measured in turns, so that a noisy moment hits all alike.
@@ -52,7 +52,7 @@ const OTHER_BUILD: &str = "SINEW_BIN";
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     let binary = match std::env::var_os(OTHER_BUILD) {
         Some(binary) => PathBuf::from(binary),
-        None => project::build_binary(root, Profile::Release)?,
+        None => project::build_binary(root, Profile::Dist)?,
     };
     let folder = root.path().join("target/bench");
     let _ = std::fs::remove_dir_all(&folder);

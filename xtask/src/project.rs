@@ -67,16 +67,27 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
 pub(crate) enum Profile {
     /// For tests.
     Dev,
-    /// As people run it.
+    /// As people run it who build it.
     Release,
+    /// As people run it who install it.
+    Dist,
+}
+
+impl Profile {
+    /// Its name for cargo.
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Dev => "dev",
+            Profile::Release => "release",
+            Profile::Dist => "dist",
+        }
+    }
 }
 
 /// Builds `sinew` and returns where it is. Whole-workspace features, so that the tests reuse what was compiled.
 pub(crate) fn build_binary(root: &Root, profile: Profile) -> Result<PathBuf> {
     let mut build = root.cargo(&["build", "--workspace", "--bin", "sinew"]);
-    if profile == Profile::Release {
-        build.arg("--release");
-    }
+    build.args(["--profile", profile.name()]);
     println!("$ {}", process::shown(&build));
     let output = build
         .arg("--message-format=json-render-diagnostics")

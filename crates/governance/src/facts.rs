@@ -266,3 +266,53 @@ fn word(access: PathAccess) -> &'static str {
 fn base_of<'a>(typed: &str, base: Option<&'a Path>) -> Option<Cow<'a, str>> {
     base.filter(|_| !Path::new(typed).is_absolute()).map(Path::to_string_lossy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every text of a path that is not a word of ours is one that is looked at for secrets.
+    #[test]
+    fn whatever_somebody_chose_is_among_the_chosen_texts() {
+        let text = |name: &'static str| Cow::Borrowed(name);
+        let path = PathSeen {
+            key: "key",
+            typed: text("typed"),
+            canonical: Some(text("canonical")),
+            access: "ours",
+            kind: "ours",
+            object: Some(ObjectSeen { size: Some(1), links: Some(1) }),
+            other_names: vec![text("one"), text("other")],
+            missing_folders: vec!["missing".to_owned()],
+            base: Some(text("base")),
+        };
+        let written = json!(path);
+        let mut chosen: Vec<&str> = path.texts().collect();
+        let values = written.as_object().into_iter().flat_map(serde_json::Map::values);
+        let lists = values.clone().filter_map(Value::as_array).flatten();
+        let mut found: Vec<&str> = values.chain(lists).filter_map(Value::as_str).collect();
+        found.retain(|text| *text != "ours");
+        chosen.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(chosen, found);
+        assert_eq!(found.len(), 7, "{found:?}");
+        let same = PathSeen { canonical: Some(text("typed")), ..path };
+        assert_eq!(same.texts().filter(|text| *text == "typed").count(), 1, "looked at once");
+    }
+
+    #[test]
+    fn commands_hosts_and_refusals_are_looked_at_as_a_whole() {
+        let moment = || Moment { mode: Mode::Normal, policy: "p", counts: Counts::default() };
+        let refusal = Refusal::new("t", tool::RefusalCode::Busy, "reason");
+        let words = ["sshpass".to_owned()];
+        let check = |commands: Vec<CommandSeen<'_>>, hosts: Vec<HostSeen>, would_deny, expect: bool| {
+            let (paths, content_bytes) = (Vec::new(), None);
+            let sighting = Sighting { moment: moment(), paths, content_bytes, commands, hosts, would_deny };
+            assert_eq!(sighting.chosen_texts().is_some(), expect, "{sighting:?}");
+        };
+        check(Vec::new(), Vec::new(), None, true);
+        check(vec![CommandSeen::Words(&words)], Vec::new(), None, false);
+        check(Vec::new(), vec![HostSeen::Named("a.org".to_owned())], None, false);
+        check(Vec::new(), Vec::new(), Some(&refusal), false);
+    }
+}

@@ -132,8 +132,13 @@ impl<T> Default for Lately<T> {
 impl<T> Lately<T> {
     /// Usually the newest; what is recalled from the record may come later than it happened.
     fn add(&mut self, at: Duration, what: T) {
-        let place = self.0.partition_point(|(time, _)| *time <= at);
-        self.0.insert(place, (at, what));
+        match self.0.back() {
+            Some((newest, _)) if *newest > at => {
+                let place = self.0.partition_point(|(time, _)| *time <= at);
+                self.0.insert(place, (at, what));
+            }
+            _ => self.0.push_back((at, what)),
+        }
         if self.0.len() > MOST {
             self.0.pop_front();
         }
