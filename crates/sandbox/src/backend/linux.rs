@@ -65,7 +65,7 @@ pub(crate) fn serve(tier: SandboxTier, control: Control, mut setup: Setup) -> io
     } else {
         let Forked::Parent(child) = raw::fork()? else {
             drop((control, traffic));
-            inside::run(tier, setup)
+            inside::run(tier, mounts::Terminals::None, setup)
         };
         setup.say(&Status::Ready)?;
         drop(setup);
