@@ -183,14 +183,14 @@ const ROWS: &[Row] = &[
         Full,
         Off,
         &[HeldWatch],
-        &["fill_send_buffers", "poll_many", "lock_many", "run_unreadable_program"],
+        &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
         Seen::Escape,
     ),
     Row(
         Reduced,
         Off,
         &[HeldWatch],
-        &["fill_send_buffers", "poll_many", "lock_many", "run_unreadable_program"],
+        &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
         Seen::Escape,
     ),
     // To who looks at descriptors it would be out of sight.
