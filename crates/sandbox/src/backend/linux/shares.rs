@@ -9,9 +9,9 @@ use super::memory::{self, Pages};
 
 /// How long it is counted in one go, if one process does not take longer.
 const PART: Duration = Duration::from_millis(4);
-/// What a count may take of a processor. Some tens of gigabytes are counted by then; and for as long as it is counted
+/// What a count may take of a processor. More than a hundred gigabytes are counted by then; and for as long as it is counted
 /// nobody knows how much there is, so that who cannot be counted in this time has what the quick count says.
-const MOST: Duration = Duration::from_millis(500);
+const MOST: Duration = Duration::from_secs(1);
 
 /// A count, and the rest after it.
 #[derive(Debug, Default)]
@@ -35,6 +35,11 @@ impl Shares {
     /// Whether there is more to count at once.
     pub(crate) fn is_under_way(&self) -> bool {
         self.round.is_some()
+    }
+
+    /// Leaves a count that nobody needs any more.
+    pub(crate) fn give_up(&mut self) {
+        self.round = None;
     }
 
     /// Counts on, or begins; how much it is with what the scratch space holds, once it is known. `quick` is what it is at

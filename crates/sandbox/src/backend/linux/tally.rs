@@ -127,25 +127,36 @@ impl Tally {
     /// does all that a child has in common with its parent; only where that is more than there is room for is it looked
     /// into more closely.
     fn count(&mut self, is_due: bool, room: u64) -> Option<u64> {
-        if is_due && !self.shares.is_under_way() {
-            self.apart.clone_from(&self.processes);
-            self.quick = quick(&self.apart, self.scratch);
-            if self.quick.all > room {
-                let doubles = self.before.spaces.doubles();
-                self.apart.retain(|process| !doubles.contains(process));
-                self.quick = quick(&self.apart, self.scratch);
-            }
-            if self.quick.all <= room {
-                return Some(self.quick.all);
-            }
-            // What one has is never less than it says.
-            if self.quick.largest > room {
-                return Some(self.quick.largest);
-            }
+        if is_due && let Some(used) = self.count_quickly(room) {
+            self.shares.give_up();
+            return Some(used);
         }
         match is_due || self.shares.is_under_way() {
             true => self.shares.count_on(&self.apart, self.quick.all, self.scratch, room),
             false => None,
+        }
+    }
+
+    fn count_quickly(&mut self, room: u64) -> Option<u64> {
+        let quick = quick(&self.processes, self.scratch);
+        if self.shares.is_under_way() || quick.settled(room).is_some() {
+            return quick.settled(room);
+        }
+        let doubles = self.before.spaces.doubles();
+        self.apart = self.processes.iter().copied().filter(|process| !doubles.contains(process)).collect();
+        self.quick = self::quick(&self.apart, self.scratch);
+        self.quick.settled(room)
+    }
+}
+
+impl Quick {
+    /// How much there is, where that can be said: all of it if there is room for it, and no less than what one has, who has
+    /// it whoever else does.
+    fn settled(&self, room: u64) -> Option<u64> {
+        match (self.all <= room, self.largest > room) {
+            (true, _) => Some(self.all),
+            (false, true) => Some(self.largest),
+            (false, false) => None,
         }
     }
 }
@@ -157,4 +168,21 @@ fn quick(processes: &[i32], scratch: u64) -> Quick {
         largest = pages.beside(scratch).max(largest);
     }
     Quick { all: all.beside(scratch), largest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_count_says_what_is_certain() {
+        let settled = |all, largest| Quick { all, largest }.settled(10);
+        assert_eq!([settled(10, 5), settled(11, 5), settled(20, 11)], [Some(10), None, Some(11)]);
+    }
+
+    #[test]
+    fn pages_of_the_scratch_space_count_once() {
+        let pages = Pages { own: 5, shared: 3 };
+        assert_eq!([pages.beside(0), pages.beside(2), pages.beside(4)], [8, 8, 9]);
+    }
 }
