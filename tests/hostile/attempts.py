@@ -83,6 +83,19 @@ def in_child(work):
         raise OSError(code if code > 0 else errno.EPERM, "in a child")
 
 
+def in_children(count, work):
+    """Runs something in several processes at once."""
+    children = []
+    for _ in range(count):
+        child = os.fork()
+        if child == 0:
+            work()
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
 # Files outside the granted folder.
 
 
@@ -214,8 +227,8 @@ def read_other_scratch(at):
 
 
 @attempt
-def open_terminal_maker(at):
-    os.open("/dev/ptmx", os.O_RDWR)
+def open_terminal_of_machine(at):
+    os.close(os.open(at["terminal"], os.O_RDWR | os.O_NOCTTY))
 
 
 # Names inside the granted folder that are hidden or protected.
@@ -542,6 +555,33 @@ def resize_pipe(at):
 
     _, writer = os.pipe()
     fcntl.fcntl(writer, 1031, 4096)
+
+
+@attempt
+def lock_open_file(at):
+    # It would stay for as long as the file is mapped, and no descriptor shows it.
+    import fcntl
+
+    with open(at["workspace"] + "/locked", "w") as file:
+        fcntl.fcntl(file, 37, struct.pack("=hhxxxxqqixxxx", fcntl.F_WRLCK, 0, 0, 1, 0))
+
+
+@attempt
+def lease_file(at):
+    # Whoever else opens it waits.
+    import fcntl
+
+    with open(at["workspace"] + "/leased", "w") as file:
+        fcntl.fcntl(file, 1024, fcntl.F_WRLCK)
+
+
+@attempt
+def change_discipline_of_terminal(at):
+    # On a pipe the kernel says that it is no terminal: it was asked.
+    reader, _ = os.pipe()
+    answer = LIBC.ioctl(reader, ctypes.c_ulong(0x5423), ctypes.create_string_buffer(4))
+    if answer < 0 and ctypes.get_errno() != errno.ENOTTY:
+        raise OSError(ctypes.get_errno(), "TIOCSETD")
 
 
 @attempt
@@ -899,15 +939,7 @@ def fill_send_buffers(at):
                 pass
         time.sleep(2)
 
-    children = []
-    for _ in range(4):
-        child = os.fork()
-        if child == 0:
-            work()
-            os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
+    in_children(4, work)
 
 
 @probe
@@ -949,6 +981,29 @@ def lock_many(at):
         for number in range(500):
             fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * number)
     time.sleep(2)
+
+
+@probe
+def map_many(at):
+    # Each holds an open file, which may have a lock, and no descriptor leads there.
+    import time
+
+    def work():
+        for _ in range(9000):
+            file = os.open(at["workspace"] + "/mapped", os.O_RDONLY)
+            LIBC.mmap(None, ctypes.c_size_t(4096), 1, 2, file, ctypes.c_long(0))
+            os.close(file)
+        time.sleep(3)
+
+    with open(at["workspace"] + "/mapped", "w") as file:
+        file.write("x" * 4096)
+    in_children(4, work)
+
+
+@probe
+def open_many_terminals(at):
+    held = [os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY) for _ in range(40)]
+    held.clear()
 
 
 @probe

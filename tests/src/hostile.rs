@@ -2,6 +2,7 @@
 //! or protected. The programs themselves are in `tests/hostile/`.
 
 use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,9 @@ pub struct Outside {
     udp: UdpSocket,
     _unix: UnixListener,
     _hidden: UnixListener,
+    /// The two ends of a terminal that another program has.
+    _terminal: nix::pty::OpenptyResult,
+    terminal: PathBuf,
 }
 
 impl Outside {
@@ -42,6 +46,9 @@ impl Outside {
         for stray in &strays {
             std::fs::write(stray, "stray").expect("a file outside");
         }
+        let ends = nix::pty::openpty(None, None).expect("a terminal");
+        let terminal =
+            std::fs::read_link(format!("/proc/self/fd/{}", ends.slave.as_raw_fd())).expect("its name");
         let hidden = SocketAddr::from_abstract_name(name.as_encoded_bytes()).expect("a name");
         Outside {
             strays,
@@ -51,6 +58,8 @@ impl Outside {
             udp: UdpSocket::bind("127.0.0.1:0").expect("a port"),
             _unix: UnixListener::bind(folder.path().join("socket")).expect("a socket"),
             _hidden: UnixListener::bind_addr(&hidden).expect("a socket"),
+            _terminal: ends,
+            terminal,
             folder,
             visible,
         }
@@ -71,6 +80,7 @@ impl Outside {
             "udp": self.udp.local_addr().expect("an address").port(),
             "unix": folder.join("socket"),
             "memory": self.memory,
+            "terminal": self.terminal,
             "abstract": folder.file_name().expect("a name").to_str(),
         })
         .to_string()

@@ -42,6 +42,8 @@ pub(crate) enum Guard {
     ScratchSize,
     /// A list of processes of its own.
     ProcessList,
+    /// Terminals of its own.
+    Terminals,
     /// The files that were found to be hidden or held are the ones that are.
     SameFile,
     /// Protected names stay as they are.
@@ -78,6 +80,8 @@ pub(crate) enum Guard {
     Sending,
     /// Larger buffers for sockets and pipes.
     Buffers,
+    /// Locks that no descriptor shows, and leases.
+    Locks,
     /// Memory that is shared and has no file.
     SharedPages,
     /// Processes that let nobody look into them.

@@ -65,6 +65,41 @@ fn processes_speak_to_each_other_as_they_do_outside() {
     }
 }
 
+/// A run has terminals of its own: none of the machine's is in their list.
+#[test]
+fn a_program_can_be_run_at_a_terminal() {
+    let daemon = Daemon::start_in(home(""));
+    let code = "import os, pty\n\
+                print(sorted(os.listdir('/dev/pts')))\n\
+                child, terminal = pty.fork()\n\
+                if child == 0:\n    \
+                os.execlp('sh', 'sh', '-c', 'tty; stty size; stty cols 70; stty size; echo by name > /dev/tty; read word; echo $word')\n\
+                os.write(terminal, b'typed\\n')\n\
+                said = b''\n\
+                try:\n    \
+                while part := os.read(terminal, 4096): said += part\n\
+                except OSError: pass\n\
+                lines = said.decode().split()\n\
+                lines.remove('typed')\n\
+                print(lines, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
+    let result = python(&daemon, code);
+    let said = "['ptmx']\n['/dev/pts/0', '0', '0', '0', '70', 'by', 'name', 'typed'] 0\n";
+    assert_eq!(output(&result), said, "{result}");
+    let script = run(&daemon, &["script", "-qec", "test -t 0 && echo at a terminal", "/dev/null"]);
+    assert_eq!(output(&script), "at a terminal\r\n", "{script}");
+}
+
+/// The other ways to start processes need sockets with names: decision 58 says why there are none.
+#[test]
+fn python_starts_processes_by_fork_and_by_spawn() {
+    let daemon = Daemon::start_in(home(""));
+    let code = "import multiprocessing\n\
+                for way in ['fork', 'spawn']:\n    \
+                with multiprocessing.get_context(way).Pool(2) as pool: print(way, pool.map(abs, [-1, -2]))";
+    let result = python(&daemon, code);
+    assert_eq!(output(&result), "fork [1, 2]\nspawn [1, 2]\n", "{result}");
+}
+
 #[test]
 fn python_and_git_work_as_they_do_outside() {
     let daemon = Daemon::start_in(home(""));

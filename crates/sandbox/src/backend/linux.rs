@@ -16,8 +16,11 @@ mod powers;
 #[allow(unsafe_code, reason = "the system calls that no safe crate offers, each a few lines with its reason")]
 mod raw;
 mod reduced;
+mod shares;
+mod spaces;
 mod start;
 mod syscalls;
+mod tally;
 mod traffic;
 mod watch;
 
@@ -30,6 +33,7 @@ use tool::SandboxTier;
 use crate::launcher::{Control, Setup};
 use crate::status::{Problem, Status, Step};
 use raw::Forked;
+use tally::Before;
 use traffic::Traffic;
 use watch::Run;
 
@@ -53,22 +57,22 @@ pub(crate) fn serve(tier: SandboxTier, control: Control, mut setup: Setup) -> io
     if let Err(problem) = prepared {
         return setup.say(&Status::Failed(problem));
     }
-    let (traffic, scratch) = (Traffic::open()?, memory::Scratch::before());
+    let (traffic, before) = (Traffic::open()?, Before::ask()?);
     if tier == SandboxTier::Full {
         let (outcome, outcome_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let Forked::Parent(child) = raw::fork()? else {
-            drop((control, traffic, outcome));
+            drop((control, traffic, before, outcome));
             first::run(setup, outcome_end)
         };
         drop((setup, outcome_end));
-        watch::until_the_end(Run { tier, child, outcome: Some(outcome), traffic, scratch }, control)
+        watch::until_the_end(Run { tier, child, outcome: Some(outcome), traffic, before }, control)
     } else {
         let Forked::Parent(child) = raw::fork()? else {
-            drop((control, traffic));
-            inside::run(tier, setup)
+            drop((control, traffic, before));
+            inside::run(tier, mounts::Terminals::None, setup)
         };
         setup.say(&Status::Ready)?;
         drop(setup);
-        watch::until_the_end(Run { tier, child, outcome: None, traffic, scratch }, control)
+        watch::until_the_end(Run { tier, child, outcome: None, traffic, before }, control)
     }
 }

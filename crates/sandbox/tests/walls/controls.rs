@@ -62,6 +62,7 @@ const ROWS: &[Row] = &[
     Row(Full, Off, &[ScratchSize, MemoryWatch], &["fill_scratch"], Seen::Escape),
     // The watcher still counts the run's own processes alone, and has no reason to end it.
     Row(Full, Off, &[ProcessList], &["see_process"], Seen::Escape),
+    Row(Full, Off, &[Terminals], &["open_terminal_of_machine", "open_many_terminals"], Seen::Escape),
     Row(
         Full,
         Off,
@@ -94,8 +95,14 @@ const ROWS: &[Row] = &[
     ),
     Row(Full, Off, &[Capabilities], &["keep_capabilities"], Seen::Escape),
     Row(Full, Off, &[NoNewPrivileges], &["gain_privileges"], Seen::NoRun),
-    Row(Full, Off, &[Landlock], &["read_home", "open_terminal_maker", "share_pages_by_device"], Seen::Escape),
-    Row(Reduced, Off, &[Landlock], &["read_outside", "create_outside", "delete_outside"], Seen::Escape),
+    Row(Full, Off, &[Landlock], &["read_home", "share_pages_by_device"], Seen::Escape),
+    Row(
+        Reduced,
+        Off,
+        &[Landlock],
+        &["read_outside", "create_outside", "delete_outside", "open_terminal_of_machine"],
+        Seen::Escape,
+    ),
     Row(Reduced, Off, &[LandlockScopes], &["signal_process", "kill_process"], Seen::Escape),
     Row(Full, Off, &[LandlockPorts, Sockets], &["connect_tcp", "listen_tcp"], Seen::Escape),
     Row(Reduced, Off, &[LandlockScopes, Sockets], &["connect_abstract"], Seen::Escape),
@@ -144,7 +151,8 @@ const ROWS: &[Row] = &[
     ),
     Row(Full, Off, &[Calls, Landlock], &["open_message_queue"], Seen::Escape),
     Row(Full, Off, &[CloneFlags], &["clone_into_namespace"], Seen::Escape),
-    Row(Full, Off, &[Typing], &["type_into_terminal"], Seen::Escape),
+    Row(Full, Off, &[Typing], &["type_into_terminal", "change_discipline_of_terminal"], Seen::Escape),
+    Row(Full, Off, &[Locks], &["lock_open_file", "lease_file"], Seen::Escape),
     Row(Full, Off, &[Sending], &["send_descriptors"], Seen::Escape),
     Row(Full, Off, &[Buffers], &["grow_send_buffer", "resize_pipe"], Seen::Escape),
     Row(
@@ -175,14 +183,14 @@ const ROWS: &[Row] = &[
         Full,
         Off,
         &[HeldWatch],
-        &["fill_send_buffers", "poll_many", "lock_many", "run_unreadable_program"],
+        &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
         Seen::Escape,
     ),
     Row(
         Reduced,
         Off,
         &[HeldWatch],
-        &["fill_send_buffers", "poll_many", "lock_many", "run_unreadable_program"],
+        &["fill_send_buffers", "poll_many", "lock_many", "map_many", "run_unreadable_program"],
         Seen::Escape,
     ),
     // To who looks at descriptors it would be out of sight.

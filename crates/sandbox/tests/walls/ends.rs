@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 14] = [
+    let cases: [Case; 16] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -43,6 +43,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
         ("an_order_of_any_length_arrives_whole", long_order),
         ("the_first_process_has_given_up_all_powers", first_process),
+        ("a_child_that_has_its_parents_memory_is_counted_once", one_memory_of_two),
+        ("files_in_memory_that_are_mapped_are_counted_once", mapped_scratch),
         ("a_launcher_that_lost_its_first_process_is_not_used", lost_first_process),
     ];
     cases.map(|(name, test)| Trial::test(name, test)).into()
@@ -317,6 +319,47 @@ os.read(reader, 1)";
         }
         assert_eq!(outlived.exists(), lives, "without {without:?}");
     }
+    Ok(())
+}
+
+/// Most of its memory is resident in a parent whose child, not yet another program, waits for a file to be opened.
+fn one_memory_of_two() -> Result<(), Failed> {
+    const CODE: &str = "
+import os, time
+os.mkfifo('way')
+if os.fork() == 0:
+    time.sleep(1)
+    os.close(os.open('way', os.O_WRONLY))
+    os._exit(0)
+held = b'x' * (80 << 20)
+action = (os.POSIX_SPAWN_OPEN, 0, 'way', os.O_RDONLY, 0)
+child = os.posix_spawn('/bin/true', ['true'], {}, file_actions=[action])
+print(os.waitpid(child, 0)[1], len(held) >> 20)";
+    for tier in [SandboxTier::Full, SandboxTier::Reduced] {
+        let world = World::new();
+        let confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+        let finished = run_without(&[], &confined, tier).expect("a run");
+        let said = String::from_utf8_lossy(&finished.stdout.head).into_owned();
+        assert_eq!((finished.end, said.trim()), (End::Exited(0), "0 80"), "{tier:?}");
+    }
+    Ok(())
+}
+
+fn mapped_scratch() -> Result<(), Failed> {
+    const CODE: &str = "
+import mmap, time
+with open('/dev/shm/shared', 'w+b') as file:
+    file.truncate(80 << 20)
+    shared = mmap.mmap(file.fileno(), 80 << 20)
+for start in range(0, len(shared), 1 << 20): shared[start:start + (1 << 20)] = b'x' * (1 << 20)
+time.sleep(0.5)
+print(len(shared) >> 20)";
+    let world = World::new();
+    let mut confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+    confined.spec.limits.file_bytes = 0;
+    let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
+    let said = String::from_utf8_lossy(&finished.stdout.head).into_owned();
+    assert_eq!((finished.end, said.trim()), (End::Exited(0), "80"));
     Ok(())
 }
 

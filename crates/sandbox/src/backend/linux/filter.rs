@@ -7,9 +7,9 @@ use tool::SandboxTier;
 
 use super::raw;
 use super::syscalls::{
-    Answer, HIDE, KIND, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE, PAIRED,
-    PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SOCKET_LEVEL, THREAD,
-    TYPING, UNIX, WATCHING, WITHOUT_FILE,
+    Answer, HIDE, KIND, LOCKS, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE,
+    PAIRED, PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SOCKET_LEVEL,
+    THREAD, TYPING, UNIX, WATCHING, WITHOUT_FILE,
 };
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
@@ -61,7 +61,7 @@ fn program(tier: SandboxTier, network: Network) -> Vec<sock_filter> {
         program.extend(guard::held(Guard::WatchedFiles, when(*number, vec![refuse(Answer::NotThere)])));
     }
     program.extend(guard::held(Guard::Buffers, when(libc::SYS_setsockopt, send_buffers())));
-    program.extend(guard::held(Guard::Buffers, when(libc::SYS_fcntl, pipe_sizes())));
+    program.extend(when(libc::SYS_fcntl, wishes_of_files()));
     program.extend(guard::held(Guard::SharedPages, when(libc::SYS_mmap, no_shared_pages())));
     program.extend(guard::held(Guard::OwnDescriptors, when(libc::SYS_close_range, own_tables())));
     program.extend(guard::held(Guard::Hiding, when(libc::SYS_prctl, hiding())));
@@ -160,13 +160,17 @@ fn send_buffers() -> Vec<sock_filter> {
     part
 }
 
-fn pipe_sizes() -> Vec<sock_filter> {
-    vec![
-        step(LOAD, SECOND_ARGUMENT),
-        jump(JUMP_EQUAL, PIPE_SIZE, 0, 1),
-        refuse(Answer::NotPermitted),
-        step(RETURN, ALLOW),
-    ]
+fn wishes_of_files() -> Vec<sock_filter> {
+    let mut part = vec![step(LOAD, SECOND_ARGUMENT)];
+    part.extend(guard::held(
+        Guard::Buffers,
+        vec![jump(JUMP_EQUAL, PIPE_SIZE, 0, 1), refuse(Answer::NotPermitted)],
+    ));
+    for wish in guard::held(Guard::Locks, LOCKS) {
+        part.extend([jump(JUMP_EQUAL, *wish, 0, 1), refuse(Answer::Unsuited)]);
+    }
+    part.push(step(RETURN, ALLOW));
+    part
 }
 
 fn typing() -> Vec<sock_filter> {
@@ -324,7 +328,19 @@ mod tests {
         }
         check(Network::Off, libc::SYS_ioctl, [0, 0x5412, 0], EPERM);
         check(Network::Off, libc::SYS_ioctl, [0, 0x541c, 0], EPERM);
+        check(Network::Off, libc::SYS_ioctl, [0, 0x5423, 0], EPERM);
         check(Network::Off, libc::SYS_ioctl, [0, 0x5401, 0], ALLOW);
+    }
+
+    #[test]
+    fn locks_are_those_that_a_descriptor_shows() {
+        for wish in [36, 37, 38, 1024, 1040] {
+            check(Network::Full, libc::SYS_fcntl, [3, wish, 0], EINVAL);
+        }
+        for (wish, _ordinary) in [(5, "F_GETLK"), (6, "F_SETLK"), (7, "F_SETLKW"), (1030, "F_DUPFD_CLOEXEC")]
+        {
+            check(Network::Full, libc::SYS_fcntl, [3, wish, 0], ALLOW);
+        }
     }
 
     #[test]

@@ -19,15 +19,16 @@ use crate::status::{Problem, Status, Step};
 /// Everything this process does. It never returns. `outcome` leads to the launcher.
 pub(crate) fn run(mut setup: Setup, outcome: OwnedFd) -> ! {
     let begun = prepare().and_then(|count| {
+        let terminals = mounts::terminals();
         let forked = raw::fork().map_err(|cause| Problem::new(Step::Limits, "fork", &cause))?;
-        Ok((forked, count))
+        Ok((forked, terminals, count))
     });
     let ready = match begun {
-        Ok((Forked::Child, count)) => {
+        Ok((Forked::Child, terminals, count)) => {
             drop((outcome, count));
-            inside::run(SandboxTier::Full, setup)
+            inside::run(SandboxTier::Full, terminals, setup)
         }
-        Ok((Forked::Parent(child), count)) => powers::give_up_all().map(|()| (child, count)),
+        Ok((Forked::Parent(child), _, count)) => powers::give_up_all().map(|()| (child, count)),
         Err(problem) => Err(problem),
     };
     let (child, count) = match ready {

@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use tool::SandboxTier;
 
 use super::landlocked::{Rules, Scratch};
+use super::mounts::Terminals;
 use super::{filter, mounts, namespaces, powers, raw, start};
 use crate::guard::{self, Guard};
 use crate::launcher::Setup;
@@ -16,10 +17,10 @@ use crate::spec::Spec;
 use crate::status::{Problem, Status, Step};
 
 /// Everything this process does until it is another. It never returns.
-pub(crate) fn run(tier: SandboxTier, mut setup: Setup) -> ! {
-    let prepared = prepare(tier);
+pub(crate) fn run(tier: SandboxTier, terminals: Terminals, mut setup: Setup) -> ! {
+    let prepared = prepare(tier, terminals);
     let problem = match setup.order(tier) {
-        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, rules)) {
+        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, terminals, rules)) {
             Ok(program) => start::exec(&order.spec, &program, &order.stdio),
             Err(problem) => problem,
         },
@@ -31,7 +32,7 @@ pub(crate) fn run(tier: SandboxTier, mut setup: Setup) -> ! {
 }
 
 /// What needs no order. The rules are those of most runs, which have no network.
-fn prepare(tier: SandboxTier) -> Result<Option<Rules>, Problem> {
+fn prepare(tier: SandboxTier, terminals: Terminals) -> Result<Option<Rules>, Problem> {
     if tier != SandboxTier::Full {
         // Else the namespace's first process is its parent, and has done so.
         powers::end_with_parent()?;
@@ -43,11 +44,11 @@ fn prepare(tier: SandboxTier) -> Result<Option<Rules>, Problem> {
         rustix::process::setsid().map_err(|cause| Problem::new(Step::Limits, "session", &cause.into()))?;
     }
     powers::for_programs()?;
-    guard::stands(Guard::Landlock).then(|| Rules::new(Network::Off)).transpose()
+    guard::stands(Guard::Landlock).then(|| Rules::new(Network::Off, terminals)).transpose()
 }
 
 /// Builds the walls; the program, opened behind them.
-fn build(spec: &Spec, prepared: Option<Rules>) -> Result<OwnedFd, Problem> {
+fn build(spec: &Spec, terminals: Terminals, prepared: Option<Rules>) -> Result<OwnedFd, Problem> {
     // Before the mounts, whose scratch space could cover it; but what is in a granted folder is taken as it is shown.
     let outside = (!is_granted(spec)).then(|| open_program(spec)).transpose()?;
     let scratch = match spec.tier {
@@ -67,7 +68,7 @@ fn build(spec: &Spec, prepared: Option<Rules>) -> Result<OwnedFd, Problem> {
     powers::of_this_process()?;
     guard::may(Step::Landlock)?;
     if let Some(rules) = prepared {
-        let rules = if spec.network == Network::Off { rules } else { Rules::new(spec.network)? };
+        let rules = if spec.network == Network::Off { rules } else { Rules::new(spec.network, terminals)? };
         rules.restrict(spec, &program, scratch)?;
     }
     guard::may(Step::Seccomp)?;

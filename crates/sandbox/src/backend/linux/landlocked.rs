@@ -10,6 +10,7 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
+use super::mounts::Terminals;
 use super::raw;
 use crate::environment::SCRATCH;
 use crate::guard::{self, Guard};
@@ -21,6 +22,9 @@ const FACTS: &[&str] = &["/proc", "/sys/devices/system/cpu", "/sys/devices/syste
 
 /// The devices that are no way out.
 const DEVICES: &[&str] = &["/dev/null", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// A run's own terminals: who makes them, the list of them, and the one that a session has.
+const OWN_TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts", "/dev/tty"];
 
 /// Who could write to it could share memory by it that nobody can count.
 const READ_DEVICES: &[&str] = &["/dev/zero"];
@@ -43,17 +47,22 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// What every program may. All that this kernel can forbid is forbidden, and one that cannot is an error.
-    pub(crate) fn new(network: Network) -> Result<Rules, Problem> {
+    pub(crate) fn new(network: Network, terminals: Terminals) -> Result<Rules, Problem> {
         let abi = abi()?;
         let mut rules = ruleset(abi, network).map_err(|error| said("create", &error))?;
         let look = AccessFs::ReadFile | AccessFs::ReadDir;
-        let use_device =
-            (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate) & AccessFs::from_all(abi);
+        let use_device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+        let use_terminal = look | AccessFs::WriteFile | AccessFs::IoctlDev;
+        let own_terminals = match terminals {
+            Terminals::Own => OWN_TERMINALS,
+            Terminals::None => &[],
+        };
         for (list, access) in [
             (SYSTEM_FOLDERS, AccessFs::from_read(abi)),
             (FACTS, look),
             (READ_DEVICES, look),
-            (DEVICES, use_device),
+            (DEVICES, use_device & AccessFs::from_all(abi)),
+            (own_terminals, use_terminal & AccessFs::from_all(abi)),
         ] {
             for path in list {
                 rules = allow(rules, abi, Path::new(path), access)?;

@@ -15,32 +15,46 @@ pub(crate) fn processes_here() -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect()
 }
 
-/// The memory of these. Counted quickly, pages that a fork left shared count for each; only where that is more than there
-/// is room for are they counted slowly, each for its share.
-pub(crate) fn of_all(processes: &[i32], room: u64) -> u64 {
-    let quick: u64 = processes.iter().map(|process| quick(*process)).sum();
-    if quick <= room {
-        return quick;
-    }
-    processes.iter().map(|process| share(*process).unwrap_or_else(|| self::quick(*process))).sum()
+/// Memory that is no file's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// Its own, and those that say where they are.
+    pub(crate) own: u64,
+    /// Those of files in memory, which others may have as well. A run's are those of its scratch space.
+    pub(crate) shared: u64,
 }
 
-/// Resident pages that are no file's: its own, those it shares with others in memory, and those that say where they are.
-fn quick(process: i32) -> u64 {
+impl Pages {
+    /// With what the scratch space holds, whoever has it mapped.
+    pub(crate) fn beside(self, scratch: u64) -> u64 {
+        self.own.saturating_add(self.shared.max(scratch))
+    }
+}
+
+impl std::ops::AddAssign for Pages {
+    fn add_assign(&mut self, other: Pages) {
+        self.own += other.own;
+        self.shared += other.shared;
+    }
+}
+
+/// What is resident of a process. Pages that a fork left shared count for each who has them.
+pub(crate) fn quick(process: i32) -> Pages {
     let status = |folder: PathBuf| std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let mut text = status(folder_of(process));
     if kilobytes(&text, "RssAnon:").is_none() {
         text = alive(process).map(status).unwrap_or_default();
     }
-    ["RssAnon:", "RssShmem:"].iter().filter_map(|name| kilobytes(&text, name)).sum::<u64>() + tables(&text)
+    let bytes = |name| kilobytes(&text, name).unwrap_or(0);
+    Pages { own: bytes("RssAnon:") + tables(&text), shared: bytes("RssShmem:") }
 }
 
-/// Its share of those pages; nothing where the kernel does not say.
-fn share(process: i32) -> Option<u64> {
+/// Its share of what is resident; nothing where the kernel does not say.
+pub(crate) fn share(process: i32) -> Option<Pages> {
     let folder = alive(process)?;
     let text = std::fs::read_to_string(folder.join("smaps_rollup")).ok()?;
-    let pages = kilobytes(&text, "Pss_Anon:")? + kilobytes(&text, "Pss_Shmem:")?;
-    Some(pages + tables(&std::fs::read_to_string(folder.join("status")).ok()?))
+    let tables = tables(&std::fs::read_to_string(folder.join("status")).ok()?);
+    Some(Pages { own: kilobytes(&text, "Pss_Anon:")? + tables, shared: kilobytes(&text, "Pss_Shmem:")? })
 }
 
 /// Pages can be had without end by reading what was never written; the tables for them cannot.

@@ -172,6 +172,31 @@ pub(crate) fn processes() -> Result<(), Problem> {
     at("/proc", mount("proc", "/proc", "proc", flags, None))
 }
 
+/// How many terminals a run may have. The machine has a fixed number.
+const MOST_TERMINALS: u32 = 32;
+const TERMINALS: &str = "/dev/pts";
+
+/// Whether a run has terminals of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terminals {
+    Own,
+    None,
+}
+
+/// Puts a list of terminals of its own where the machine's was. A machine that does not let it has the rest of the walls
+/// all the same, and programs that get no terminal at all.
+pub(crate) fn terminals() -> Terminals {
+    if !guard::stands(Guard::Terminals) {
+        return Terminals::Own;
+    }
+    let options = CString::new(format!("newinstance,ptmxmode=0666,mode=0620,max={MOST_TERMINALS}"));
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    match mount("devpts", TERMINALS, "devpts", flags, options.unwrap_or_default().as_c_str()) {
+        Ok(()) => Terminals::Own,
+        Err(_) => Terminals::None,
+    }
+}
+
 /// An empty file and an empty folder that nobody may open, to put over what is hidden.
 struct Masks {
     file: OwnedFd,

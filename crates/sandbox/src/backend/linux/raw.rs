@@ -89,6 +89,18 @@ pub(crate) fn landlock_version() -> i32 {
     i32::try_from(answer).unwrap_or(0).max(0)
 }
 
+/// The order of two processes' memories, as the kernel keeps them; equal where it is the same one.
+pub(crate) fn compare_memory(one: i32, other: i32) -> io::Result<std::cmp::Ordering> {
+    const MEMORY: i32 = 1; // KCMP_VM
+    // SAFETY: takes and gives numbers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, MEMORY, 0, 0) } {
+        0 => Ok(std::cmp::Ordering::Equal),
+        1 => Ok(std::cmp::Ordering::Less),
+        2 => Ok(std::cmp::Ordering::Greater),
+        answer => checked(answer).and(Err(io::ErrorKind::Unsupported.into())),
+    }
+}
+
 /// Puts a filter over the system calls of this process and its descendants, for good.
 pub(crate) fn filter_calls(program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -136,8 +136,10 @@ pub(crate) const KIND: u32 = 0xf;
 /// Every namespace a `clone` can ask for.
 pub(crate) const NEW_NAMESPACES: u32 = 0x7e02_0000;
 
-/// Requests of `ioctl` that type into somebody's terminal.
-pub(crate) const TYPING: &[u32] = &[0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */];
+/// Requests of `ioctl` that type into somebody's terminal, and the one that has another part of the kernel read along: a
+/// run has terminals of its own, and what can be put on them is seldom looked at.
+pub(crate) const TYPING: &[u32] =
+    &[0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */, 0x5423 /* TIOCSETD */];
 
 /// Families of sockets for a program that has some network. A pathname of the Unix family leads to daemons that act
 /// with the user's powers, and no namespace separates those, so that family is in no list; its pairs are always allowed.
@@ -155,6 +157,16 @@ pub(crate) const SENDING: &[libc::c_long] = &[libc::SYS_sendmsg, libc::SYS_sendm
 pub(crate) const SOCKET_LEVEL: u32 = 1; // SOL_SOCKET
 pub(crate) const SEND_BUFFER: &[u32] = &[7 /* SO_SNDBUF */, 32 /* SO_SNDBUFFORCE */];
 pub(crate) const PIPE_SIZE: u32 = 1031; // F_SETPIPE_SZ
+
+/// Locks that are an open file's and no process's: as many as one likes, which stay for as long as it is mapped, though no
+/// descriptor shows them. And leases, for which others who open the file wait. Kernels that have neither say the same.
+pub(crate) const LOCKS: &[u32] = &[
+    36,   // F_OFD_GETLK
+    37,   // F_OFD_SETLK
+    38,   // F_OFD_SETLKW
+    1024, // F_SETLEASE
+    1040, // F_SETDELEG
+];
 
 /// A new thread, and one that shares its descriptors with the others.
 pub(crate) const THREAD: u32 = 0x0001_0000; // CLONE_THREAD

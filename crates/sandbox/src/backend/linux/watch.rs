@@ -13,16 +13,16 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
-use super::held::Held;
+use super::reduced;
+use super::tally::{Before, Tally};
 use super::traffic::Traffic;
-use super::{memory, reduced};
 use crate::guard::{self, Guard};
 use crate::launcher::Control;
 use crate::report::{End, Spent};
 use crate::spec::Limits;
 use crate::status::Status;
 
-/// How often memory is looked at: a process can take some hundred megabytes in that time.
+/// How often it is looked whether a run that was killed has gone.
 const GLANCE: Duration = Duration::from_millis(20);
 /// The longest a run may take to vanish after it was killed; past it the report is given without a certain end.
 const LONGEST_END: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub(crate) struct Run {
     /// Where that first process says how the program ended.
     pub(crate) outcome: Option<OwnedFd>,
     pub(crate) traffic: Traffic,
-    pub(crate) scratch: memory::Scratch,
+    pub(crate) before: Before,
 }
 
 /// Waits for a run, watches until nothing of it is left, and says how it ended if somebody is there to be told.
@@ -63,7 +63,7 @@ pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
                 _ => control.say(&watch.conclude()?),
             };
         }
-        watch.look_at_memory();
+        watch.look();
     }
 }
 
@@ -93,7 +93,10 @@ fn pidfd(child: Pid) -> io::Result<OwnedFd> {
 }
 
 struct Watch {
-    run: Run,
+    tier: SandboxTier,
+    child: Pid,
+    outcome: Option<OwnedFd>,
+    traffic: Traffic,
     limits: Limits,
     deadline: Instant,
     /// Why it is being ended, if it is.
@@ -101,27 +104,23 @@ struct Watch {
     /// When it is killed after it was asked to end.
     kill_at: Option<Instant>,
     killed_at: Option<Instant>,
-    looked_at: Instant,
-    /// The most that was seen at a time.
-    most_memory: u64,
-    most_processes: u64,
-    held: Held,
+    tally: Tally,
 }
 
 impl Watch {
     fn new(run: Run, limits: Limits) -> Self {
-        let now = Instant::now();
+        let Run { tier, child, outcome, traffic, before } = run;
         Watch {
-            run,
+            tier,
+            child,
+            outcome,
+            traffic,
             limits,
-            deadline: now + limits.time,
+            deadline: Instant::now() + limits.time,
             why: None,
             kill_at: None,
             killed_at: None,
-            looked_at: now,
-            most_memory: 0,
-            most_processes: 0,
-            held: Held::default(),
+            tally: Tally::new(tier, before, limits),
         }
     }
 
@@ -139,17 +138,17 @@ impl Watch {
 
     /// Who is asked to end: the first process, which hands it on, or else the program with its group.
     fn to_be_asked(&self) -> Pid {
-        match self.run.tier {
-            SandboxTier::Full => self.run.child,
-            SandboxTier::Reduced | SandboxTier::None => Pid::from_raw(-self.run.child.as_raw()),
+        match self.tier {
+            SandboxTier::Full => self.child,
+            SandboxTier::Reduced | SandboxTier::None => Pid::from_raw(-self.child.as_raw()),
         }
     }
 
     fn kill_everything(&mut self) {
         self.kill_at = None;
         self.killed_at.get_or_insert_with(Instant::now);
-        let _ = kill(self.run.child, Signal::SIGKILL);
-        match self.run.tier {
+        let _ = kill(self.child, Signal::SIGKILL);
+        match self.tier {
             // The namespace goes with its first process.
             SandboxTier::Full => {}
             SandboxTier::Reduced | SandboxTier::None => reduced::kill_descendants(),
@@ -172,7 +171,7 @@ impl Watch {
         let next = match (self.kill_at, self.why) {
             (Some(at), _) => at,
             (None, Some(_)) => Instant::now() + GLANCE,
-            (None, None) => self.deadline.min(self.looked_at + GLANCE),
+            (None, None) => self.deadline.min(self.tally.next()),
         };
         let wait = next.saturating_duration_since(Instant::now());
         Timespec {
@@ -181,47 +180,25 @@ impl Watch {
         }
     }
 
-    fn look_at_memory(&mut self) {
-        if self.why.is_some() || self.looked_at.elapsed() < GLANCE {
-            return;
-        }
-        self.looked_at = Instant::now();
-        let (processes, scratch) = match self.run.tier {
-            SandboxTier::Full => (memory::processes_here(), self.run.scratch.used()),
-            SandboxTier::Reduced | SandboxTier::None => (reduced::descendants(), 0),
-        };
-        let most = self.limits.memory_bytes;
-        let apart = scratch + guard::held(Guard::HeldWatch, self.held.look_on(&processes));
-        let used = apart + memory::of_all(&processes, most.saturating_sub(apart));
-        let running = match self.run.tier {
-            // The kernel counts threads and all. The first process is among them, and no part of what was granted.
-            SandboxTier::Full => (processes.len() as u64).saturating_sub(1),
-            SandboxTier::Reduced | SandboxTier::None => {
-                processes.iter().map(|one| reduced::threads(*one)).sum()
-            }
-        };
-        (self.most_memory, self.most_processes) =
-            (self.most_memory.max(used), self.most_processes.max(running));
-        if used > most && guard::stands(Guard::MemoryWatch) {
-            self.end_for(End::OutOfMemory);
-        } else if self.held.is_evaded() && guard::stands(Guard::HeldWatch) {
-            self.end_for(End::Denied);
-        } else if self.run.tier != SandboxTier::Full && running > self.limits.processes {
-            self.end_for(End::TooManyProcesses);
+    fn look(&mut self) {
+        if self.why.is_none()
+            && let Some(why) = self.tally.look()
+        {
+            self.end_for(why);
         }
     }
 
     /// Reaps, and puts the end together.
     fn conclude(mut self) -> io::Result<Status> {
         // One that does not vanish would be waited for without end.
-        let reaped = (!self.is_overdue()).then(|| waitpid(self.run.child, None));
-        let told = match (self.run.outcome.take(), reaped) {
+        let reaped = (!self.is_overdue()).then(|| waitpid(self.child, None));
+        let told = match (self.outcome.take(), reaped) {
             (Some(outcome), _) => heard(&mut File::from(outcome)),
             (None, Some(Ok(WaitStatus::Exited(_, code)))) => Some((code, 0)),
             (None, Some(Ok(WaitStatus::Signaled(_, signal, _)))) => Some((-(signal as i32), 0)),
             (None, _) => None,
         };
-        if self.run.tier != SandboxTier::Full {
+        if self.tier != SandboxTier::Full {
             reduced::kill_descendants();
         }
         let end = match (self.why, told) {
@@ -231,13 +208,13 @@ impl Watch {
             (None, Some((signal, _))) => End::Signalled(-signal),
             (None, None) => End::Killed,
         };
-        let spent = spent(&self.run.traffic)?;
+        let spent = spent(&self.traffic)?;
         let processes = told.map_or(0, |(_, processes)| u64::try_from(processes).unwrap_or(0));
         Ok(Status::Ended(
             end,
             Spent {
-                max_rss_bytes: spent.max_rss_bytes.max(self.most_memory),
-                processes: processes.max(self.most_processes).max(1),
+                max_rss_bytes: spent.max_rss_bytes.max(self.tally.most_memory),
+                processes: processes.max(self.tally.most_processes).max(1),
                 ..spent
             },
         ))

@@ -1,0 +1,188 @@
+//! What a run uses of what it was granted, looked at again and again. A look is cut into short parts: whoever looks keeps
+//! the run's time as well, and how long it takes to look at a process is for that process to say.
+
+use std::time::{Duration, Instant};
+
+use tool::SandboxTier;
+
+use super::held::Held;
+use super::memory::Pages;
+use super::shares::Shares;
+use super::spaces::Spaces;
+use super::{memory, reduced};
+use crate::guard::{self, Guard};
+use crate::report::End;
+use crate::spec::Limits;
+
+/// How often memory is looked at: a process can take some hundred megabytes in that time.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// What can be asked before a run has its mounts, which cover it.
+pub(crate) struct Before {
+    scratch: memory::Scratch,
+    spaces: Spaces,
+}
+
+impl Before {
+    pub(crate) fn ask() -> std::io::Result<Before> {
+        Ok(Before { scratch: memory::Scratch::before(), spaces: Spaces::open()? })
+    }
+}
+
+/// What was seen so far.
+pub(crate) struct Tally {
+    tier: SandboxTier,
+    before: Before,
+    limits: Limits,
+    looked_at: Instant,
+    processes: Vec<i32>,
+    /// Those of them that have a memory of their own.
+    apart: Vec<i32>,
+    /// What the scratch space holds.
+    scratch: u64,
+    /// What the quick count says.
+    quick: Quick,
+    held: Held,
+    shares: Shares,
+    /// The most that was seen at a time.
+    pub(crate) most_memory: u64,
+    pub(crate) most_processes: u64,
+}
+
+#[derive(Default)]
+struct Quick {
+    all: u64,
+    /// Of the one that has most.
+    largest: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(tier: SandboxTier, before: Before, limits: Limits) -> Tally {
+        Tally {
+            tier,
+            before,
+            limits,
+            looked_at: Instant::now(),
+            processes: Vec::new(),
+            apart: Vec::new(),
+            scratch: 0,
+            quick: Quick::default(),
+            held: Held::default(),
+            shares: Shares::default(),
+            most_memory: 0,
+            most_processes: 0,
+        }
+    }
+
+    /// When to look next: at once where a look was cut.
+    pub(crate) fn next(&self) -> Instant {
+        match self.held.is_under_way() || self.shares.is_under_way() {
+            true => Instant::now(),
+            false => self.looked_at + GLANCE,
+        }
+    }
+
+    /// Looks on; why the run must end, if it must.
+    pub(crate) fn look(&mut self) -> Option<End> {
+        let is_due = self.looked_at.elapsed() >= GLANCE;
+        if !is_due && self.next() > Instant::now() {
+            return None;
+        }
+        if is_due {
+            self.glance();
+        }
+        let held = guard::held(Guard::HeldWatch, self.held.look_on(&self.processes));
+        let room = self.limits.memory_bytes.saturating_sub(held);
+        let used = self.count(is_due, room).map_or(0, |used| held + used);
+        self.most_memory = self.most_memory.max(used);
+        if used > self.limits.memory_bytes && guard::stands(Guard::MemoryWatch) {
+            Some(End::OutOfMemory)
+        } else if self.held.is_evaded() && guard::stands(Guard::HeldWatch) {
+            Some(End::Denied)
+        } else if self.tier != SandboxTier::Full && self.most_processes > self.limits.processes {
+            Some(End::TooManyProcesses)
+        } else {
+            None
+        }
+    }
+
+    /// What costs little of any process.
+    fn glance(&mut self) {
+        self.looked_at = Instant::now();
+        (self.processes, self.scratch) = match self.tier {
+            SandboxTier::Full => (memory::processes_here(), self.before.scratch.used()),
+            SandboxTier::Reduced | SandboxTier::None => (reduced::descendants(), 0),
+        };
+        let running = match self.tier {
+            // The kernel counts threads and all. The first process is among them, and no part of what was granted.
+            SandboxTier::Full => (self.processes.len() as u64).saturating_sub(1),
+            SandboxTier::Reduced | SandboxTier::None => {
+                self.processes.iter().map(|one| reduced::threads(*one)).sum()
+            }
+        };
+        self.most_processes = self.most_processes.max(running);
+    }
+
+    /// The memory of all processes, once it is known. Counted quickly, pages that a fork left shared count for each, and so
+    /// does all that a child has in common with its parent; only where that is more than there is room for is it looked
+    /// into more closely.
+    fn count(&mut self, is_due: bool, room: u64) -> Option<u64> {
+        if is_due && let Some(used) = self.count_quickly(room) {
+            self.shares.give_up();
+            return Some(used);
+        }
+        match is_due || self.shares.is_under_way() {
+            true => self.shares.count_on(&self.apart, self.quick.all, self.scratch, room),
+            false => None,
+        }
+    }
+
+    fn count_quickly(&mut self, room: u64) -> Option<u64> {
+        let quick = quick(&self.processes, self.scratch);
+        if self.shares.is_under_way() || quick.settled(room).is_some() {
+            return quick.settled(room);
+        }
+        let doubles = self.before.spaces.doubles();
+        self.apart = self.processes.iter().copied().filter(|process| !doubles.contains(process)).collect();
+        self.quick = self::quick(&self.apart, self.scratch);
+        self.quick.settled(room)
+    }
+}
+
+impl Quick {
+    /// How much there is, where that can be said: all of it if there is room for it, and no less than what one has, who has
+    /// it whoever else does.
+    fn settled(&self, room: u64) -> Option<u64> {
+        match (self.all <= room, self.largest > room) {
+            (true, _) => Some(self.all),
+            (false, true) => Some(self.largest),
+            (false, false) => None,
+        }
+    }
+}
+
+fn quick(processes: &[i32], scratch: u64) -> Quick {
+    let (mut all, mut largest) = (Pages::default(), 0);
+    for pages in processes.iter().map(|process| memory::quick(*process)) {
+        all += pages;
+        largest = pages.beside(scratch).max(largest);
+    }
+    Quick { all: all.beside(scratch), largest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_count_says_what_is_certain() {
+        let settled = |all, largest| Quick { all, largest }.settled(10);
+        assert_eq!([settled(10, 5), settled(11, 5), settled(20, 11)], [Some(10), None, Some(11)]);
+    }
+
+    #[test]
+    fn pages_of_the_scratch_space_count_once() {
+        let pages = Pages { own: 5, shared: 3 };
+        assert_eq!([pages.beside(0), pages.beside(2), pages.beside(4)], [8, 8, 9]);
+    }
+}
