@@ -2,7 +2,7 @@
 //!
 //! The limits in here are the first line, and polite: a function that minds them ends with an exception. Some natives
 //! never look at the clock, and the memory limit can crash the engine itself; for those the process is killed from
-//! outside. Compiled code is never loaded: each run parses its text.
+//! outside. A function is never loaded as compiled code: each run parses its text.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,9 +12,9 @@ use rquickjs::context::intrinsic;
 use rquickjs::{Context, Ctx, Error, Exception, Function, Object, Persistent, Runtime, Value};
 
 use crate::function::MEMORY;
+use crate::harness::Harness;
 use crate::wire::{Reply, Request, Task};
 
-const HARNESS: &str = include_str!("harness.js");
 const STACK: usize = 256 * 1024;
 /// More errors than this, or longer ones, are not told.
 const MOST_ERRORS: usize = 16;
@@ -24,7 +24,7 @@ const HEAD_LINES: usize = 2;
 
 /// No clock but the fixed one, no randomness, no proxies that lie about what they are, no references that tell when
 /// memory is reclaimed.
-type Intrinsics = (
+pub(crate) type Intrinsics = (
     intrinsic::Date,
     intrinsic::Eval,
     intrinsic::RegExpCompiler,
@@ -45,7 +45,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn new() -> Result<Self, String> {
+    pub(crate) fn new(harness: &Harness) -> Result<Self, String> {
         let told = |error: Error| error.to_string();
         let runtime = Runtime::new().map_err(told)?;
         runtime.set_memory_limit(MEMORY);
@@ -62,22 +62,29 @@ impl Prepared {
         })));
         let context = Context::custom::<Intrinsics>(&runtime).map_err(told)?;
         let harness = context.with(|ctx| {
-            let harness: Object<'_> = ctx.eval(HARNESS).map_err(|_| thrown(&ctx))?;
+            let harness = harness.set_up(&ctx).map_err(|_| thrown(&ctx))?;
             Ok::<_, String>(Persistent::save(&ctx, harness))
         })?;
         Ok(Prepared { harness, context, deadline, overdue })
     }
 
-    /// Runs a function, once.
-    pub(crate) fn run(self, request: &Request<'_>) -> Reply {
+    /// Runs a function, once. What it left behind is handed back: to throw it away takes a while, and whoever asked need
+    /// not wait for it.
+    pub(crate) fn run(self, request: &Request<'_>) -> (Reply, Spent) {
         let Prepared { harness, context, deadline, overdue } = self;
         deadline.set(Some(Instant::now() + Duration::from_millis(request.time_ms)));
         let reply = context.with(|ctx| {
             let attempt = harness.restore(&ctx).and_then(|harness| attempt(&ctx, &harness, request));
             attempt.unwrap_or_else(|error| failed(&ctx, &error, request.task))
         });
-        if overdue.get() { Reply::TimedOut } else { reply }
+        (if overdue.get() { Reply::TimedOut } else { reply }, Spent { _context: context })
     }
+}
+
+/// A context in which a function ran. It can only be thrown away.
+#[must_use = "it is thrown away once the answer is on its way"]
+pub(crate) struct Spent {
+    _context: Context,
 }
 
 fn attempt<'js>(ctx: &Ctx<'js>, harness: &Object<'js>, request: &Request<'_>) -> Result<Reply, Error> {
@@ -186,7 +193,7 @@ fn bounded(message: &str) -> String {
     message.chars().take(LONGEST_ERROR).collect()
 }
 
-fn thrown(ctx: &Ctx<'_>) -> String {
+pub(crate) fn thrown(ctx: &Ctx<'_>) -> String {
     let thrown = ctx.catch().into_object().and_then(Exception::from_object);
     thrown
         .and_then(|exception| exception.message())

@@ -1,7 +1,6 @@
-// Evaluated in every fresh context before the function, with the pristine built-ins in hand: what the function does to
-// them afterwards changes nothing here. The value of this script is the object through which the engine works.
-(function (global) {
-  "use strict";
+// Evaluated, as a module, in every fresh context before the function, with the pristine built-ins in hand: what the
+// function does to them afterwards changes nothing here. What it exports is the object through which the engine works.
+export default (function (global) {
   const { getOwnPropertyDescriptor, keys, hasOwn, defineProperty } = Object;
   const { construct } = Reflect;
   const evaluate = global.eval;

@@ -4,11 +4,13 @@
 //! over as two streams ([`Started`]), and [`Workers`] keeps a few of them warm. A function gets a runtime of its own, which nobody has used and nobody will use again, its argument as JSON text, and nothing
 //! else. Past its time the process is killed, whatever the engine makes of it, and whoever asked is told no.
 //!
-//! Nothing here starts a process, opens a file or loads compiled code.
+//! Nothing here starts a process or opens a file. The one thing that is read as compiled code is our own script, which the
+//! same process compiled a moment before.
 
 mod engine;
 mod error;
 mod function;
+mod harness;
 mod pool;
 mod wire;
 mod worker;

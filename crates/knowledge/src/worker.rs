@@ -4,19 +4,25 @@
 use std::io::{self, Read, Write};
 
 use crate::engine::Prepared;
+use crate::harness::Harness;
 use crate::wire::{self, Reply, Request};
 
 /// Answers until nobody asks any more.
 pub fn serve(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let harness = Harness::compile();
     loop {
         // Prepared before it is needed, so that who asks does not wait for it.
-        let prepared = Prepared::new();
+        let prepared = harness.as_ref().map_err(Clone::clone).and_then(Prepared::new);
         wire::write(&mut to, &Reply::Ready)?;
         let Some(request) = wire::read::<Request<'_>>(&mut from)? else { return Ok(()) };
-        let reply = match prepared {
-            Ok(prepared) => prepared.run(&request),
-            Err(message) => Reply::Broken(message),
+        let (reply, spent) = match prepared {
+            Ok(prepared) => {
+                let (reply, spent) = prepared.run(&request);
+                (reply, Some(spent))
+            }
+            Err(message) => (Reply::Broken(message), None),
         };
         wire::write(&mut to, &reply)?;
+        drop(spent);
     }
 }

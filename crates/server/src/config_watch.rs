@@ -14,10 +14,12 @@ const QUIET: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Watches folders, also those that are not there yet.
-pub(crate) struct ConfigWatch {
+pub struct ConfigWatch {
     folders: Vec<PathBuf>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
+    /// How many of them the system agreed to watch.
+    armed: usize,
     changes: mpsc::Receiver<()>,
     /// Keeps the channel open where there is no watcher: then nothing is ever told.
     _sender: mpsc::Sender<()>,
@@ -25,7 +27,7 @@ pub(crate) struct ConfigWatch {
 
 impl ConfigWatch {
     /// Watches these folders. Where the system cannot, it says so once, and only a human's word reloads.
-    pub(crate) fn on(folders: Vec<PathBuf>) -> Self {
+    pub fn on(folders: Vec<PathBuf>) -> Self {
         let (sender, changes) = mpsc::channel(1);
         let (told, about) = (sender.clone(), folders.clone());
         let watcher = ::notify::recommended_watcher(move |event: ::notify::Result<Event>| {
@@ -35,9 +37,15 @@ impl ConfigWatch {
             }
         });
         let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "config_not_watched")).ok();
-        let mut watch = ConfigWatch { folders, watcher, watched: BTreeSet::new(), changes, _sender: sender };
+        let mut watch =
+            ConfigWatch { folders, watcher, watched: BTreeSet::new(), armed: 0, changes, _sender: sender };
         watch.arm();
         watch
+    }
+
+    /// Whether it would hear of a change.
+    pub(crate) fn is_told(&self) -> bool {
+        self.watcher.is_some() && self.watched.len() == self.armed
     }
 
     /// Returns when something has changed and nothing has for a moment.
@@ -60,9 +68,13 @@ impl ConfigWatch {
         for folder in &self.watched {
             let _ = watcher.unwatch(folder);
         }
+        self.armed = 0;
         for folder in &wanted {
-            if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                tracing::warn!(%error, folder = %folder.display(), "config_not_watched");
+            match watcher.watch(folder, RecursiveMode::NonRecursive) {
+                Ok(()) => self.armed += 1,
+                Err(error) => {
+                    tracing::warn!(%error, folder = %folder.display(), "config_not_watched");
+                }
             }
         }
         self.watched = wanted;

@@ -9,6 +9,7 @@ mod activation;
 mod agent;
 mod budget;
 mod client;
+mod code;
 mod config_watch;
 mod connection;
 mod control;
@@ -39,12 +40,13 @@ mod tests;
 mod worker;
 
 pub use client::{Client, ClientError, Socket};
+pub use config_watch::ConfigWatch;
 pub use control::{rehearse_undo, undo};
 pub use error::ServeError;
 pub use heap::share_heaps;
 pub use home::{Environment, Home, check_private};
 pub use lock::{Holder, StateLock, StateView};
-pub use reload::{Fresh, Source};
+pub use reload::{Following, Fresh, Held, Source};
 pub use serve::{Exit, Stop, serve};
 pub use settings::{
     ApprovalSettings, LedgerSettings, Limits, NotifyBy, ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE,

@@ -2,16 +2,16 @@
 //!
 //! What is read replaces what holds as a whole, or not at all. Settings that only a start can change are named.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use execution::{Acceptance, Difference, Effect, ReloadReport, Reloaded, ToolExecutionLayer, World};
 use tokio::signal::unix::Signal;
 
 use crate::config_watch::ConfigWatch;
-use crate::heap;
 use crate::settings::Settings;
 use crate::settings_file::ReloadMode;
+use crate::{code, heap};
 
 /// What the configuration says now.
 pub struct Fresh {
@@ -23,8 +23,43 @@ pub struct Fresh {
     pub once_held: Box<dyn FnOnce() + Send>,
 }
 
+/// Whether what holds is what the files say, as far as they were read before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It is: they were watched before they were read, so there is nothing to do until they change.
+    AsRead,
+    /// Not all of it, or nobody knows: they are read once more, and what is in them is asked about.
+    Otherwise,
+}
+
+/// What a daemon follows.
+pub struct Following {
+    /// Where the configuration is read again.
+    pub source: Source,
+    /// What tells when.
+    pub watch: ConfigWatch,
+    /// What was made of it so far.
+    pub held: Held,
+}
+
 /// Reads the configuration. Blocking; an error names the file and the line.
 pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
+
+/// How long after a start its room is given back: whoever waited for the daemon has been answered by then.
+const STARTED: Duration = Duration::from_secs(1);
+
+/// Gives back what reading a configuration needed, and nothing else does.
+fn give_back() {
+    heap::give_back();
+    code::let_go();
+}
+
+/// Gives back what a start needed, once it is over.
+pub(crate) async fn give_back_of_start() -> std::convert::Infallible {
+    tokio::time::sleep(STARTED).await;
+    tokio::task::spawn_blocking(give_back);
+    std::future::pending().await
+}
 
 /// Replaces what holds by what the files say.
 pub(crate) struct Reloader {
@@ -45,7 +80,7 @@ impl Reloader {
     pub(crate) async fn reload(&self, acceptance: Acceptance) -> ReloadReport {
         let report = self.take(acceptance).await;
         // Whichever of the two configurations was let go, its room is not needed until the next time.
-        tokio::task::spawn_blocking(heap::give_back);
+        tokio::task::spawn_blocking(give_back);
         report
     }
 
@@ -77,11 +112,15 @@ impl Reloader {
     }
 
     /// Reloads whenever a file changes or SIGHUP comes, until it is dropped.
-    pub(crate) async fn follow(&self, folders: Vec<PathBuf>, mut hangup: Signal) -> std::convert::Infallible {
-        let mut watch = ConfigWatch::on(folders);
-        loop {
-            // The first time for what changed after it was read at the start and before it was watched.
+    pub(crate) async fn follow(
+        &self,
+        (mut watch, held): (ConfigWatch, Held),
+        mut hangup: Signal,
+    ) -> std::convert::Infallible {
+        if held == Held::Otherwise || !watch.is_told() {
             self.reload(Acceptance::Ask).await;
+        }
+        loop {
             tokio::select! {
                 () = watch.changed() => {}
                 heard = hangup.recv() => match heard {
@@ -90,6 +129,7 @@ impl Reloader {
                     None => watch.changed().await,
                 },
             }
+            self.reload(Acceptance::Ask).await;
         }
     }
 

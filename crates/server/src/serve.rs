@@ -18,7 +18,7 @@ use crate::error::ServeError;
 use crate::home::Home;
 use crate::listener::{Door, Hall, Listener};
 use crate::lock::StateLock;
-use crate::reload::{Reloader, Source};
+use crate::reload::{Following, Reloader, give_back_of_start};
 use crate::settings::{Limits, Settings};
 use crate::socket::BoundSocket;
 use crate::worker::{self, Workers};
@@ -74,7 +74,7 @@ pub async fn serve(
     home: &Home,
     settings: &Settings,
     lock: &StateLock,
-    source: Source,
+    Following { source, watch, held }: Following,
     stop: Stop,
 ) -> Result<Exit, ServeError> {
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
@@ -111,7 +111,8 @@ pub async fn serve(
         never = attend(&control, &mut control_socket, (control_path, lock)) => match never {},
         never = layer.watch(home.state()) => match never {},
         never = desktop::tell_of_questions(&layer, &settings.approvals.notify) => match never {},
-        never = reloader.follow(home.configuration(), hangup) => match never {},
+        never = reloader.follow((watch, held), hangup) => match never {},
+        never = give_back_of_start() => match never {},
     }
     // Whoever comes now is told by the missing socket, not by a connection that nobody answers.
     drop((agent_socket, control_socket));

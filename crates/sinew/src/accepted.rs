@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use connectors::{Taking, Upstreams};
@@ -46,25 +47,28 @@ pub(crate) enum Kept {
 impl Snapshot {
     /// Reads the files as they are, and what servers say of their tools as far as it is taken.
     pub(crate) fn of(home: &Home, taking: Taking) -> io::Result<Snapshot> {
-        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES, besides: home.tools() };
-        walk.folder(home.config(), Path::new("config"), 0)?;
-        walk.besides = home.config();
-        walk.folder(home.tools(), Path::new("tools"), 0)?;
+        let mut found = Found { files: Vec::new(), besides: home.tools() };
+        found.folder(home.config(), Path::new("config"), 0)?;
+        found.besides = home.config();
+        found.folder(home.tools(), Path::new("tools"), 0)?;
+        let left = AtomicUsize::new(MOST_BYTES);
+        let mut files = found.read(&left)?;
         for (id, said) in upstreams(home, taking).all()? {
-            walk.add(pin_of(&id), said)?;
+            take(&left, said.len())?;
+            files.insert(pin_of(&id), said);
         }
-        Ok(Snapshot(walk.files))
+        bounded(files)
     }
 
     fn of_copy(copy: &Path) -> io::Result<Snapshot> {
-        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES_OF_COPY, besides: Path::new("") };
-        walk.folder(&copy.join("config"), Path::new("config"), 0)?;
-        walk.folder(&copy.join("tools"), Path::new("tools"), 0)?;
-        walk.folder(&copy.join(UPSTREAM), Path::new(UPSTREAM), 0)?;
-        if copy.join(ORIGINS).exists() {
-            walk.file(&copy.join(ORIGINS), PathBuf::from(ORIGINS))?;
+        let mut found = Found { files: Vec::new(), besides: Path::new("") };
+        found.folder(&copy.join("config"), Path::new("config"), 0)?;
+        found.folder(&copy.join("tools"), Path::new("tools"), 0)?;
+        found.folder(&copy.join(UPSTREAM), Path::new(UPSTREAM), 0)?;
+        if let Ok(facts) = fs::metadata(copy.join(ORIGINS)) {
+            found.files.push((PathBuf::from(ORIGINS), copy.join(ORIGINS), facts.len()));
         }
-        Ok(Snapshot(walk.files))
+        bounded(found.read(&AtomicUsize::new(MOST_BYTES_OF_COPY))?)
     }
 
     /// The same with what stands behind each tool of this world: a program that is replaced is not in these files.
@@ -98,15 +102,15 @@ impl Snapshot {
     }
 }
 
-struct Walk<'a> {
-    files: BTreeMap<PathBuf, Vec<u8>>,
-    /// How many bytes more there may be.
-    left: usize,
+/// The files that were found below some folders.
+struct Found<'a> {
+    /// Each by its name in the copy, where it is, and how long it says it is.
+    files: Vec<(PathBuf, PathBuf, u64)>,
     /// Taken by itself, wherever it is.
     besides: &'a Path,
 }
 
-impl Walk<'_> {
+impl Found<'_> {
     fn folder(&mut self, folder: &Path, name: &Path, depth: usize) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -123,31 +127,48 @@ impl Walk<'_> {
             } else if facts.is_dir() && depth < DEEPEST {
                 self.folder(&path, &name, depth + 1)?;
             } else if facts.is_file() {
-                self.file(&path, name)?;
+                self.files.push((name, path, facts.len()));
+                if self.files.len() > MOST_FILES {
+                    return Err(too_much());
+                }
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, name: PathBuf) -> io::Result<()> {
-        let mut content = Vec::new();
-        // A file says of itself how long it is, and may be all hole.
-        let most = self.left as u64 + 1;
-        fs::File::open(path)?.take(most).read_to_end(&mut content)?;
-        self.add(name, content)
+    /// Reads all of them, several at a time.
+    fn read(self, left: &AtomicUsize) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
+        let contents = manifest::spread(&self.files, |(_, path, length)| read(path, *length, left));
+        let named = self.files.into_iter().zip(contents);
+        named.map(|((name, ..), content)| Ok((name, content?))).collect()
     }
+}
 
-    fn add(&mut self, name: PathBuf, content: Vec<u8>) -> io::Result<()> {
-        let left = self.left.checked_sub(content.len());
-        self.files.insert(name, content);
-        self.left = left.filter(|_| self.files.len() <= MOST_FILES).ok_or_else(|| {
-            io::Error::other(format!(
-                "its folders hold more than {} MiB or {MOST_FILES} files: keep only configuration there",
-                MOST_BYTES >> 20
-            ))
-        })?;
-        Ok(())
-    }
+fn read(path: &Path, length: u64, left: &AtomicUsize) -> io::Result<Vec<u8>> {
+    let most = left.load(Ordering::Relaxed) as u64 + 1;
+    // A file says of itself how long it is, and may be all hole: that is what it gets to begin with, and no more than there
+    // may be.
+    let mut content = Vec::with_capacity(usize::try_from(length.min(most) + 1).unwrap_or_default());
+    fs::File::open(path)?.take(most).read_to_end(&mut content)?;
+    take(left, content.len())?;
+    Ok(content)
+}
+
+/// Counts bytes against those that there may be.
+fn take(left: &AtomicUsize, bytes: usize) -> io::Result<()> {
+    let less = |left: usize| left.checked_sub(bytes);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map(drop).map_err(|_| too_much())
+}
+
+fn bounded(files: BTreeMap<PathBuf, Vec<u8>>) -> io::Result<Snapshot> {
+    if files.len() > MOST_FILES { Err(too_much()) } else { Ok(Snapshot(files)) }
+}
+
+fn too_much() -> io::Error {
+    io::Error::other(format!(
+        "its folders hold more than {} MiB or {MOST_FILES} files: keep only configuration there",
+        MOST_BYTES >> 20
+    ))
 }
 
 /// What was accepted last, if it is known, beside what is there now, if that is.

@@ -5,6 +5,7 @@ mod web;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 
 use connectors::Taking;
 use execution::{Host, Parts, ToolExecutionLayer, World};
@@ -62,10 +63,11 @@ fn configured(
     Sandbox::of_this_process().keep_outputs_in(&setting.home().state().join("output"));
     Sandbox::of_this_process().note_runs_in(&setting.home().state().join("runs"));
     let (registry, policy) = std::thread::scope(|scope| {
-        // Neither needs the other before both are there, and each takes half of the time of a start.
-        let policy = scope.spawn(|| policy(setting, machine));
+        // None needs another before all are there, and to find out what the machine can do is mostly waiting.
+        let machine = scope.spawn(machine);
+        let policy = scope.spawn(|| policy(setting, || joined(machine)));
         let registry = tools(setting, settings, scrutiny, taking);
-        (registry, policy.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        (registry, joined(policy))
     });
     let (registry, policy) = (registry?, policy?);
     let (folder, home) = (setting.home().config().join("hosts"), setting.home().user_home());
@@ -97,6 +99,11 @@ fn configured(
     let definitions = registry.definitions().map(AsRef::as_ref);
     policy.check_program_folders(definitions, &workspaces).map_err(Problem::configuration)?;
     Ok(World { registry, policy, curated, workspaces, hosts })
+}
+
+/// What a thread found. Its panic is ours.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What the settings let callers do in a workspace, as the policy speaks of it.
@@ -136,7 +143,7 @@ fn tools(
 }
 
 /// The policy files where `sinew init` has written them, else the built-in ones.
-fn policy(setting: &Setting, machine: fn() -> Option<Isolation>) -> Result<Policy, Problem> {
+fn policy(setting: &Setting, machine: impl FnOnce() -> Option<Isolation>) -> Result<Policy, Problem> {
     let surroundings = surroundings(setting);
     let loaded = match written_out(setting)? {
         Some(folder) => Policy::load(&folder, &surroundings),

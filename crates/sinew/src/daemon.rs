@@ -6,7 +6,7 @@ use std::sync::Arc;
 use connectors::Taking;
 use execution::{Configuration, ToolExecutionLayer, World, loosens};
 use ledger::{Filter, Ledger, Recovery};
-use server::{Fresh, ReloadMode, Settings, Source};
+use server::{ConfigWatch, Following, Fresh, Held, ReloadMode, Settings, Source};
 
 use crate::accepted::{self, Kept, Snapshot};
 use crate::compose;
@@ -22,8 +22,8 @@ pub(crate) struct Daemon {
     pub(crate) layer: Arc<ToolExecutionLayer>,
     /// Those it serves by.
     pub(crate) settings: Settings,
-    /// Where it reads its configuration again.
-    pub(crate) source: Source,
+    /// Where it reads its configuration again, and when.
+    pub(crate) following: Following,
 }
 
 /// What the files said at one moment.
@@ -36,6 +36,8 @@ struct Files {
 
 /// Puts a daemon together. Its start is on record before it serves.
 pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
+    // Before anything of it is read: what changes from now on is told.
+    let watch = ConfigWatch::on(setting.home().configuration());
     let files = read(setting, Taking::Newest)?;
     let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
     let first = is_first(&ledger, &recovery);
@@ -66,13 +68,19 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
     compose::settle(setting, &settings)?;
     layer.announce_start(configuration).map_err(Problem::configuration)?;
+    let held = match (&snapshot, is_accepted) {
+        // Nobody has asked yet what servers have come up with since.
+        (Ok(_), true) if configuration != Configuration::First => Held::AsRead,
+        _ => Held::Otherwise,
+    };
     match snapshot {
         // Not accepted yet. What is was kept before, or is kept by the first reload that has nothing to ask.
         _ if !is_accepted || is_kept => {}
         Ok(snapshot) => keep(setting, &snapshot),
         Err(why) => tracing::warn!(why, "what holds now is not kept for the next start"),
     }
-    Ok(Daemon { layer, settings, source: source(setting.clone()) })
+    let following = Following { source: source(setting.clone()), watch, held };
+    Ok(Daemon { layer, settings, following })
 }
 
 /// Whether no daemon has served here before. Calls that a person made without one leave records too, and accept nothing.

@@ -38,10 +38,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Problem> {
             .map_err(Problem::configuration)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::new(Exit::Failed, format!("cannot start: {error}")))?;
-    let Daemon { layer, settings, source } = daemon::prepare(&setting)?;
+    let Daemon { layer, settings, following } = daemon::prepare(&setting)?;
     let served = runtime.block_on(async {
         let layer = Arc::clone(&layer);
-        let served = server::serve(layer, setting.home(), &settings, &lock, source, Stop::default()).await;
+        let served = server::serve(layer, setting.home(), &settings, &lock, following, Stop::default()).await;
         if !matches!(served, Ok(server::Exit::Forced)) {
             let _ = tokio::time::timeout(SETTLE, Sandbox::of_this_process().close()).await;
         }

@@ -1,0 +1,99 @@
+//! Lets go of the pages of this program that are in its memory only because its start, or a reload, ran through them.
+//!
+//! The program is large, and reading a configuration runs through most of it: 28 of 34 MiB of code counted as the daemon's
+//! memory for as long as it lived. What is needed again comes back by itself, from the system's own copy of the file.
+
+/// Lets go of all of its code. Does nothing where the system does not say what is where.
+#[cfg(target_os = "linux")]
+pub(crate) fn let_go() {
+    let (Ok(maps), Ok(program)) =
+        (std::fs::read_to_string("/proc/self/maps"), std::fs::read_link("/proc/self/exe"))
+    else {
+        return;
+    };
+    let Some(program) = program.to_str() else { return };
+    for (from, to) in maps.lines().filter_map(|line| code_of(line, program)) {
+        forget(from, to);
+    }
+}
+
+/// Elsewhere the system has its own ways.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn let_go() {}
+
+/// Where this line has code of the program: what is private, cannot be written and can be run. Data that was put right when
+/// the program was loaded cannot be written any more either, but it cannot be run.
+#[cfg(target_os = "linux")]
+fn code_of(line: &str, program: &str) -> Option<(usize, usize)> {
+    let mut words = line.splitn(6, ' ');
+    let (place, allowed) = (words.next()?, words.next()?);
+    if allowed != "r-xp" || words.nth(3)?.trim() != program {
+        return None;
+    }
+    let (from, to) = place.split_once('-')?;
+    Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "no safe crate offers it")]
+fn forget(from: usize, to: usize) {
+    let place = std::ptr::with_exposed_provenance_mut(from);
+    // SAFETY: the range is code of this program, mapped from its file, privately and not to be written: no page of it can
+    // differ from the file, which cannot be written while it runs. Whoever runs there gets the same page again.
+    unsafe {
+        libc::madvise(place, to.saturating_sub(from), libc::MADV_DONTNEED);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much of this program's code is in memory, in KiB.
+    fn resident() -> usize {
+        let program = std::fs::read_link("/proc/self/exe").unwrap();
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_code = false;
+        let mut sum = 0;
+        for line in smaps.lines() {
+            match line.strip_prefix("Rss:") {
+                Some(size) if is_code => {
+                    sum += size.trim().trim_end_matches(" kB").parse::<usize>().unwrap();
+                }
+                Some(_) => {}
+                None if line.contains('-') => is_code = code_of(line, program.to_str().unwrap()).is_some(),
+                None => {}
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn code_that_nobody_runs_goes_and_comes_back() {
+        // Runs through much of it.
+        let _ = format!("{:?}", crate::settings::Settings::default());
+        let before = resident();
+        let_go();
+        let after = resident();
+        assert!(before > 0 && after < before, "{before} KiB before, {after} KiB after");
+    }
+
+    #[test]
+    fn only_code_of_this_program_is_let_go_of() {
+        let line = |rest: &str| code_of(&format!("7f00-7fff {rest}"), "/opt/my sinew");
+        assert_eq!(line("r-xp 00001000 fe:00 42                   /opt/my sinew"), Some((0x7f00, 0x7fff)));
+        for other in [
+            "r--p 00001000 fe:00 42                   /opt/my sinew",
+            "rw-p 00001000 fe:00 42                   /opt/my sinew",
+            "rwxp 00001000 fe:00 42                   /opt/my sinew",
+            "r-xs 00001000 fe:00 42                   /opt/my sinew",
+            "r-xp 00001000 fe:00 42                   /opt/my sinew (deleted)",
+            "r-xp 00000000 00:00 0                    [vdso]",
+            "r-xp 00000000 00:00 0 ",
+            "",
+        ] {
+            assert_eq!(line(other), None, "{other}");
+        }
+    }
+}
