@@ -162,9 +162,10 @@ impl Permit {
         self.outward(|outbound| outbound.admit_server(&target))
     }
 
-    /// Whether the call may connect to this address, which a name of a host it may reach turned out to have.
-    pub fn may_connect(&self, address: IpAddr) -> Result<(), Denial> {
-        self.outward(|outbound| outbound.admit_address(address))
+    /// Whether the call may connect to this address, which a host it may reach turned out to have. A service that is near
+    /// by its name may be on this machine or its network; nothing may be where no file opens the way.
+    pub fn may_connect(&self, address: IpAddr, nearness: Nearness) -> Result<(), Denial> {
+        self.outward(|outbound| outbound.admit_address(address, nearness))
     }
 
     fn outward<T>(&self, check: impl Fn(&Outbound) -> Result<T, Grounds>) -> Result<T, Denial> {
