@@ -4,6 +4,7 @@ mod answers;
 mod asking;
 mod cards;
 mod effects;
+mod foretold;
 mod grants;
 mod notify;
 mod parties;

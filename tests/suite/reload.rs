@@ -56,6 +56,45 @@ fn what_tightens_holds_at_once_and_what_loosens_waits_for_a_human() {
     assert_eq!(reloads(&daemon.stop()), ["applied", "waiting", "applied"]);
 }
 
+/// What the curated map demands is a bound like others: dropping any of it waits, adding to it does not.
+#[test]
+fn a_demand_that_the_guardrails_drop_waits_for_a_human() {
+    let daemon = Daemon::start_in(home(OPEN));
+    let lax = "tools:\n  read_file: {required: [path]}\n";
+    daemon.home().configure("governance/guardrails.yaml", lax);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    for (strict, row) in [
+        ("read_file: {required: [path, head]}", "no longer demands `head`"),
+        ("read_file: {required: [path], required_any: [[head, tail]]}", "no longer demands `head` or `tail`"),
+        (
+            "read_file: {required: [path], min_length: {path: 20}}",
+            "no longer demands at least 20 characters in `path`",
+        ),
+    ] {
+        daemon.home().configure("governance/guardrails.yaml", &format!("tools:\n  {strict}\n"));
+        daemon.home().run(&["reload"]).must_exit(0);
+        assert!(!reads(&daemon), "what is demanded holds at once: {strict}");
+        // Whoever came first, this command or the watch over the files: what was taken is told.
+        let told = reload_state(&daemon)["changes"].to_string();
+        assert!(told.contains("tightens") && !told.contains("loosens"), "{strict}: {told}");
+        for less in [lax, "tools:\n  other: {required: [x]}\n"] {
+            daemon.home().configure("governance/guardrails.yaml", less);
+            let asked = daemon.home().run(&["reload"]).must_exit(4);
+            let shown = asked.stdout();
+            let line = shown.lines().find(|line| line.contains(row)).unwrap_or_else(|| panic!("{asked}"));
+            assert!(line.contains("loosens") && line.contains("guardrails.yaml line 2"), "{line}");
+            assert!(!reads(&daemon), "what loosens waits: {less}");
+        }
+        daemon.home().configure("governance/guardrails.yaml", lax);
+        daemon.home().run(&["reload", "--accept"]).must_exit(0);
+        assert!(reads(&daemon));
+    }
+    daemon.home().configure("governance/guardrails.yaml", &format!("# Words.\n{lax}"));
+    daemon.home().run(&["reload"]).must_exit(0);
+    let told = reload_state(&daemon)["changes"].to_string();
+    assert!(told.contains("neutral") && !told.contains("loosens"), "{told}");
+}
+
 #[test]
 fn what_is_wrong_changes_nothing_and_says_where() {
     let daemon = Daemon::start_in(home(SHUT));

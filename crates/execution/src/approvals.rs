@@ -13,6 +13,7 @@ mod clock;
 mod dice;
 mod editing;
 mod effect;
+mod foresee;
 mod hand;
 mod operator;
 mod pin;
@@ -40,6 +41,7 @@ use tool::{Arguments, CallId, Caller};
 
 pub(crate) use asking::{approve, confirm, leave};
 pub use card::{Card, CardLine, Fact, ShownChange, Side, Tone};
+pub(crate) use foresee::{Foreseen, foresee};
 pub use hand::Asking;
 pub(crate) use hand::{Approved, Hand};
 pub use operator::{Answer, DecideError, Decided, Lasting, Listed};

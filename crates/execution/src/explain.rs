@@ -4,14 +4,17 @@
 //! on record, and no tool is started.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
-use governance::Verdict;
+use governance::{Question, Verdict};
+use registry::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool::{Mode, Refusal, RefusalCode, RuleRef};
 
+use crate::approvals::{self, Foreseen};
 use crate::call::{Call, Request};
 use crate::layer::ToolExecutionLayer;
 use crate::look_up::look_up;
@@ -78,25 +81,47 @@ impl ToolExecutionLayer {
         let (world, mode) = (self.world.load_full(), mode.unwrap_or_else(|| self.mode()));
         let (call, arguments) = Call::suppose(request, &self.ledger, world, mode);
         let judged = AssertUnwindSafe(suppose(self, &call, arguments)).catch_unwind().await;
-        let (tool_name, verdict) = judged.unwrap_or_else(|_| (call.tool_name.clone(), Err(fault(&call))));
-        let (finding, rules) = found(verdict);
+        let (tool_name, (finding, rules)) =
+            judged.unwrap_or_else(|_| (call.tool_name.clone(), found(Err(fault(&call)))));
         let policy_hash = call.world.policy.hash().to_owned();
         Explanation { tool_name, mode, finding, rules, policy_hash }
     }
 }
 
-/// Walks as far as nothing changes. The tool's own name comes with the verdict.
+/// Walks as far as nothing changes. The tool's own name comes with what was found.
 async fn suppose(
     layer: &ToolExecutionLayer,
     call: &Call,
     arguments: Value,
-) -> (String, Result<Verdict, Box<Refusal>>) {
+) -> (String, (Finding, Vec<RuleRef>)) {
     let tool = match layer.admits(call).and_then(|()| look_up(call, &arguments)) {
         Ok(tool) => tool,
-        Err(refusal) => return (refusal.tool.clone(), Err(refusal)),
+        Err(refusal) => return (refusal.tool.clone(), found(Err(refusal))),
     };
     let name = tool.definition().name().to_string();
-    (name, pipeline::judge(layer, call, tool.definition(), tool.schema(), arguments).await)
+    let verdict = pipeline::judge(layer, call, tool.definition(), tool.schema(), arguments).await;
+    match verdict {
+        Ok(Verdict::Question(question)) => (name, asked(layer, call, tool, question).await),
+        verdict => (name, found(verdict)),
+    }
+}
+
+/// What would come of a question: not every call that needs a human can be shown to one, and some have their answer.
+async fn asked(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    question: Question,
+) -> (Finding, Vec<RuleRef>) {
+    let (asked_by, mut rules) = (question.asked_by().to_vec(), question.rules());
+    match approvals::foresee(layer, call, tool, question).await {
+        Ok(Foreseen::Asks(refusal)) => (Finding::Ask { refusal, asked_by }, rules),
+        Ok(Foreseen::Answered(answer)) => {
+            rules.push(answer);
+            (Finding::Permit, rules)
+        }
+        Err(refusal) => (Finding::Deny { refusal }, rules),
+    }
 }
 
 /// A verdict as data, with the rules that led to it. Whatever was opened to reach it is closed here.

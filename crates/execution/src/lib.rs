@@ -54,7 +54,7 @@ pub use ledger::{ExportFormat, Filter as LedgerFilter, LedgerError, Record as Le
 pub use mode::{ModeError, ModeSet};
 pub use offers::Offer;
 pub use recorder::Configuration;
-pub use reload::{Acceptance, ReloadReport, Reloaded, loosens};
+pub use reload::{Acceptance, ReloadReport, Reloaded, between_maps, loosens};
 pub use resources::{Reversal, Reverted};
 pub use sessions::{OpenedSession, SessionError, SessionStanding, SessionTerms, TermsError};
 pub use status::Status;

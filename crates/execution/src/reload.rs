@@ -20,6 +20,8 @@ use crate::content;
 use crate::layer::ToolExecutionLayer;
 use crate::world::World;
 
+pub use differences::between_maps;
+
 /// Whether a change that loosens is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acceptance {

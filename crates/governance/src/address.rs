@@ -10,6 +10,61 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
     }
 }
 
+/// Whether an address stays closed whatever a file says: link-local ones, at which clouds hand a machine its
+/// credentials to whoever asks, the other addresses that clouds are known to do so at, and translated ones of which
+/// nobody can say what they lead to.
+pub(crate) fn is_closed(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_closed_v4(address),
+        IpAddr::V6(address) => is_closed_v6(address),
+    }
+}
+
+/// Alibaba's, Oracle's and Azure's, which are not link-local.
+const METADATA_V4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
+
+/// Amazon's and Google's.
+const METADATA_V6: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)];
+
+fn is_closed_v4(address: Ipv4Addr) -> bool {
+    address.is_link_local() || METADATA_V4.contains(&address)
+}
+
+fn is_closed_v6(address: Ipv6Addr) -> bool {
+    match embedded(address) {
+        Embedded::Nothing => address.is_unicast_link_local() || METADATA_V6.contains(&address),
+        Embedded::Address(inner) => is_closed_v4(inner),
+        Embedded::Unknown => true,
+    }
+}
+
+/// An address of the old kind within one of the new.
+enum Embedded {
+    Nothing,
+    Address(Ipv4Addr),
+    /// There is one, and where it stands is a matter of somebody's configuration.
+    Unknown,
+}
+
+/// What a host or a translator on the way would take out of an address.
+fn embedded(address: Ipv6Addr) -> Embedded {
+    let join = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Embedded::Nothing,
+        // The old form, the mapped one, the one translators use among themselves, and their usual prefix.
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Embedded::Address(join(high, low)),
+        [0x2002, high, low, ..] => Embedded::Address(join(high, low)),
+        // A translator's own prefix has the address anywhere; Teredo carries the client's inverted, and nothing honest is
+        // reached that way.
+        [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => Embedded::Unknown,
+        _ => Embedded::Nothing,
+    }
+}
+
 fn is_private_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     address.is_loopback()
@@ -22,28 +77,20 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
         || (a == 100 && (64..128).contains(&b)) // carriers' own
         || (a == 198 && (18..20).contains(&b)) // benchmarks
         || matches!((a, b, c), (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113))
+        || METADATA_V4.contains(&address)
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
-    let [a, b, c, d, e, f, g, h] = address.segments();
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        is_private_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match (a, b, c, d, e, f) {
-        // `::`, `::1`, and an IPv4 address in the old form.
-        (0, 0, 0, 0, 0, 0) => true,
-        (0, 0, 0, 0, 0, 0xffff) | (0, 0, 0, 0, 0xffff, 0) => embedded(g, h),
-        (0x64, 0xff9b, 0, 0, 0, 0) => embedded(g, h),
-        (0x64, 0xff9b, 1, ..) => true,
-        (0x2002, high, low, ..) => embedded(high, low),
-        // Teredo carries the client's address inverted; nothing honest is reached that way.
-        (0x2001, 0, ..) | (0x2001, 0xdb8, ..) | (0x100, 0, 0, ..) | (0x3fff, 0..=0xfff, ..) => true,
-        _ => {
-            (a & 0xfe00) == 0xfc00
-                || (a & 0xffc0) == 0xfe80
-                || (a & 0xffc0) == 0xfec0
-                || (a & 0xff00) == 0xff00
+    match (address.segments(), embedded(address)) {
+        // `::`, `::1`, and an address in the old form, which no packet carries.
+        ([0, 0, 0, 0, 0, 0, ..], _) | (_, Embedded::Unknown) => true,
+        (_, Embedded::Address(inner)) => is_private_v4(inner),
+        ([0x2001, 0xdb8, ..] | [0x100, 0, 0, ..] | [0x3fff, 0..=0xfff, ..], Embedded::Nothing) => true,
+        ([first, ..], Embedded::Nothing) => {
+            (first & 0xfe00) == 0xfc00
+                || address.is_unicast_link_local()
+                || (first & 0xffc0) == 0xfec0
+                || (first & 0xff00) == 0xff00
         }
     }
 }
@@ -124,6 +171,56 @@ mod tests {
             "2002:808:808::1",
         ] {
             assert!(!is_private(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    /// Whatever is opened: every spelling of a link-local address, and where clouds keep credentials.
+    #[test]
+    fn t138_link_local_addresses_are_closed_in_every_form() {
+        for text in [
+            "169.254.0.0",
+            "169.254.169.254",
+            "169.254.255.255",
+            "::169.254.169.254",
+            "::ffff:169.254.169.254",
+            "::ffff:0:169.254.169.254",
+            "64:ff9b::169.254.169.254",
+            "64:ff9b:1::1",
+            "64:ff9b:1:a9fe:a9:fe00::",
+            "2002:a9fe:a9fe::1",
+            "2001::1",
+            "fe80::1",
+            "febf:ffff::1",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "100.100.100.200",
+            "192.0.0.192",
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
+        ] {
+            let address = text.parse().unwrap();
+            assert!(is_closed(address) && is_private(address), "{text}");
+        }
+        for text in [
+            "169.253.255.255",
+            "169.255.0.0",
+            "127.0.0.1",
+            "10.0.0.1",
+            "192.168.0.1",
+            "100.100.100.201",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::1",
+            "fc00::1",
+            "fec0::1",
+            "fe7f::1",
+            "8.8.8.8",
+            "2606:4700::1111",
+        ] {
+            assert!(!is_closed(text.parse().unwrap()), "{text}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! What runs, asks or is denied in each mode is compared by its result; lists and numbers by what they state. Where it
 //! cannot be told which way a change goes, it loosens: a human then looks at it.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -79,7 +80,7 @@ impl Policy {
 fn compare_mode(old: &Policy, new: &Policy, mode: Mode, found: &mut Vec<Difference>) {
     let limit = |number: &Option<(u32, RuleRef)>| number.as_ref().map(|(most, _)| u64::from(*most));
     // Taken apart to the last field, so that none is forgotten.
-    let numbers_of = |policy: &Policy| {
+    let stated = |policy: &Policy| {
         let ModeRules { max_concurrent, categories: _, approvals: _, running, watched } =
             policy.modes.get(mode);
         let SafetyRules {
@@ -89,16 +90,27 @@ fn compare_mode(old: &Policy, new: &Policy, mode: Mode, found: &mut Vec<Differen
             approvals: _,
             approval_timeout: _,
         } = &policy.safety;
-        [
+        let numbers = [
             ("calls at once", limit(max_concurrent)),
             ("calls a minute", limit(calls_per_minute.get(mode))),
             ("calls that leave the machine, an hour", limit(outbound_per_hour.get(mode))),
-            ("running calls that finish", Some(u64::from(*running == RunningCalls::Finish))),
-            ("unwatched", Some(u64::from(!*watched))),
-        ]
+        ];
+        let steps = [
+            Step::new(
+                "running calls when it begins",
+                ["are cancelled", "finish"],
+                usize::from(*running == RunningCalls::Finish),
+            ),
+            Step::new("the machine", ["is watched", "is not watched"], usize::from(!*watched)),
+        ];
+        (numbers, steps)
     };
-    for ((what, old), (_, new)) in numbers_of(old).into_iter().zip(numbers_of(new)) {
+    let ((old_numbers, old_steps), (new_numbers, new_steps)) = (stated(old), stated(new));
+    for ((what, old), (_, new)) in old_numbers.into_iter().zip(new_numbers) {
         numbers(&format!("{mode}: {what}"), old, new, found);
+    }
+    for (old, new) in old_steps.iter().zip(&new_steps) {
+        steps(&format!("{mode}: "), old, new, found);
     }
 }
 
@@ -110,11 +122,11 @@ fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<Difference>) {
     let after = &new.safety.gateway;
     lists("gateway: allowed host", &hosts(&allowed.hosts), &hosts(&after.allowed.hosts), Wide::Adds, found);
     lists("gateway: blocked host", &hosts(blocked), &hosts(&after.blocked), Wide::Removes, found);
-    let open = |private: &Private| match private {
-        Private::Allowed => Some(1),
-        Private::Denied(_) => Some(0),
+    let open = |private: &Private| {
+        let is_open = matches!(private, Private::Allowed);
+        Step::new("the local network", ["is closed", "is open"], usize::from(is_open))
     };
-    numbers("gateway: the local network", open(private), open(&after.private), found);
+    steps("gateway: ", &open(private), &open(&after.private), found);
     numbers("gateway: largest response", *max_response_bytes, after.max_response_bytes, found);
 }
 
@@ -195,6 +207,32 @@ fn numbers(what: &str, old: Option<u64>, new: Option<u64>, found: &mut Vec<Diffe
     let loosens = old.is_some_and(|old| new.is_none_or(|new| new > old));
     let effect = if loosens { Effect::Loosens } else { Effect::Tightens };
     push(found, effect, format!("{what}: {} becomes {}", shown(old), shown(new)), None);
+}
+
+/// What is one of a few things, the tightest first.
+struct Step {
+    what: &'static str,
+    names: Vec<&'static str>,
+    at: usize,
+}
+
+impl Step {
+    fn new<const N: usize>(what: &'static str, names: [&'static str; N], at: usize) -> Self {
+        Step { what, names: names.to_vec(), at }
+    }
+
+    fn name(&self) -> &'static str {
+        self.names.get(self.at).copied().unwrap_or_default()
+    }
+}
+
+fn steps(whose: &str, old: &Step, new: &Step, found: &mut Vec<Difference>) {
+    let effect = match new.at.cmp(&old.at) {
+        Ordering::Less => Effect::Tightens,
+        Ordering::Equal => return,
+        Ordering::Greater => Effect::Loosens,
+    };
+    push(found, effect, format!("{whose}{} {} (before: {})", new.what, new.name(), old.name()), None);
 }
 
 fn push(found: &mut Vec<Difference>, effect: Effect, what: String, rule: Option<RuleRef>) {

@@ -186,7 +186,7 @@ fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
     GlobBuilder::new(&fold(text)).literal_separator(true).empty_alternates(true).build()
 }
 
-fn rule(group: &str) -> RuleRef {
+pub(crate) fn rule(group: &str) -> RuleRef {
     RuleRef { file: BUILT_IN_FLOOR.into(), line: 0, id: format!("floor.{group}").into() }
 }
 

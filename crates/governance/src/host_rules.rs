@@ -12,6 +12,7 @@ use tool::{RefusalCode, RuleRef};
 use url::{Host, Url};
 
 use crate::address;
+use crate::floor;
 use crate::grounds::{Grounds, place, shown};
 use crate::problems::Inspection;
 use crate::safety_file::OutboundGateway;
@@ -330,6 +331,7 @@ impl Outbound {
                 return Err(self.denied(target, detail, (*hint).to_owned(), &self.gateway.allowed.rule));
             }
         };
+        self.admit_open(host, target)?;
         let name = host.to_string();
         let blocked = &self.gateway.blocked;
         let found = blocked.iter().position(|rule| rule.pattern.blocks(&name));
@@ -363,6 +365,20 @@ impl Outbound {
         Ok(())
     }
 
+    /// Whether an address is none of those that nothing opens, whoever names them.
+    fn admit_open(&self, host: &Host<String>, target: &Target) -> Result<(), Grounds> {
+        let is_closed = match host {
+            Host::Domain(_) => false,
+            Host::Ipv4(address) => address::is_closed(IpAddr::V4(*address)),
+            Host::Ipv6(address) => address::is_closed(IpAddr::V6(*address)),
+        };
+        if !is_closed {
+            return Ok(());
+        }
+        let hint = "it is link-local, or where clouds keep a machine's credentials: no file opens that";
+        Err(self.denied(target, "private_address", hint.to_owned(), &floor::rule("link_local")))
+    }
+
     fn admit_public(&self, host: &Host<String>, target: &Target) -> Result<(), Grounds> {
         match &self.gateway.private {
             Private::Denied(rule) if is_near(host) => {
@@ -374,13 +390,18 @@ impl Outbound {
         }
     }
 
-    /// Whether an address that a name turned out to have may be connected to.
-    pub(crate) fn admit_address(&self, address: IpAddr) -> Result<(), Grounds> {
+    /// Whether an address may be connected to that a host turned out to have, which is so near by its name.
+    pub(crate) fn admit_address(&self, address: IpAddr, nearness: Nearness) -> Result<(), Grounds> {
         let host = match address {
             IpAddr::V4(address) => Host::Ipv4(address),
             IpAddr::V6(address) => Host::Ipv6(address),
         };
-        self.admit_public(&host, &Target::Host(host.clone()))
+        let target = Target::Host(host.clone());
+        self.admit_open(&host, &target)?;
+        match nearness {
+            Nearness::Near => Ok(()),
+            Nearness::Public => self.admit_public(&host, &target),
+        }
     }
 
     fn denied(&self, target: &Target, detail: &str, hint: String, rule: &RuleRef) -> Grounds {

@@ -279,7 +279,7 @@ fn refuse_second_name(
     request: &PathRequest,
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
-    let choice = standing.rules.map_or(HardLinks::Refuse, |rules| rules.hard_links);
+    let choice = standing.hard_links();
     let (links, others) = match &reached.found {
         Found::File { links, others, .. } if *links > 1 && choice == HardLinks::Refuse => (links, others),
         Found::File { .. } | Found::Other => return Ok(()),

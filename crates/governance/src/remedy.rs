@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tool::{RuleRef, ToolDefinition};
 
+use crate::floor::BUILT_IN_FLOOR;
 use crate::grounds::Grounds;
 
 /// One change of the rules.
@@ -115,6 +116,7 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
         // The floor, the machine, or the call itself: no line of a file is in the way.
         "floor" | "no_canonical_name" | "no_sandbox" | "workspace_root" | "bad_url" | "scheme"
         | "userinfo" | "needs_a_shell" | "no_program" => return Vec::new(),
+        _ if rule.file == BUILT_IN_FLOOR => return Vec::new(),
         "only_reduced_sandbox" => {
             Change::new(rule, "add to tools.yaml", in_tools("min_isolation", "reduced"))
                 .by(own("min_isolation", Act::Set("reduced".to_owned())))

@@ -79,7 +79,8 @@ pub struct OutboundGateway {
     /// Hosts that never are, with all below them.
     #[serde(default)]
     pub blocked_domains: Vec<Located<String>>,
-    /// Whether addresses of the local network may be reached.
+    /// Whether addresses of the local network may be reached. Link-local ones, and others at which clouds hand out a
+    /// machine's credentials, never are.
     #[serde(default)]
     #[schemars(with = "Option<bool>")]
     pub allow_private_addresses: Option<Located<bool>>,

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use guardrail::ValidCall;
-use resources::{Opened, OpenedPath};
+use resources::{NamesPaths, Opened, OpenedPath, OtherNames, Reader};
 use serde_json::{Map, Value};
 use tool::{Arguments, PathAccess, Refusal, RefusalCode, RuleRef};
 
 use crate::cleared::Cleared;
 use crate::facts::{Seen, Sighting};
+use crate::files::HardLinks;
 use crate::grounds::Grounds;
 use crate::host_rules::{Nearness, Outbound, Target};
 use crate::rates::Rates;
@@ -49,6 +50,8 @@ pub(crate) struct Limits {
     pub(crate) max_output_bytes: u64,
     pub(crate) rates: Rates,
     pub(crate) sight: Sight,
+    /// What holds for a file with several names.
+    pub(crate) hard_links: HardLinks,
     pub(crate) max_response_bytes: Option<u64>,
     /// Where it may go, if it leaves the machine at all.
     pub(crate) outbound: Option<Outbound>,
@@ -162,9 +165,10 @@ impl Permit {
         self.outward(|outbound| outbound.admit_server(&target))
     }
 
-    /// Whether the call may connect to this address, which a name of a host it may reach turned out to have.
-    pub fn may_connect(&self, address: IpAddr) -> Result<(), Denial> {
-        self.outward(|outbound| outbound.admit_address(address))
+    /// Whether the call may connect to this address, which a host it may reach turned out to have. A service that is near
+    /// by its name may be on this machine or its network; nothing may be where no file opens the way.
+    pub fn may_connect(&self, address: IpAddr, nearness: Nearness) -> Result<(), Denial> {
+        self.outward(|outbound| outbound.admit_address(address, nearness))
     }
 
     fn outward<T>(&self, check: impl Fn(&Outbound) -> Result<T, Grounds>) -> Result<T, Denial> {
@@ -184,6 +188,19 @@ impl Permit {
     /// Whether a name the call comes across may be shown. What it may not read it does not see.
     pub fn shows(&self, path: &Path) -> bool {
         self.limits.sight.shows(path)
+    }
+
+    /// Whether the content of a file that the call comes across under this name may be shown: not where another of its
+    /// names is hidden, or may be. It looks for them, and may take its time.
+    pub fn shows_content(&self, path: &Path, file: &Reader) -> bool {
+        if self.limits.hard_links == HardLinks::Allow {
+            return true;
+        }
+        let search = self.opened.call().link_search().unwrap_or_default();
+        match file.other_names(path, &search) {
+            OtherNames::Known(names) => names.iter().all(|name| self.shows(name)),
+            OtherNames::Unknown => false,
+        }
     }
 
     /// The rule by which a name the call comes across is not [shown](Self::shows).

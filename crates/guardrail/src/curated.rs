@@ -1,6 +1,7 @@
 //! The curated map: what calls of certain names must have, whether or not there is a tool of that name. Made from
 //! `guardrails.yaml`, all or nothing; immutable, and replaced whole like every part of a snapshot.
 
+mod changes;
 mod inspection;
 mod tools;
 
@@ -13,6 +14,8 @@ use tool::{ToolName, canonical};
 use crate::curated_file::GuardrailsFile;
 use crate::entry::Entry;
 use crate::name;
+
+pub use changes::{CuratedChange, Demands};
 
 /// The file that ships with Sinew, by name, for whoever writes it out to be edited.
 pub const EMBEDDED: (&str, &str) = ("guardrails.yaml", TEXT);

@@ -28,7 +28,7 @@ mod valid_call;
 mod validators;
 
 pub use check::{check, fits};
-pub use curated::{Curated, CuratedError, EMBEDDED};
+pub use curated::{Curated, CuratedChange, CuratedError, Demands, EMBEDDED};
 pub use curated_file::{CuratedEntry, GuardrailsFile};
 pub use fitting::{Fitting, Validated};
 pub use guard::{FindTool, Guard, Known, Rejected};

@@ -75,10 +75,29 @@ pub(crate) async fn vet(
         let cause = io::Error::from(io::ErrorKind::NotFound);
         return Err(OutboundError::Unresolved { host: name, cause });
     }
-    if nearness == Nearness::Public {
-        addresses.iter().try_for_each(|address| permit.may_connect(plain(address.ip())))?;
+    let vetted = Vetted(vetted(permit, addresses, nearness)?);
+    Ok(Place { url, host: name, vetted })
+}
+
+/// The addresses that may be connected to. A host that is near by its name often has a link-local address beside its
+/// own, which is left out; of any other host all must be open.
+fn vetted(
+    permit: &Permit,
+    addresses: Vec<SocketAddr>,
+    nearness: Nearness,
+) -> Result<Vec<SocketAddr>, OutboundError> {
+    let (mut open, mut closed) = (Vec::new(), None);
+    for address in addresses {
+        match permit.may_connect(plain(address.ip()), nearness) {
+            Ok(()) => open.push(address),
+            Err(denial) => closed = Some(denial),
+        }
     }
-    Ok(Place { url, host: name, vetted: Vetted(addresses) })
+    match (closed, nearness) {
+        (None, _) => Ok(open),
+        (Some(_), Nearness::Near) if !open.is_empty() => Ok(open),
+        (Some(denial), _) => Err(denial.into()),
+    }
 }
 
 /// An IPv4 address however it is wrapped, so that what is judged is what the kernel connects to.

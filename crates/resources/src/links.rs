@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::opened::{Identity, Object, OpenedPath};
 use crate::platform;
+use crate::read::Reader;
 
 /// Entries that are looked at for one file. A project has some thousands; a disk has no end.
 const MOST_ENTRIES: usize = 30_000;
@@ -41,6 +42,17 @@ pub(crate) fn look(path: &mut OpenedPath, search: &LinkSearch) {
     if facts.links > 1 {
         let others = usize::try_from(facts.links - 1).unwrap_or(usize::MAX);
         path.other_names = Walk::new(facts.identity, &path.canonical, others).through(search);
+    }
+}
+
+impl Reader {
+    /// What else leads to a file that was come across under this name. Whose names cannot be counted may have any.
+    pub fn other_names(&self, known: &Path, search: &LinkSearch) -> OtherNames {
+        let Ok(facts) = self.facts() else { return OtherNames::Unknown };
+        match usize::try_from(facts.links.saturating_sub(1)).unwrap_or(usize::MAX) {
+            0 => OtherNames::Known(Vec::new()),
+            others => Walk::new(facts.identity, known, others).through(search),
+        }
     }
 }
 
@@ -192,6 +204,20 @@ mod tests {
             "a guarded file is a name too"
         );
         assert_eq!(others(&world, &[], &["nowhere"]), known(&[]));
+    }
+
+    /// The same for a file that was not named but come across.
+    #[test]
+    fn t052_second_names_of_what_is_come_across_are_found_too() {
+        let world = World::new();
+        world.file("ws/in/a", "x");
+        let reader = || world.read("in/a").reader().unwrap();
+        let search = LinkSearch { likely: Vec::new(), guarded: vec![world.path("outside")] };
+        let others = || reader().other_names(&world.path("ws/in/a"), &search);
+        assert_eq!((others(), reader().has_several_names()), (OtherNames::Known(vec![]), false));
+        fs::hard_link(world.path("ws/in/a"), world.path("outside/c")).unwrap();
+        let expect = OtherNames::Known(vec![world.path("outside/c")]);
+        assert_eq!((others(), reader().has_several_names()), (expect, true));
     }
 
     #[test]

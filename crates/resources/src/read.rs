@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tool::canonical;
 
 use crate::error::AccessError;
-use crate::opened::{Object, OpenedPath};
+use crate::opened::{Object, ObjectFacts, OpenedPath};
 use crate::platform;
 
 /// Memory that is set aside before anything was read; a size on disk is a claim, not a promise.
@@ -84,6 +84,16 @@ impl Portion {
 impl Reader {
     pub(crate) fn new(file: File) -> Self {
         Reader { file, at: 0 }
+    }
+
+    /// What is known of the very file that is read.
+    pub(crate) fn facts(&self) -> io::Result<ObjectFacts> {
+        Ok(platform::status(&self.file)?.facts)
+    }
+
+    /// Whether other names may lead to it; so where that cannot be told.
+    pub fn has_several_names(&self) -> bool {
+        !self.facts().is_ok_and(|facts| facts.links == 1)
     }
 
     fn portion(mut self, max_bytes: u64) -> io::Result<Portion> {

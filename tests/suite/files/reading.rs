@@ -176,7 +176,8 @@ fn a_file_without_end_gives_its_beginning_and_its_size() {
     assert!(read["metadata"]["truncated"].is_object(), "{read}");
     assert_eq!(read["output"]["sha256"], Value::Null, "a tebibyte is not digested");
     let read = scene.result("read_file", json!({"path": "sparse", "offset": 6, "length": 10}));
-    assert_eq!(read["output"]["content"], "\0".repeat(10));
+    assert_eq!(read["output"]["encoding"], "base64", "what has a NUL in it is no text: {read}");
+    assert_eq!(read["output"]["content"], "AAAAAAAAAAAAAA==");
     let found = scene.done("search_files", json!({"query": "first"}));
     assert_eq!(found["skipped"]["too_large"], 1, "{found}");
     let before = peak(&scene);
@@ -348,4 +349,31 @@ fn ignore_files_that_are_bombs_are_not_followed_and_told() {
     let found = scene.done("search_files", json!({"path": "x", "glob": "*.rs"}));
     assert_eq!(found["files"][0]["path"], "seen.rs", "not followed by half: {found}");
     assert_eq!(found["skipped"]["ignore_files"], 1, "{found}");
+}
+
+/// T052: what `read_file` refuses for another name of it, a search does not read either.
+#[test]
+fn t052_a_search_does_not_read_a_forbidden_file_by_its_other_name() {
+    let mut scene = Scene::new();
+    let home = scene.daemon.home();
+    let (workspace, keys) = (home.workspace(), home.user().join(".ssh"));
+    std::fs::create_dir(&keys).unwrap();
+    std::fs::write(keys.join("config"), "CANARY key\n").unwrap();
+    home.file(".env", "CANARY env\n");
+    home.file("fine.txt", "CANARY fine\n");
+    for (file, name) in [
+        (keys.join("config"), "notes.txt"),
+        (workspace.join(".env"), "other.txt"),
+        (workspace.join("fine.txt"), "twin.txt"),
+    ] {
+        std::fs::hard_link(file, workspace.join(name)).unwrap();
+    }
+    for name in ["notes.txt", "other.txt"] {
+        assert_eq!(scene.refused("read_file", json!({"path": name})).0, "path_forbidden", "{name}");
+    }
+    let found = scene.done("search_files", json!({"query": "CANARY", "include_hidden": true}));
+    let paths: Vec<&str> =
+        found["matches"].as_array().unwrap().iter().filter_map(|each| each["path"].as_str()).collect();
+    assert_eq!(paths, ["fine.txt", "twin.txt"], "{found}");
+    assert_eq!(found["skipped"]["several_names"], 2, "and it says so: {found}");
 }

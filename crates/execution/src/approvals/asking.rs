@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use governance::{Permit, Question};
+use ledger::entry::Approval;
 use registry::Tool;
 use serde_json::json;
 use telemetry::{Event, Note, Stage, emit};
@@ -36,10 +37,13 @@ pub(crate) async fn approve(
     question: Question,
 ) -> Result<(Permit, Approved), Halt> {
     call.keep_facts(&question.facts());
+    let rules = names(question.asked_by());
     if let Asking::Never = call.asking {
+        // Where nobody could be asked about it anyway, that is the reason.
+        let (question, effect) = look_at_question(layer, call, tool, question).await?;
+        prepare(layer, call, &question, &effect, rules, (&fresh_id(), Hands::Off))?;
         return Err(Box::new(question.unanswered()).into());
     }
-    let rules = names(question.asked_by());
     let Some(hand) = &call.hand else { return ask(layer, call, tool, question, rules).await };
     match layer.approvals.standing(&hand.id, &call.caller) {
         Ok(()) => {
@@ -115,7 +119,7 @@ async fn ask(
     question: Question,
     rules: Vec<String>,
 ) -> Result<(Permit, Approved), Halt> {
-    let (question, effect) = look(layer, call, tool, question, Question::proposed).await?;
+    let (question, effect) = look_at_question(layer, call, tool, question).await?;
     let wanted = effect.wanted(call, question.proposed(), &layer.approvals.life, &rules);
     let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
     if covering.is_some() {
@@ -148,17 +152,24 @@ pub(super) enum Hands {
     On,
 }
 
-/// Puts a question into the queue: its card on disk, then its record, then it can be seen and answered.
-pub(super) async fn put(
+/// A question that could be asked: what would be shown and kept of it, and what would be on record.
+pub(super) struct Prepared {
+    kept: Kept,
+    bytes: Vec<u8>,
+    terms: Terms,
+    limit: Duration,
+}
+
+/// Makes a question of a call, or says why nobody can be asked about it. Nothing is kept yet.
+pub(super) fn prepare(
     layer: &ToolExecutionLayer,
     call: &Call,
     question: &Question,
     effect: &Effect,
     rules: Vec<String>,
     (id, hands): (&str, Hands),
-) -> Result<Hand, Box<Refusal>> {
+) -> Result<Prepared, Box<Refusal>> {
     let approvals = &layer.approvals;
-    approvals.sweep(&layer.ledger).await;
     let limit = call.world.policy.approval_timeout();
     let limit = if let Asking::Async = call.asking { limit } else { call.time_left(limit) };
     let asked_at = approvals.now();
@@ -171,10 +182,38 @@ pub(super) async fn put(
     let bytes = canonical::bytes(&json!(kept));
     let record = call.on_record(question.call().definition().name().as_str());
     let terms = Terms { call: record, rules, card: layer.ledger.keyed_digest(&bytes), asked_at, expires_at };
-    let digest = effect.digest().to_owned();
+    Ok(Prepared { kept, bytes, terms, limit })
+}
 
+impl Prepared {
+    /// The record that would say that it was asked, unless too many wait already.
+    pub(super) fn request(
+        &self,
+        layer: &ToolExecutionLayer,
+        call: &Call,
+        effect: &Effect,
+        id: &str,
+    ) -> Result<Approval, Box<Refusal>> {
+        let request = layer.approvals.queue().request(id, effect.digest(), &self.terms);
+        request.map_err(|full| too_many(call, full))
+    }
+}
+
+/// Puts a question into the queue: its card on disk, then its record, then it can be seen and answered.
+pub(super) async fn put(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    question: &Question,
+    effect: &Effect,
+    rules: Vec<String>,
+    (id, hands): (&str, Hands),
+) -> Result<Hand, Box<Refusal>> {
+    let approvals = &layer.approvals;
+    approvals.sweep(&layer.ledger).await;
+    let prepared = prepare(layer, call, question, effect, rules, (id, hands))?;
     let _turn = approvals.turn.lock().await;
-    let proposed = approvals.queue().request(id, &digest, &terms).map_err(|full| too_many(call, full))?;
+    let proposed = prepared.request(layer, call, effect, id)?;
+    let Prepared { kept, bytes, terms, limit } = prepared;
     let cards = Arc::clone(&approvals.cards);
     let written = tokio::task::spawn_blocking(move || cards.keep(kept, &bytes)).await;
     if let Err(error) = written.unwrap_or_else(|fault| Err(std::io::Error::other(fault))) {
@@ -268,6 +307,18 @@ pub(crate) async fn leave(layer: &ToolExecutionLayer, call: &Call, ended: Option
     if ended != Some(RefusalCode::ApprovalPending) {
         layer.approvals.void(&layer.ledger, &hand.id, "the call that asked has ended without it").await;
     }
+}
+
+/// Looks at what a call would do that a human must be asked about. Where nobody can be, the rule that asks is to blame.
+pub(super) async fn look_at_question(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    question: Question,
+) -> Result<(Question, Effect), Box<Refusal>> {
+    let asked_by = question.asked_by().first().cloned();
+    let looked = look(layer, call, tool, question, Question::proposed).await;
+    looked.map_err(|refusal| Box::new(Refusal { rule: asked_by, ..*refusal }))
 }
 
 /// Looks at what a call would do, on a thread that may block.

@@ -127,7 +127,11 @@ impl Effect {
     ) -> Result<Card, Box<Refusal>> {
         let definition = permit.call().definition();
         let changes = self.preview.changes.iter().map(ShownChange::of).collect::<Option<Vec<_>>>();
-        let Some(changes) = changes else { return Err(unshowable(call, "it would write what is no text")) };
+        let unshowable = |why: &str| {
+            let refusal = unshowable(call, why);
+            Box::new(Refusal { rule: asked_by.first().cloned(), ..*refusal })
+        };
+        let Some(changes) = changes else { return Err(unshowable("it would write what is no text")) };
         let client = quoted(call.caller.client.as_deref());
         let pid = call.caller.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
         let card = Card {
@@ -150,10 +154,10 @@ impl Effect {
             expires_at: question.expires_at,
         };
         match card.misfit() {
-            Some(why) => Err(unshowable(call, &why)),
-            None => card
-                .masked()
-                .ok_or_else(|| unshowable(call, "what looks like a secret in it is no plain token")),
+            Some(why) => Err(unshowable(&why)),
+            None => {
+                card.masked().ok_or_else(|| unshowable("what looks like a secret in it is no plain token"))
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use governance::{Difference, Effect, Workspace, WorkspaceAccess, compare};
+use guardrail::{Curated, CuratedChange, Demands};
 use tool::{ToolDefinition, canonical, shorten, visible_line};
 
 use super::drift;
@@ -19,14 +20,25 @@ pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
     found.extend(between_tools(old, new));
     found.extend(between_servers(old, new));
     found.extend(between_workspaces(old, new));
-    if old.curated.hash() != new.curated.hash() {
-        // It says what well-formed arguments are, not what is allowed.
-        found.push(difference(Effect::Neutral, "guardrails.yaml demands something else".to_owned()));
-    }
+    found.extend(between_maps(&old.curated, &new.curated));
     if hosts(old) != hosts(new) {
         found.push(difference(Effect::Loosens, "the tables of hosts say something else".to_owned()));
     }
     found
+}
+
+/// What two curated maps differ in. A demand that is dropped lets calls pass that were refused, and is a loosening like
+/// any other.
+pub fn between_maps(old: &Curated, new: &Curated) -> Vec<Difference> {
+    let difference = |CuratedChange { demands, what, rule }| {
+        let effect = match demands {
+            Demands::More => Effect::Tightens,
+            Demands::Same => Effect::Neutral,
+            Demands::Less => Effect::Loosens,
+        };
+        Difference { effect, what, rule }
+    };
+    new.changes_since(old).into_iter().map(difference).collect()
 }
 
 /// Tools whose servers say something else of them than before.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tool::{Mode, RiskLevel, RuleRef};
 
-use super::{Difference, Effect, Entries, Wide, entries, hosts, lists, numbers, push};
+use super::{Difference, Effect, Entries, Step, Wide, entries, hosts, lists, numbers, push, steps};
 use crate::command_rules::{CommandRule, CommandRules};
 use crate::files::{HardLinks, Network};
 use crate::glob::{PathGlobs, Written};
@@ -86,6 +86,7 @@ struct Sheet {
     hosts: Option<Entries<String>>,
     /// By name, `None` for no limit. More is looser.
     numbers: Vec<(&'static str, Option<u64>)>,
+    steps: Vec<Step>,
     /// What a call costs a worker's budget. Less is looser.
     price: f64,
 }
@@ -136,15 +137,32 @@ impl Sheet {
             sheet.price = *cost;
         }
         let (links, shadow) = choices;
-        numbers.push(("files with several names", Some(u64::from(links == HardLinks::Allow))));
-        numbers.push(("rules that only record", Some(u64::from(shadow))));
+        let mut steps = ways(standing);
+        let linked = usize::from(links == HardLinks::Allow);
+        steps.push(Step::new(
+            "a file with several names",
+            ["is refused where they are not known", "is taken"],
+            linked,
+        ));
+        steps.push(Step::new("its rules", ["hold", "are only recorded"], usize::from(shadow)));
+        steps.extend(wall_steps(&confined));
         numbers.extend(walls(&confined));
-        Sheet { numbers, ..sheet }
+        Sheet { numbers, steps, ..sheet }
     }
 }
 
 /// The limits as they hold, whoever states them.
 fn effective(standing: &Standing<'_>) -> Vec<(&'static str, Option<u64>)> {
+    vec![
+        ("largest file", standing.max_file_bytes()),
+        ("calls an hour", standing.per_hour().map(u64::from)),
+        ("time to run", Some(standing.timeout().as_secs())),
+        ("largest answer", Some(standing.max_output_bytes())),
+    ]
+}
+
+/// How it runs, whoever says so.
+fn ways(standing: &Standing<'_>) -> Vec<Step> {
     let without_walls = standing.policy.asks_for_walls(standing.definition).is_none();
     let harmless = match standing.risk {
         RiskLevel::High => 0,
@@ -152,26 +170,33 @@ fn effective(standing: &Standing<'_>) -> Vec<(&'static str, Option<u64>)> {
         RiskLevel::Low => 2,
     };
     vec![
-        ("largest file", standing.max_file_bytes()),
-        ("calls an hour", standing.per_hour().map(u64::from)),
-        ("time to run", Some(standing.timeout().as_secs())),
-        ("largest answer", Some(standing.max_output_bytes())),
-        ("runs without walls", Some(u64::from(without_walls))),
-        ("taken for harmless", Some(harmless)),
-        ("past the gateway", Some(u64::from(!standing.goes_out()))),
+        Step::new("it", ["runs behind walls", "runs without walls"], usize::from(without_walls)),
+        Step::new("its risk", ["is taken for high", "is taken for medium", "is taken for low"], harmless),
+        Step::new("it", ["goes by the gateway", "goes past the gateway"], usize::from(!standing.goes_out())),
     ]
 }
 
-fn walls(confinement: &Confinement) -> [(&'static str, Option<u64>); 5] {
-    let Confinement { least, network, memory_mb: _, max_processes: _, cpu_seconds } = confinement;
-    let network = match network {
+fn wall_steps(confinement: &Confinement) -> [Step; 2] {
+    let network = match confinement.network {
         Network::Off => 0,
         Network::Loopback => 1,
         Network::Full => 2,
     };
+    let reduced = usize::from(confinement.least == Isolation::Reduced);
     [
-        ("walls with parts missing", Some(u64::from(*least == Isolation::Reduced))),
-        ("network", Some(network)),
+        Step::new("walls with parts missing", ["are refused", "are taken"], reduced),
+        Step::new(
+            "the network of its programs",
+            ["is off", "is a loopback of their own", "is open"],
+            network,
+        ),
+    ]
+}
+
+fn walls(confinement: &Confinement) -> [(&'static str, Option<u64>); 3] {
+    // The others are steps.
+    let Confinement { least: _, network: _, memory_mb: _, max_processes: _, cpu_seconds } = confinement;
+    [
         ("memory", Some(confinement.memory_mebibytes().into())),
         ("processes", Some(confinement.processes().into())),
         ("processor time", cpu_seconds.filter(|seconds| *seconds > 0).map(u64::from)),
@@ -243,5 +268,8 @@ pub(super) fn compare_rules(before: &Standing<'_>, after: &Standing<'_>, found: 
     }
     for ((what, old), (_, new)) in old.numbers.into_iter().zip(new.numbers) {
         numbers(&list(what), old, new, found);
+    }
+    for (old, new) in old.steps.iter().zip(&new.steps) {
+        steps(&list(""), old, new, found);
     }
 }

@@ -66,7 +66,11 @@ fn what_makes_more_possible_loosens() {
     loosens("[a.org]", "[a.org, b.org]", "allowed host added: b.org");
     loosens("  fetch: {allowed_domains: [a.org]}\n", "", "wherever the gateway lets");
     loosens("blocked_domains: [evil.org]", "blocked_domains: []", "blocked host removed");
-    loosens("blocked_domains", "allow_private_addresses: true, blocked_domains", "the local network");
+    loosens(
+        "blocked_domains",
+        "allow_private_addresses: true, blocked_domains",
+        "the local network is open (before: is closed)",
+    );
     loosens("max_file", "hard_links: allow\n    max_file", "several names");
     loosens("max_file", "shadow: true\n    max_file", "only record");
     loosens("  run: {allowed", "  run: {network: full, allowed", "network");
@@ -173,9 +177,9 @@ fn what_no_tool_states_is_compared_both_ways() {
     let mode = |rules: &str| FREE.replace("ALERT: {}", &format!("ALERT: {{{rules}}}"));
     check(1, &mode("max_concurrent_tasks: 3"), &mode(""), "ALERT: calls at once: ");
     let running = |word: &str| mode(&format!("on_transition: {{running: {word}}}"));
-    check(1, &running("cancel"), &running("finish"), "ALERT: running calls that finish");
+    check(1, &running("cancel"), &running("finish"), "ALERT: running calls when it begins");
     let watched = |flag: bool| mode(&format!("background_monitoring_enabled: {flag}"));
-    check(1, &watched(true), &watched(false), "ALERT: unwatched");
+    check(1, &watched(true), &watched(false), "ALERT: the machine is");
     let cpu = "conditions: [{metric: cpu_load_percent, operator: \">\", value: 90}]";
     let ways = |more: &str| format!("{FREE}transition_rules: {{NORMAL_to_ALERT: {{{cpu}}}{more}}}\n");
     let stricter = format!(", NORMAL_to_DEGRADED: {{{cpu}}}");

@@ -153,8 +153,6 @@ fn t138_t139_private_addresses_are_closed_in_every_spelling() {
         "http://LOCALHOST:1234",
         "http://a.localhost",
         "http://router",
-        "http://169.254.169.254/latest",
-        "http://[fe80::1]",
         "http://metadata.google.internal",
         "http://10.0.0.1",
         "http://192.168.0.1:80",
@@ -172,15 +170,39 @@ fn t138_t139_private_addresses_are_closed_in_every_spelling() {
         "allowed",
         &["http://localhost", "http://2130706433"],
     );
+    let closed = [
+        "http://169.254.169.254/latest",
+        "http://0xa9fea9fe/",
+        "http://169.254.43518/",
+        "http://169.254.0.1",
+        "http://[::ffff:169.254.169.254]",
+        "http://[::169.254.169.254]",
+        "http://[64:ff9b::a9fe:a9fe]",
+        "http://[2002:a9fe:a9fe::]",
+        "http://[fe80::1]",
+        "http://[fd00:ec2::254]",
+        "http://100.100.100.200",
+        "http://168.63.129.16",
+    ];
+    for gateway in [OPEN, &opened] {
+        check(&outbound(gateway, None), "private_address", &closed);
+        let named = outbound(gateway, Some(&["169.254.169.254", "*"]));
+        check(&named, "private_address", &closed);
+        for text in closed {
+            assert!(named.admit_service(&Target::of_url(text)).is_err(), "the settings open it not: {text}");
+            assert!(named.admit_server(&Target::of_url(text)).is_err(), "nor a manifest: {text}");
+        }
+    }
     check(
         &outbound(OPEN, None),
         "userinfo",
         &["http://a@127.0.0.1", "https://github.com@evil.com", "https://u:p@example.org"],
     );
     let outbound = outbound(OPEN, None);
-    let refused = outbound.admit_address("10.0.0.1".parse().unwrap()).unwrap_err();
+    let refused = outbound.admit_address("10.0.0.1".parse().unwrap(), Nearness::Public).unwrap_err();
     assert_eq!(refused.detail(), "private_address");
-    outbound.admit_address("1.1.1.1".parse().unwrap()).unwrap();
+    outbound.admit_address("10.0.0.1".parse().unwrap(), Nearness::Near).unwrap();
+    outbound.admit_address("1.1.1.1".parse().unwrap(), Nearness::Public).unwrap();
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tool::Mode;
 
 use super::Standing;
+use crate::files::HardLinks;
 use crate::rates::Rates;
 use crate::sight::Sight;
 use crate::situation::{Situation, Workspace, WorkspaceAccess};
@@ -63,11 +64,17 @@ impl Standing<'_> {
             max_response_bytes: self.policy.safety.gateway.max_response_bytes,
             outbound: self.goes_out().then(|| self.outbound()),
             confinement: self.rules.map(|rules| rules.confinement).unwrap_or_default(),
+            hard_links: self.hard_links(),
             sight: Sight {
                 floor: Arc::clone(&self.policy.floor),
                 forbidden: self.rules.map(|rules| Arc::clone(&rules.forbidden_paths)),
             },
         }
+    }
+
+    /// What holds for a file with several names.
+    pub(crate) fn hard_links(&self) -> HardLinks {
+        self.rules.map_or(HardLinks::Refuse, |rules| rules.hard_links)
     }
 
     /// Where a confined process may work. A pattern that is not a whole folder cannot be a wall, and grants none.

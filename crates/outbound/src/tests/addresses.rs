@@ -107,6 +107,48 @@ async fn t140_one_closed_address_closes_a_name() {
     assert_eq!(server.connections(), 0);
 }
 
+/// Where clouds keep credentials stays closed though the local network is open, and whoever leads there.
+#[tokio::test]
+async fn t138_link_local_addresses_stay_closed_where_the_local_network_is_open() {
+    let server = Server::saying(response("200 OK", "", "found"));
+    let permit = permit(OPEN);
+    for host in [
+        "169.254.169.254",
+        "0xa9fea9fe",
+        "[::ffff:169.254.169.254]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[2002:a9fe:a9fe::1]",
+        "[fe80::1]",
+        "[fd00:ec2::254]",
+    ] {
+        let url = format!("http://{host}:{}/", server.port);
+        let end = gatekeeper().get(&permit, &url, &[], caps(100)).await;
+        assert_eq!(word(&end), "private_address", "{host}");
+        let end = gatekeeper().ask(&permit, &crate::Question::get(url), caps(100)).await;
+        assert_eq!(word(&end), "private_address", "the settings open it not: {host}");
+    }
+    for answer in
+        [&["169.254.169.254"][..], &["fe80::1"], &["::ffff:169.254.169.254"], &["64:ff9b::a9fe:a9fe"]]
+    {
+        let script = Arc::new(Script::of(&[("metadata.internal", &[answer, answer])]));
+        let gatekeeper = gatekeeper().asking(script);
+        let url = format!("http://metadata.internal:{}/", server.port);
+        let end = gatekeeper.get(&permit, &url, &[], caps(100)).await;
+        assert_eq!(word(&end), "private_address", "a name that leads there: {answer:?}");
+        let end = gatekeeper.ask(&permit, &crate::Question::get(url), caps(100)).await;
+        assert_eq!(word(&end), "private_address", "{answer:?}");
+    }
+    let both: &[&str] = &["fe80::1", "127.0.0.1"];
+    let script = Arc::new(Script::of(&[("nas.local", &[both, both])]));
+    let gatekeeper = gatekeeper().asking(script);
+    let url = format!("http://nas.local:{}/", server.port);
+    let end = gatekeeper.get(&permit, &url, &[], caps(100)).await;
+    assert_eq!(word(&end), "private_address", "one closed address closes what a caller names");
+    let answer = gatekeeper.ask(&permit, &crate::Question::get(url), caps(100)).await.unwrap();
+    assert_eq!(answer.body, b"found", "a service of this network is reached at its other address");
+    assert_eq!(server.connections(), 1);
+}
+
 /// T141: what was vetted is what is connected to; a name is asked about once.
 #[tokio::test]
 async fn t141_a_name_that_changes_its_mind_is_pinned() {

@@ -88,7 +88,13 @@ fn show(explanation: &Explanation) -> Result<(), Problem> {
         Finding::Deny { refusal } => refusal.rule.as_slice(),
         Finding::Permit => &explanation.rules,
     };
+    // Two parts of one rule may have been looked at; it is told once.
+    let mut told: Vec<&tool::RuleRef> = Vec::new();
     for rule in &explanation.rules {
+        if told.contains(&rule) {
+            continue;
+        }
+        told.push(rule);
         let place = render::rule(rule);
         let line = if decided.contains(rule) { place } else { paint(QUIET, format!("{place}, passed")) };
         say(format!("  rule: {line}"))?;

@@ -1,9 +1,10 @@
 //! `search_files`: files by name, lines by content, in a directory and everything below it.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use resources::{EntryKind, Found, Next};
+use resources::{EntryKind, Found, Next, Reader};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -23,6 +24,8 @@ use crate::tool_entry::{Answer, ToolEntry, this_folder};
 const MOST_SEEN: u64 = 500_000;
 /// Bytes of content that are looked through in one call.
 const MOST_BYTES: u64 = 1 << 30;
+/// Files with several names whose other names are looked for in one call; further ones are left out.
+const MOST_LOOKED_UP: u64 = 32;
 /// A search ends by itself before its deadline does, so that what it found is not lost.
 const LONGEST: Duration = Duration::from_secs(15);
 
@@ -124,6 +127,8 @@ struct Skipped {
     too_large: u64,
     /// Files and directories that could not be read.
     unreadable: u64,
+    /// Files with several names (hard links) of which another is forbidden, or may be.
+    several_names: u64,
     /// .gitignore and .ignore files with too many patterns or too long ones; what they leave out was looked into.
     ignore_files: u64,
 }
@@ -139,6 +144,9 @@ pub(super) fn tool() -> ToolEntry {
 
 /// A search under way.
 struct Search<'a> {
+    permit: &'a Permit,
+    directory: &'a Path,
+    looked_up: u64,
     arguments: &'a Arguments,
     pattern: Option<NamePattern>,
     query: Option<Query>,
@@ -180,6 +188,9 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<Answer<Results>, Fai
     let results =
         Results { path, matches, files, searched_files: 0, skipped, complete: true, next_cursor: None };
     let mut search = Search {
+        permit,
+        directory: directory.canonical(),
+        looked_up: 0,
         arguments,
         pattern: arguments.glob.as_deref().map(NamePattern::new).transpose()?,
         query,
@@ -270,10 +281,15 @@ impl Search<'_> {
             self.results.skipped.too_large += 1;
             return;
         }
-        let (Ok(reader), Some(query)) = (found.reader(), &self.query) else {
+        let Ok(reader) = found.reader() else {
             self.results.skipped.unreadable += 1;
             return;
         };
+        if reader.has_several_names() && !self.may_look_into(found, &reader) {
+            self.results.skipped.several_names += 1;
+            return;
+        }
+        let Some(query) = &self.query else { return };
         self.results.searched_files += 1;
         self.read_bytes += found.entry.size.unwrap_or(0).min(most);
         let left = self.arguments.max_results - self.results.matches.len();
@@ -299,6 +315,13 @@ impl Search<'_> {
         } else {
             self.last = Some(Cursor::at(u64::MAX, found.relative));
         }
+    }
+
+    /// Whether a file with several names may be looked into. To look for them takes time, so it is done for a few.
+    fn may_look_into(&mut self, found: &Found<'_>, reader: &Reader) -> bool {
+        self.looked_up += 1;
+        self.looked_up <= MOST_LOOKED_UP
+            && self.permit.shows_content(&self.directory.join(found.relative), reader)
     }
 
     /// Whether one more result may be given; if not, the search is over.

@@ -30,7 +30,8 @@ pub(super) fn encode(bytes: &[u8], budget: u64, more: bool, wanted: Encoding) ->
         }
         Err(_) => None,
     };
-    match text {
+    // A NUL is in no text, and no message that brings content to be written may hold one.
+    match text.filter(|text| !text.contains('\0')) {
         Some(text) if wanted == Encoding::Auto => {
             let head = room::beginning(text, budget);
             (head.to_owned(), "utf-8", head.len() as u64)
@@ -51,6 +52,7 @@ mod tests {
     fn what_is_not_text_is_base64_and_loses_nothing() {
         assert_eq!(encode(b"\xff\xfe", 100, false, Encoding::Auto), ("//4=".to_owned(), "base64", 2));
         assert_eq!(encode("é".as_bytes(), 100, false, Encoding::Auto), ("é".to_owned(), "utf-8", 2));
+        assert_eq!(encode(b"a\0b", 100, false, Encoding::Auto), ("YQBi".to_owned(), "base64", 3));
         assert_eq!(encode(b"ab", 100, false, Encoding::Base64), ("YWI=".to_owned(), "base64", 2));
         assert_eq!(
             encode(b"a\xc3", 100, true, Encoding::Auto),

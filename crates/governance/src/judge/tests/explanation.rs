@@ -324,6 +324,7 @@ fn each_denial_of_a_command_or_a_host_says_what_it_was_asked_and_what_would_lift
         ["set in safety.yaml, for every tool", "allow_private_addresses: true"],
         "safety.yaml outbound_gateway.allow_private_addresses = true",
     );
+    lifts_nothing(&fetch(NOTHING_LISTED), "fetch", &url("http://169.254.169.254/"));
     check(
         machine(NOTHING_LISTED),
         "fetch",

@@ -11,7 +11,7 @@ use tool::Mode;
 use self::errands::{refuses_commands, refuses_host};
 pub(super) use self::places::{Names, names};
 use self::places::{Place, forbids, may_be_in};
-pub(super) use self::plan::{CallPlan, ModePlan, PathPlan, Plan, TOOLS, ToolFacts, ToolPlan, Url};
+pub(super) use self::plan::{CallPlan, ModePlan, PathPlan, Plan, TOOLS, ToolFacts, ToolPlan, Url, Where};
 
 /// The verdict: `permit`, `ask N`, or the code of the denial.
 pub(super) fn verdict(plan: &Plan, call: &CallPlan, names: &[Names], mode: Mode, counts: [u32; 3]) -> String {

@@ -5,7 +5,7 @@ use tool::{Mode, RefusalCode};
 
 use super::machine::{NOTHING_LISTED, machine, valid};
 use crate::files::{Isolation, Network};
-use crate::{Confinement, Counts, Situation, Verdict, clear};
+use crate::{Confinement, Counts, Nearness, Situation, Verdict, clear};
 
 const RUN: &str = "tools:
   run:
@@ -203,8 +203,12 @@ fn a_permit_answers_for_every_further_hop() {
         let denial = permit.may_reach(url).unwrap_err();
         assert_eq!(denial.refusal().detail.as_deref(), Some(detail), "{url}");
     }
-    permit.may_connect("1.1.1.1".parse().unwrap()).unwrap();
-    permit.may_connect("::ffff:10.0.0.1".parse().unwrap()).unwrap_err();
+    permit.may_connect("1.1.1.1".parse().unwrap(), Nearness::Public).unwrap();
+    permit.may_connect("::ffff:10.0.0.1".parse().unwrap(), Nearness::Public).unwrap_err();
+    permit.may_connect("::ffff:10.0.0.1".parse().unwrap(), Nearness::Near).unwrap();
+    for closed in ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fe80::1"] {
+        permit.may_connect(closed.parse().unwrap(), Nearness::Near).unwrap_err();
+    }
     assert_eq!(permit.max_response_bytes(), Some(2048));
     let expect = Confinement {
         least: Isolation::Full,

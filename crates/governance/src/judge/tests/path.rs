@@ -361,6 +361,33 @@ fn t052_a_second_name_is_judged_like_the_first() {
     allowed.read("innocent", "permit");
 }
 
+/// The same for what a call comes across in a folder that it may read.
+#[test]
+fn t052_a_second_name_hides_the_content_of_what_is_come_across() {
+    let check = |rules: &str, other: &str, expect: bool| {
+        let machine = machine(&format!("tools: {{read_file: {{{rules}}}}}\n"));
+        fs::hard_link(machine.path(other), machine.path("ws/sub/found")).unwrap();
+        let verdict = machine.verdict(valid("read_file", json!({"path": "sub"})));
+        let crate::Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
+        let folder = permit.path("path").unwrap();
+        let mut shown = None;
+        let mut look = |found: &resources::Found<'_>| {
+            let path = folder.canonical().join(found.relative);
+            if path.ends_with("found") {
+                shown = Some(permit.shows_content(&path, &found.reader().unwrap()));
+            }
+            resources::Next::Enter
+        };
+        folder.visit(&mut look).unwrap();
+        assert_eq!(shown, Some(expect), "{rules} {other}");
+    };
+    check("forbidden_paths: [\"$ROOT/home/.ssh\"]", "home/.ssh/id", false);
+    check("forbidden_paths: [\"$ROOT/home/.ssh\"]", "other/o.txt", true);
+    check("forbidden_paths: [\"**/secret\"]", "other/o.txt", false);
+    check("forbidden_paths: [\"**/secret\"]", "ws/a.txt", true);
+    check("hard_links: allow, forbidden_paths: [\"$ROOT/home/.ssh\"]", "home/.ssh/id", true);
+}
+
 #[test]
 fn sizes_are_limits_from_both_sides() {
     let tools = "tools:\n  read_file: {max_file_size_mb: 1}\n  write_file:\n    max_file_size_mb: 1\n";

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use execution::{Host, World};
 use governance::{Difference, Effect, Policy, compare};
+use guardrail::Curated;
 use jiff::Timestamp;
 use ledger::{Entry, Filter, Reader, Record};
 use serde_json::{Value, json};
@@ -53,9 +54,19 @@ pub(crate) fn run(
     for record in decisions.iter().chain(&refusals) {
         tally.judge(record, &candidate, &world);
     }
-    let differences = compare(&world.policy, &candidate, definitions);
+    let mut differences = compare(&world.policy, &candidate, definitions);
+    differences.extend(of_the_map(against, &world)?);
     if output.json { tally.say_json(&differences) } else { tally.show(&differences) }?;
     Ok(Exit::Done)
+}
+
+/// What the curated map beside the candidate demands otherwise, if there is one.
+fn of_the_map(against: &Path, world: &World) -> Result<Vec<Difference>, Problem> {
+    if !against.join(guardrail::EMBEDDED.0).exists() {
+        return Ok(Vec::new());
+    }
+    let candidate = Curated::load(against).map_err(Problem::configuration)?;
+    Ok(execution::between_maps(&world.curated, &candidate))
 }
 
 /// Every tool that rules are asked about: those of hosts too, but for the ones that share the entry of a tool that is here.

@@ -170,7 +170,9 @@ fn shown(captured: &Captured) -> (String, &'static str) {
         omitted => {
             let (head, tail) = (bytes::whole_at_end(&captured.head), bytes::whole_at_start(&captured.tail));
             match (std::str::from_utf8(head), std::str::from_utf8(tail)) {
-                (Ok(head), Ok(tail)) => (format!("{head}\n[{omitted} bytes left out]\n{tail}"), "utf-8"),
+                (Ok(head), Ok(tail)) if ![head, tail].iter().any(|text| text.contains('\0')) => {
+                    (format!("{head}\n[{omitted} bytes left out]\n{tail}"), "utf-8")
+                }
                 _ => bytes::encoded(&[captured.head.as_slice(), &captured.tail].concat()),
             }
         }

@@ -2,7 +2,7 @@
 
 use tool::Mode;
 
-use super::model::{self, CallPlan, ModePlan, PathPlan, Plan, TOOLS, ToolPlan, Url};
+use super::model::{self, CallPlan, ModePlan, PathPlan, Plan, TOOLS, ToolPlan, Url, Where};
 
 /// A small generator of good enough numbers (splitmix64): the same seed deals the same cards everywhere.
 pub(super) struct Dice(pub(super) u64);
@@ -150,18 +150,21 @@ const NO_COMMANDS: [&[&str]; 6] =
     [&["sudo"], &["git", "push"], &["ls"], &["git", "push", "-f"], &["python"], &["python3"]];
 const HOSTS: [&str; 7] =
     ["*", "example.org", "*.example.org", "a.example.org", "127.0.0.1", "org", "*.onion"];
-const URLS: [Url; 14] = [
-    ("https://example.org/x", Ok(("example.org", false))),
-    ("https://A.Example.ORG./x", Ok(("a.example.org", false))),
-    ("https://b.a.example.org:81", Ok(("b.a.example.org", false))),
-    ("https://notexample.org", Ok(("notexample.org", false))),
-    ("https://example.org.evil.net", Ok(("example.org.evil.net", false))),
-    ("http://x.onion", Ok(("x.onion", false))),
-    ("http://2130706433/", Ok(("127.0.0.1", true))),
-    ("http://127.1", Ok(("127.0.0.1", true))),
-    ("http://[::1]/", Ok(("[::1]", true))),
-    ("http://localhost./", Ok(("localhost", true))),
-    ("http://8.8.8.8", Ok(("8.8.8.8", false))),
+const URLS: [Url; 17] = [
+    ("https://example.org/x", Ok(("example.org", Where::Public))),
+    ("https://A.Example.ORG./x", Ok(("a.example.org", Where::Public))),
+    ("https://b.a.example.org:81", Ok(("b.a.example.org", Where::Public))),
+    ("https://notexample.org", Ok(("notexample.org", Where::Public))),
+    ("https://example.org.evil.net", Ok(("example.org.evil.net", Where::Public))),
+    ("http://x.onion", Ok(("x.onion", Where::Public))),
+    ("http://2130706433/", Ok(("127.0.0.1", Where::Private))),
+    ("http://127.1", Ok(("127.0.0.1", Where::Private))),
+    ("http://[::1]/", Ok(("[::1]", Where::Private))),
+    ("http://localhost./", Ok(("localhost", Where::Private))),
+    ("http://169.254.169.254/", Ok(("169.254.169.254", Where::Closed))),
+    ("http://[::ffff:a9fe:1]/", Ok(("169.254.0.1", Where::Closed))),
+    ("http://[fe80::1]/", Ok(("[fe80::1]", Where::Closed))),
+    ("http://8.8.8.8", Ok(("8.8.8.8", Where::Public))),
     ("ftp://example.org", Err(())),
     ("https://u@example.org", Err(())),
     ("example.org", Err(())),

@@ -1,6 +1,6 @@
 //! What a call may start and where it may go, as decision 36 and the gateway's rules promise it, of the words that are dealt.
 
-use super::plan::{CallPlan, Plan, ToolPlan};
+use super::plan::{CallPlan, Plan, ToolPlan, Where};
 
 pub(super) fn refuses_commands(call: &CallPlan, stated: &ToolPlan, entry: &ToolPlan) -> bool {
     let line: Option<Vec<&str>> = call.line.map(|line| line.split_whitespace().collect());
@@ -153,7 +153,7 @@ fn owned(words: &[&str]) -> Vec<String> {
 
 pub(super) fn refuses_host(plan: &Plan, call: &CallPlan, entry: &ToolPlan) -> bool {
     let Some((_, target)) = call.url else { return false };
-    let Ok((host, private)) = target else { return true };
+    let Ok((host, place)) = target else { return true };
     let below = |name: &str| host.ends_with(&format!(".{name}"));
     let allows = |rule: &&str| match rule.strip_prefix("*.") {
         Some(name) => below(name),
@@ -164,7 +164,8 @@ pub(super) fn refuses_host(plan: &Plan, call: &CallPlan, entry: &ToolPlan) -> bo
         *rule == "*" || name == host || below(name)
     };
     plan.blocked_domains.iter().any(blocks)
-        || (private && !plan.private)
+        || (place == Where::Private && !plan.private)
+        || place == Where::Closed
         || !entry.domains.as_ref().is_none_or(|rules| rules.iter().any(allows))
         || !plan.allowed_domains.iter().any(allows)
 }

@@ -87,8 +87,17 @@ pub(in super::super) struct PathPlan {
     pub(in super::super) missing: usize, // so many folders right above it are not there, and would be made
 }
 
-/// An address, and its host and whether that is private, if it is of any use.
-pub(in super::super) type Url = (&'static str, Result<(&'static str, bool), ()>);
+/// An address, and its host and where that is, if it is of any use.
+pub(in super::super) type Url = (&'static str, Result<(&'static str, Where), ()>);
+
+/// Where a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Where {
+    Public,
+    Private,
+    /// Where no policy leads.
+    Closed,
+}
 
 /// A call as it was dealt.
 #[derive(Clone, Debug)]

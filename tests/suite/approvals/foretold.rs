@@ -1,0 +1,94 @@
+//! `explain` of a call that a human decides about: what it says is what happens, and nothing is asked by it.
+
+use super::*;
+
+fn explain(agent: &mut Client, tool: &str, arguments: &Value, more: &Value) -> Value {
+    let mut params = json!({"tool_name": tool, "arguments": arguments});
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    agent.request("sinew/explain", &params)["result"].clone()
+}
+
+fn facts(refusal: &Value) -> [&Value; 3] {
+    ["code", "detail", "reason"].map(|key| &refusal[key])
+}
+
+#[test]
+fn t045_what_no_card_can_show_is_refused_and_explained_so() {
+    let home = asking_home(300);
+    let tools = "tools:\n  write_file: {requires_approval: true}\n  edit_file: {requires_approval: true}\n  \
+                 delete_file: {requires_approval: true}\n";
+    home.configure("governance/tools.yaml", tools);
+    home.file("notes.txt", "one\n");
+    std::fs::create_dir(home.workspace().join("many")).unwrap();
+    (0..201).for_each(|n| drop(home.file(&format!("many/{n:03}"), "")));
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    for (tool, arguments, detail) in [
+        ("write_file", json!({"path": "a", "content": "x\n".repeat(2000)}), "too_much_to_show"),
+        ("write_file", json!({"path": "a", "content": "x".repeat(5000)}), "too_much_to_show"),
+        ("write_file", json!({"path": "a", "content": "token=v1/src/deploy.sh\n"}), "too_much_to_show"),
+        (
+            "edit_file",
+            json!({"path": "notes.txt", "edits": [{"old_text": "two", "new_text": "x"}]}),
+            "not_foreseeable",
+        ),
+        ("delete_file", json!({"path": "many", "recursive": true}), "not_foreseeable"),
+        ("delete_file", json!({"path": "nowhere"}), "not_foreseeable"),
+    ] {
+        let told = explain(&mut agent, tool, &arguments, &json!({}));
+        assert_eq!(told["verdict"], "deny", "{tool} {detail}: {told}");
+        assert!(!told["rules"].as_array().unwrap().is_empty(), "with the rules that ask: {told}");
+        let refused = agent.execute(tool, &arguments);
+        assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{tool}: {told}");
+        assert_eq!(told["refusal"]["detail"], detail, "{told}");
+    }
+    questions(&mut daemon.control(), 0);
+    let told = explain(&mut agent, "write_file", &json!({"path": "a", "content": "x"}), &json!({}));
+    assert_eq!(told["verdict"], "ask", "{told}");
+    questions(&mut daemon.control(), 0);
+}
+
+#[test]
+fn t045_an_answer_that_is_there_is_explained_and_not_used_up() {
+    let daemon = asking_daemon();
+    let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let arguments = json!({"path": "a.txt", "content": "x"});
+    let id = ask(&mut agent, &arguments);
+    let brought = json!({"approval_id": id});
+    let told = explain(&mut agent, "write_file", &arguments, &brought);
+    assert_eq!((&told["verdict"], &told["refusal"]["code"]), (&json!("ask"), &json!("approval_pending")));
+    decide(&mut control, &id, "approve");
+    for _ in 0..2 {
+        let told = explain(&mut agent, "write_file", &arguments, &brought);
+        assert_eq!(told["verdict"], "permit", "{told}");
+        assert!(told["rules"].to_string().contains(&id), "by that answer: {told}");
+    }
+    let other = json!({"path": "a.txt", "content": "y"});
+    let told = explain(&mut agent, "write_file", &other, &brought);
+    assert_eq!(told["refusal"]["detail"], "approval_mismatch", "{told}");
+    assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
+    let told = explain(&mut agent, "write_file", &arguments, &brought);
+    assert_eq!(told["refusal"]["detail"], "approval_used", "{told}");
+
+    let id = ask(&mut agent, &arguments);
+    daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
+    let told = explain(&mut agent, "write_file", &arguments, &json!({}));
+    assert_eq!(told["verdict"], "permit", "a standing rule covers it: {told}");
+    assert_eq!(agent.execute("write_file", &arguments)["success"], true);
+    let told = explain(&mut agent, "write_file", &json!({"path": "b.txt", "content": "x"}), &json!({}));
+    assert_eq!(told["verdict"], "ask", "and nothing else: {told}");
+}
+
+#[test]
+fn t045_where_too_many_questions_wait_nobody_is_asked_and_it_is_explained_so() {
+    let daemon = asking_daemon();
+    let mut agent = daemon.agent();
+    for n in 0..32 {
+        ask(&mut agent, &json!({"path": format!("{n}.txt"), "content": "x"}));
+    }
+    let one_more = json!({"path": "more.txt", "content": "x"});
+    let told = explain(&mut agent, "write_file", &one_more, &json!({}));
+    let refused = agent.execute_with("write_file", &one_more, &json!({"approval": "async"}));
+    assert_eq!((&told["verdict"], detail(&refused)), (&json!("deny"), "too_many_approvals"), "{told}");
+    assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{told}");
+}
