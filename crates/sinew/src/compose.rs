@@ -94,8 +94,8 @@ fn configured(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
-    let definitions = registry.definitions().map(AsRef::as_ref);
-    policy.check_program_folders(definitions, &workspaces).map_err(Problem::configuration)?;
+    let policy = policy.for_tools(registry.definitions().map(AsRef::as_ref));
+    policy.check_program_folders(&workspaces).map_err(Problem::configuration)?;
     Ok(World { registry, policy, curated, workspaces, hosts })
 }
 
