@@ -16,9 +16,10 @@ use ledger::Ledger;
 use serde_json::Value;
 use server::Home;
 
-/// A configuration is a handful of short files, and at most ten thousand manifests. What is larger is no configuration,
-/// and is not copied.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// A configuration is a handful of short files, and ten thousand manifests of 25 KiB, or fewer that are longer. One file may
+/// be a program beside its manifest. What is larger is no configuration, and is not copied.
+const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES_OF_FILE: usize = 16 << 20;
 const MOST_FILES: usize = 16_384;
 /// A copy has what stands behind each tool besides, and is sealed: what was once kept can be read again.
 const MOST_BYTES_OF_COPY: usize = 2 * MOST_BYTES;
@@ -46,9 +47,10 @@ pub(crate) enum Kept {
 impl Snapshot {
     /// Reads the files as they are, and what servers say of their tools as far as it is taken.
     pub(crate) fn of(home: &Home, taking: Taking) -> io::Result<Snapshot> {
-        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES, besides: home.tools() };
+        let keys = home.config().join(KEYS);
+        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES, besides: vec![home.tools(), &keys] };
         walk.folder(home.config(), Path::new("config"), 0)?;
-        walk.besides = home.config();
+        walk.besides = vec![home.config()];
         walk.folder(home.tools(), Path::new("tools"), 0)?;
         for (id, said) in upstreams(home, taking).all()? {
             walk.add(pin_of(&id), said)?;
@@ -57,12 +59,13 @@ impl Snapshot {
     }
 
     fn of_copy(copy: &Path) -> io::Result<Snapshot> {
-        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES_OF_COPY, besides: Path::new("") };
+        let mut walk = Walk { files: BTreeMap::new(), left: MOST_BYTES_OF_COPY, besides: Vec::new() };
         walk.folder(&copy.join("config"), Path::new("config"), 0)?;
         walk.folder(&copy.join("tools"), Path::new("tools"), 0)?;
         walk.folder(&copy.join(UPSTREAM), Path::new(UPSTREAM), 0)?;
         if copy.join(ORIGINS).exists() {
-            walk.file(&copy.join(ORIGINS), PathBuf::from(ORIGINS))?;
+            let most = walk.left;
+            walk.file(&copy.join(ORIGINS), PathBuf::from(ORIGINS), most)?;
         }
         Ok(Snapshot(walk.files))
     }
@@ -102,8 +105,8 @@ struct Walk<'a> {
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// How many bytes more there may be.
     left: usize,
-    /// Taken by itself, wherever it is.
-    besides: &'a Path,
+    /// Taken by themselves, wherever they are, or not at all.
+    besides: Vec<&'a Path>,
 }
 
 impl Walk<'_> {
@@ -118,22 +121,26 @@ impl Walk<'_> {
             // People keep their configuration elsewhere and link to it. What a link does not lead to is in no
             // configuration; one that comes to lead somewhere is a change.
             let Ok(facts) = fs::metadata(&path) else { continue };
-            if path == self.besides {
+            if self.besides.contains(&path.as_path()) {
                 continue;
             } else if facts.is_dir() && depth < DEEPEST {
                 self.folder(&path, &name, depth + 1)?;
             } else if facts.is_file() {
-                self.file(&path, name)?;
+                self.file(&path, name, MOST_BYTES_OF_FILE)?;
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, name: PathBuf) -> io::Result<()> {
+    fn file(&mut self, path: &Path, name: PathBuf, most: usize) -> io::Result<()> {
         let mut content = Vec::new();
         // A file says of itself how long it is, and may be all hole.
-        let most = self.left as u64 + 1;
-        fs::File::open(path)?.take(most).read_to_end(&mut content)?;
+        fs::File::open(path)?.take(most as u64 + 1).read_to_end(&mut content)?;
+        if content.len() > most {
+            let (name, most) = (name.display(), most >> 20);
+            let message = format!("`{name}` has more than {most} MiB: keep only configuration there");
+            return Err(io::Error::other(message));
+        }
         self.add(name, content)
     }
 
@@ -267,6 +274,8 @@ fn write_files(folder: &Path, snapshot: &Snapshot) -> io::Result<()> {
 }
 
 const SEAL: &str = "seal";
+/// Where keys are kept beside the configuration: they are read where they are, and nobody accepts them.
+const KEYS: &str = "keys";
 /// What stands behind each tool, by its digest.
 const ORIGINS: &str = "origins.json";
 /// The folder of what servers say of their tools, in the state and in the copy.

@@ -130,7 +130,7 @@ fn tools(
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     // A host's tools are judged without ours, and quickly.
     if scrutiny == Scrutiny::Whole {
-        manifests::register(setting, web.gatekeeper(), taking, &mut registry)?;
+        manifests::register((setting, settings), web.gatekeeper(), taking, &mut registry)?;
     }
     Ok(registry)
 }
