@@ -145,6 +145,15 @@ fn thousands_of_files_are_kept_for_the_next_start() {
     });
 }
 
+/// As manifests that explain themselves have: a few KiB each, ten thousand times.
+#[test]
+fn many_megabytes_in_short_files_are_kept_for_the_next_start() {
+    let note = "n".repeat(512 << 10);
+    is_kept_beside(|tools| {
+        (0..40).for_each(|n| std::fs::write(tools.join(format!("{n}.txt")), &note).unwrap());
+    });
+}
+
 #[test]
 fn what_could_not_be_kept_for_the_next_start_does_not_hold() {
     let daemon = Daemon::start_in(home(OPEN));

@@ -39,7 +39,7 @@ fn with_settings(home: Home, web: &str) -> Home {
 }
 
 /// Everything Sinew keeps, as one text.
-fn everything_kept(home: &Home) -> String {
+pub(crate) fn everything_kept(home: &Home) -> String {
     let (mut folders, mut found) = (vec![home.root()], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder of ours").flatten() {

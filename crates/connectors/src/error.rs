@@ -1,6 +1,6 @@
 //! What can go wrong between Sinew and a server that speaks the Model Context Protocol.
 
-use outbound::OutboundError;
+use outbound::{Credential, OutboundError};
 use sandbox::SandboxError;
 use tool::{Failure, FailureKind};
 
@@ -51,6 +51,17 @@ impl From<OutboundError> for McpError {
 }
 
 impl McpError {
+    /// The same without a key, where the server repeats it in its own words.
+    pub(crate) fn masked(self, credential: &Credential) -> McpError {
+        let text = |said: String| credential.masked(&said).unwrap_or(said);
+        match self {
+            McpError::Lost(said) => McpError::Lost(text(said)),
+            McpError::Refused { code, message } => McpError::Refused { code, message: text(message) },
+            McpError::Garbled(said) => McpError::Garbled(text(said)),
+            other => other,
+        }
+    }
+
     /// Whether the connection can be used no more.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, McpError::Refused { .. })
@@ -96,6 +107,9 @@ impl McpError {
             McpError::TooLong(_) | McpError::TooMany(_) => {
                 failed(FailureKind::TooLarge, &self).hint("ask for less")
             }
+            McpError::Status(401 | 403) => failed(FailureKind::Unreadable, &self).hint(
+                "it wants a key, or another one: `key` in its manifest names which; `sinew doctor` says whether it is there",
+            ),
             McpError::Lost(_) | McpError::Status(_) | McpError::Unwell(_) => {
                 failed(FailureKind::Transient, &self).hint(hint)
             }

@@ -23,6 +23,6 @@ mod road;
 mod teaching;
 mod uncallable;
 
-pub use mcp::{Seal, Taking, Upstreams};
+pub use mcp::{HostKey, HostKeys, Seal, Taking, Upstreams};
 pub use register::{Connectors, Skipped, left_out};
 pub use road::{InnerCall, Road, Walking};

@@ -11,6 +11,7 @@ mod events;
 mod health;
 mod hearing;
 mod http;
+mod key;
 mod message;
 mod pins;
 mod socket;
@@ -34,6 +35,8 @@ use serde_json::Value;
 use tool::{Failure, FailureKind, Output};
 
 pub(crate) use health::HealthCall;
+pub use key::{HostKey, HostKeys};
+pub(crate) use key::{ServerKey, sendable};
 pub(crate) use pins::Pins;
 pub(crate) use upstream::Upstream;
 pub use upstreams::{Seal, Taking, Upstreams};
@@ -153,6 +156,8 @@ impl ServerCommand {
 
 impl ToolExecutor for Mcp {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        // Nobody is asked about a call that could not be made.
+        self.upstream.key.as_ref().map_or(Ok(()), |key| key.find().map(drop))?;
         let foreseen = self.before.foresee(as_opened(permit), permit)?;
         let (mut facts, at_work) = match &self.reach {
             Reach::Started(server, program) => {
@@ -169,6 +174,7 @@ impl ToolExecutor for Mcp {
                 (vec![("server".to_owned(), format!("GET {url}, to open a web socket"))], AtWork::Far)
             }
         };
+        facts.extend(self.upstream.key.as_ref().map(|key| ("key".to_owned(), key.told())));
         facts.extend(self.upstream.health.as_ref().map(HealthCall::fact));
         facts.push(("asks".to_owned(), format!("the tool `{}` of the server", self.tool)));
         Ok(foreseen.preview(facts, at_work))
@@ -179,7 +185,10 @@ impl ToolExecutor for Mcp {
             Reach::Started(server, _) => {
                 vec![("program", server.program().to_owned()), ("argv", server.arguments().join(" "))]
             }
-            Reach::Address(url) | Reach::Stream(url) | Reach::Socket(url) => vec![("url", url.clone())],
+            Reach::Address(url) | Reach::Stream(url) | Reach::Socket(url) => {
+                let key = self.upstream.key.as_ref().map(|key| ("key", key.told()));
+                [("url", url.clone())].into_iter().chain(key).collect()
+            }
         }
     }
 

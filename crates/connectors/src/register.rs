@@ -17,7 +17,9 @@ use crate::before::Before;
 use crate::behind_walls::Program;
 use crate::cli::Cli;
 use crate::local::{Local, Script};
-use crate::mcp::{HealthCall, Mcp, Pins, Reach, ServerCommand, Upstream, Upstreams};
+use crate::mcp::{
+    HealthCall, HostKeys, Mcp, Pins, Reach, ServerCommand, ServerKey, Upstream, Upstreams, sendable,
+};
 use crate::meta::Meta;
 use crate::payload::After;
 use crate::pinned::{Pin, origin};
@@ -34,6 +36,7 @@ pub struct Connectors {
     road: Road,
     upstreams: Option<Upstreams>,
     accepted: Arc<HashMap<String, String>>,
+    keys: Arc<HostKeys>,
 }
 
 /// A tool that was not registered, and why.
@@ -60,6 +63,7 @@ impl Connectors {
             road: road.clone(),
             upstreams: None,
             accepted: Arc::default(),
+            keys: Arc::default(),
         }
     }
 
@@ -71,6 +75,11 @@ impl Connectors {
     /// The same, where only what stood behind each of these tools before may stand there now.
     pub fn accepting(self, accepted: HashMap<String, String>) -> Self {
         Connectors { accepted: Arc::new(accepted), ..self }
+    }
+
+    /// The same, with the keys that servers on the network may be sent. Without, none is.
+    pub fn with_keys(self, keys: HostKeys) -> Self {
+        Connectors { keys: Arc::new(keys), ..self }
     }
 
     /// Registers every command of every manifest as `id.command`, and as `command` where nothing else has that name.
@@ -152,7 +161,11 @@ impl Connectors {
         };
         let pins = Pins::of(self.upstreams.as_ref(), &manifest.callable_id());
         let health = HealthCall::of(manifest, section);
-        let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, health, pins);
+        let key = match (&section.key, &section.url) {
+            (Some(wish), Some(url)) => Some(ServerKey::of(wish, url, &self.keys)?),
+            _ => None,
+        };
+        let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, (health, key), pins);
         Ok(Behind::Server(Arc::new(upstream), reach, pinned))
     }
 
@@ -259,6 +272,8 @@ pub fn left_out(manifests: &[Manifest]) -> Vec<(&Manifest, Skipped)> {
             let schema = command.output_schema.clone().map(Value::Object);
             let promised = schema.map_or(Ok(()), |schema| InputSchema::compile(&schema).map(drop));
             let promised = promised.map_err(|error| format!("its output: {error}"));
+            let wish = manifest.mcp().and_then(|section| section.key.as_ref());
+            let promised = promised.and(wish.map_or(Ok(()), sendable));
             let body = Arc::new(uncallable(manifest));
             let registered = registry.register(definition.clone(), body).map_err(|error| error.to_string());
             if let Err(why) = promised.and(registered) {

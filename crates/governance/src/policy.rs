@@ -1,7 +1,7 @@
 //! The checked policy: what the judge reads. Made from the three files and their surroundings, all or nothing.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub struct Policy {
     pub(crate) hash: Arc<str>,
     /// The walls this machine can build around a process.
     pub(crate) isolation: Option<Isolation>,
+    /// The folders that the rules grant whole to tools that write.
+    pub(crate) granted: Arc<[PathBuf]>,
 }
 
 /// The files as they are written, for those who read the parts that are not the judge's.
@@ -183,6 +185,7 @@ impl Checked {
             warnings,
             hash,
             isolation: None,
+            granted: Arc::default(),
         })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It looks at the disk as it is when a policy is read. What is there when a program is started is looked at again then.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -13,19 +14,27 @@ use crate::problems::{Inspection, PolicyError};
 use crate::situation::{WorkspaceAccess, Workspaces};
 
 impl Policy {
+    /// The same rules for these tools. What the rules grant whole to one that writes is no place for the programs of any: not
+    /// when they are read, and not when one is started.
+    pub fn for_tools<'a>(mut self, definitions: impl IntoIterator<Item = &'a ToolDefinition>) -> Self {
+        let writes = |tool: &&ToolDefinition| {
+            tool.requires_sandbox() || tool.path_arguments().iter().any(|argument| argument.access.changes())
+        };
+        let rules = definitions.into_iter().filter(writes).filter_map(|tool| self.tools.get(tool.name()));
+        let granted = rules.filter_map(|rules| rules.allowed_paths.as_ref()).flat_map(|list| &list.folders);
+        self.granted = granted.cloned().collect::<BTreeSet<PathBuf>>().into_iter().collect();
+        self
+    }
+
     /// Every folder of `program_folders` is apart from what any call may write to, and only its owner can change it.
-    pub fn check_program_folders<'a>(
-        &self,
-        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
-        workspaces: &Workspaces,
-    ) -> Result<(), PolicyError> {
+    pub fn check_program_folders(&self, workspaces: &Workspaces) -> Result<(), PolicyError> {
         let files = self.files();
         let mut named =
             files.tools.tools.iter().filter(|(_, entry)| !entry.program_folders.is_empty()).peekable();
         if named.peek().is_none() {
             return Ok(());
         }
-        let written = self.written_to(definitions.into_iter(), workspaces);
+        let written = self.written_to(workspaces);
         let mut inspection = Inspection::of(&files.documents.tools);
         for (key, entry) in named {
             let Some(rules) = ToolName::new(key).ok().and_then(|name| self.tools.get(&name)) else {
@@ -42,18 +51,9 @@ impl Policy {
     }
 
     /// The folders that calls may write to: the workspaces, and what the rules of a tool that writes grant it whole.
-    fn written_to<'a>(
-        &self,
-        definitions: impl Iterator<Item = &'a ToolDefinition>,
-        workspaces: &Workspaces,
-    ) -> Vec<PathBuf> {
-        let writes = |tool: &&ToolDefinition| {
-            tool.requires_sandbox() || tool.path_arguments().iter().any(|argument| argument.access.changes())
-        };
-        let rules = definitions.filter(writes).filter_map(|tool| self.tools.get(tool.name()));
-        let granted = rules.filter_map(|rules| rules.allowed_paths.as_ref()).flat_map(|list| &list.folders);
+    pub(crate) fn written_to(&self, workspaces: &Workspaces) -> Vec<PathBuf> {
         let work = workspaces.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
-        work.map(|folder| folder.root().to_owned()).chain(granted.cloned()).collect()
+        work.map(|folder| folder.root().to_owned()).chain(self.granted.iter().cloned()).collect()
     }
 }
 
@@ -77,9 +77,13 @@ fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
         }
     }
     for name in names.iter().filter(|name| name.exists()) {
-        match document::check_trusted(name) {
+        let trusted = match document::check_trusted(name) {
+            // Nobody else can turn this link, since its folder is trusted; where it leads may be somebody else's.
+            Err(Untrusted::Link(_)) if name != folder => check_target(name),
+            trusted => trusted,
+        };
+        match trusted {
             Err(Untrusted::Unreadable { error, .. }) if error.kind() == ErrorKind::NotFound => {}
-            Err(Untrusted::Link(_)) if name != folder => {}
             Err(untrusted) => {
                 let message = format!("programs cannot be taken from `{shown}`: {untrusted}");
                 let way_out =
@@ -90,4 +94,41 @@ fn check(folder: &Path, written: &[PathBuf]) -> Result<(), (String, String)> {
         }
     }
     Ok(())
+}
+
+/// Whether nobody else can change what a link leads to.
+fn check_target(link: &Path) -> Result<(), Untrusted> {
+    let real = link.canonicalize();
+    document::check_trusted(&real.map_err(|error| Untrusted::Unreadable { path: link.to_owned(), error })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, create_dir_all, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// A folder whose `bin` is a link is what the link leads to.
+    #[test]
+    fn where_a_linked_bin_leads_nobody_else_may_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (shelf, real) = (root.join("shelf"), root.join("real/bin"));
+        create_dir_all(&shelf).unwrap();
+        create_dir_all(&real).unwrap();
+        symlink(&real, shelf.join("bin")).unwrap();
+        assert_eq!(check(&shelf, &[]), Ok(()));
+        let mode = |folder: &Path, mode| set_permissions(folder, Permissions::from_mode(mode)).unwrap();
+        for open in [real.as_path(), real.parent().unwrap()] {
+            mode(open, 0o777);
+            let (message, way_out) = check(&shelf, &[]).unwrap_err();
+            assert!(message.contains("it can be changed by"), "{message}");
+            assert!(way_out.starts_with("chmod go-w"), "{way_out}");
+            mode(open, 0o755);
+        }
+        assert!(check(&shelf, std::slice::from_ref(&real)).is_err(), "nor calls");
+        std::fs::remove_dir(&real).unwrap();
+        assert_eq!(check(&shelf, &[]), Ok(()), "a link that leads nowhere has no programs");
+    }
 }

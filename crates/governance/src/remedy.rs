@@ -116,7 +116,7 @@ pub(crate) fn of_denial(definition: &ToolDefinition, grounds: &Grounds, held: He
         // The floor, the machine, or the call itself: no line of a file is in the way.
         "floor" | "no_canonical_name" | "no_sandbox" | "workspace_root" | "bad_url" | "scheme"
         | "userinfo" | "needs_a_shell" | "no_program" => return Vec::new(),
-        _ if rule.file == BUILT_IN_FLOOR => return Vec::new(),
+        _ if &*rule.file == BUILT_IN_FLOOR => return Vec::new(),
         "only_reduced_sandbox" => {
             Change::new(rule, "add to tools.yaml", in_tools("min_isolation", "reduced"))
                 .by(own("min_isolation", Act::Set("reduced".to_owned())))

@@ -26,8 +26,8 @@ pub use folder::{Loaded, load_all};
 pub use knowledge_file::{AntiPattern, ApiComplexity, Check, Example, Format, PayloadSchema, Quirk};
 pub use load::{CheckSyntax, SyntaxProblem, load};
 pub use manifest_file::{
-    ArgvPart, CliSection, Command, CommandEntry, Health, HealthMethod, KnowledgeStrategy, LocalRuntime,
-    LocalSection, ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
+    ArgvPart, CliSection, Command, CommandEntry, Health, HealthMethod, KeyWish, KnowledgeStrategy,
+    LocalRuntime, LocalSection, ManifestFile, McpSection, MetaSection, OutputForm, ToolType, Transport,
 };
 pub use mapping::FieldMapping;
 pub use spread::spread;

@@ -266,9 +266,25 @@ pub struct McpSection {
     /// Where it is, for a transport over the network.
     #[serde(default)]
     pub url: Option<String>,
+    /// Which key it wants, for a transport over the network. What the key is stands in no manifest.
+    #[serde(default)]
+    pub key: Option<KeyWish>,
     /// How to see that it works.
     #[serde(default)]
     pub health_check: Option<Health>,
+}
+
+/// Which key a server wants, and in which header.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyWish {
+    /// Its name below `keys` in `sinew.yaml`, which says whose key it is and where it is kept.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// The header that has the key and nothing else. Left out, it is sent as `Authorization: Bearer KEY`.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub header: Option<String>,
 }
 
 /// How an MCP server is spoken to.

@@ -98,6 +98,21 @@ pub enum OutboundError {
     /// A header that cannot be sent.
     #[error("the header `{0}` cannot be sent")]
     Header(&'static str),
+    /// A header that no key is sent in.
+    #[error("no key is sent in a header of that name")]
+    KeyHeader,
+    /// A key that is for another address.
+    #[error("nothing was sent to `{host}`: the key is for another address")]
+    KeyAstray {
+        /// The host.
+        host: String,
+    },
+    /// A key that others could read on its way.
+    #[error("nothing was sent to `{host}`: the key would travel in the open")]
+    KeyInTheOpen {
+        /// The host.
+        host: String,
+    },
     /// Certificates that cannot be used.
     #[error("the certificates in `{file}` cannot be used: {cause}")]
     Roots {
@@ -140,6 +155,13 @@ impl From<OutboundError> for Failure {
                 (FailureKind::Unreadable, "it is no server of this protocol, or a broken one")
             }
             OutboundError::TooMuch { .. } => (FailureKind::TooLarge, "ask for less"),
+            OutboundError::KeyHeader => (FailureKind::Io, "name another header in the manifest"),
+            OutboundError::KeyAstray { .. } => {
+                (FailureKind::Denied, "a key goes to the address of its manifest and nowhere else")
+            }
+            OutboundError::KeyInTheOpen { .. } => {
+                (FailureKind::Denied, "keys are sent by https, or to this machine itself")
+            }
             OutboundError::Header(_) | OutboundError::Roots { .. } => (FailureKind::Io, "mend the settings"),
         };
         Failure::new(kind, error.to_string()).hint(hint)

@@ -82,7 +82,12 @@ pub(crate) async fn send(
         Afterwards::Closed => driving.spawn(driver),
         Afterwards::Handed => driving.spawn(driver.with_upgrades()),
     };
-    let response = sender.send_request(request(&place.url, question)?).await.map_err(garbled)?;
+    let mut request = request(&place.url, question)?;
+    if let Some(credential) = &question.credential {
+        let (name, value) = credential.for_place(place)?;
+        request.headers_mut().insert(name, value);
+    }
+    let response = sender.send_request(request).await.map_err(garbled)?;
     Ok((response, driving))
 }
 

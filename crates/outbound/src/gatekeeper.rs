@@ -11,13 +11,13 @@ use crate::answer::Answer;
 use crate::connect::connect;
 use crate::error::OutboundError;
 use crate::exchange::{self, Enough, exchange};
-use crate::question::{Caps, Method, Question};
+use crate::question::{Caps, Question};
 use crate::redirect;
 use crate::resolver::Resolver;
 use crate::socket::{self, Socket};
 use crate::stream::Stream;
 use crate::tls::Roots;
-use crate::vet::{NamedBy, vet};
+use crate::vet::{NamedBy, Place, vet};
 
 /// How many redirects are followed.
 pub const MOST_HOPS: usize = 5;
@@ -56,8 +56,7 @@ impl Gatekeeper {
         let mut led_by: Vec<Url> = Vec::new();
         let mut next = url.to_owned();
         loop {
-            let question =
-                Question { url: next, method: Method::Get, headers: headers.to_vec(), body: Vec::new() };
+            let question = Question { headers: headers.to_vec(), ..Question::get(next) };
             let answer = self.ask_once(permit, &question, NamedBy::Caller, caps, &mut to_the_end).await?;
             let host = answer.url.host_str().unwrap_or_default().to_owned();
             let Some(onward) = redirect::next(&answer, &host)? else {
@@ -101,7 +100,7 @@ impl Gatekeeper {
         deadline: Instant,
     ) -> Result<Stream, OutboundError> {
         let listening = async {
-            let place = vet(permit, &self.resolver, &question.url, NamedBy::Manifest).await?;
+            let place = self.place(permit, question, &question.url, NamedBy::Manifest).await?;
             let connection = connect(&place, &self.tls).await?;
             exchange::listen(&place, connection, question).await
         };
@@ -119,11 +118,24 @@ impl Gatekeeper {
     ) -> Result<Socket, OutboundError> {
         let opening = async {
             let url = of_the_web(&question.url)?;
-            let place = vet(permit, &self.resolver, &url, NamedBy::Manifest).await?;
+            let place = self.place(permit, question, &url, NamedBy::Manifest).await?;
             let connection = connect(&place, &self.tls).await?;
             socket::open(&place, connection, question, (protocol, caps.body_bytes)).await
         };
         in_time(opening, question, caps.deadline).await
+    }
+
+    /// Where a question goes to. One with a key is not even connected for to where the key does not belong.
+    async fn place(
+        &self,
+        permit: &Permit,
+        question: &Question,
+        url: &str,
+        named_by: NamedBy,
+    ) -> Result<Place, OutboundError> {
+        let place = vet(permit, &self.resolver, url, named_by).await?;
+        question.credential.as_ref().map_or(Ok(()), |credential| credential.for_place(&place).map(drop))?;
+        Ok(place)
     }
 
     async fn ask_once(
@@ -135,7 +147,7 @@ impl Gatekeeper {
         is_enough: &mut Enough<'_>,
     ) -> Result<Answer, OutboundError> {
         let asking = async {
-            let place = vet(permit, &self.resolver, &question.url, named_by).await?;
+            let place = self.place(permit, question, &question.url, named_by).await?;
             let connection = connect(&place, &self.tls).await?;
             exchange(&place, connection, question, (caps.body_bytes, is_enough)).await
         };
@@ -144,7 +156,7 @@ impl Gatekeeper {
 }
 
 /// The address at which a web socket is asked for, which is done by HTTP.
-fn of_the_web(url: &str) -> Result<String, OutboundError> {
+pub(crate) fn of_the_web(url: &str) -> Result<String, OutboundError> {
     let secure = url.strip_prefix("wss://").map(|rest| format!("https://{rest}"));
     let plain = || url.strip_prefix("ws://").map(|rest| format!("http://{rest}"));
     secure.or_else(plain).ok_or_else(|| OutboundError::NoSocket {

@@ -10,9 +10,11 @@
 
 mod answer;
 mod connect;
+mod credential;
 mod error;
 mod exchange;
 mod gatekeeper;
+mod key;
 mod port;
 mod question;
 mod redirect;
@@ -26,8 +28,10 @@ mod vet;
 mod tests;
 
 pub use answer::Answer;
+pub use credential::{Credential, may_carry_key};
 pub use error::OutboundError;
 pub use gatekeeper::{Gatekeeper, MOST_HOPS};
+pub use key::{Key, KeyPlaces};
 pub use question::{Caps, Method, Question};
 pub use socket::Socket;
 pub use stream::Stream;

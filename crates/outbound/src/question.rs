@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use crate::credential::Credential;
+
 /// The method of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -22,12 +24,15 @@ pub struct Question {
     pub headers: Vec<(&'static str, String)>,
     /// The body; empty for none.
     pub body: Vec<u8>,
+    /// A key, which is sent to the one address it is for or not at all.
+    pub credential: Option<Credential>,
 }
 
 impl Question {
     /// A plain `GET`.
     pub fn get(url: impl Into<String>) -> Self {
-        Question { url: url.into(), method: Method::Get, headers: Vec::new(), body: Vec::new() }
+        let (url, method) = (url.into(), Method::Get);
+        Question { url, method, headers: Vec::new(), body: Vec::new(), credential: None }
     }
 
     /// The same with one header more.

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod bounds;
+mod keys;
 mod permits;
 mod redirects;
 mod secure;

@@ -49,7 +49,8 @@ pub use lock::{Holder, StateLock, StateView};
 pub use reload::{Following, Fresh, Held, Source};
 pub use serve::{Exit, Stop, serve};
 pub use settings::{
-    ApprovalSettings, LedgerSettings, Limits, NotifyBy, ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE,
-    SearchProvider, Settings, UndoSettings, WebSettings, WhenUnavailable, WorkspaceSetting,
+    ApprovalSettings, KeySetting, LedgerSettings, Limits, NotifyBy, ProviderSetting, RobotsSetting,
+    SETTINGS_TEMPLATE, SearchProvider, Settings, UndoSettings, WebSettings, WhenUnavailable,
+    WorkspaceSetting,
 };
 pub use settings_file::{ReloadMode, SettingsFile, WorkspaceAccess};

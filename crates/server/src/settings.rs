@@ -2,10 +2,12 @@
 //! a workspace exists, and what a caller may do there, is for others to find out when it matters.
 
 mod approvals;
+mod keys;
 mod ledger;
 mod undo;
 mod web;
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use crate::home::Home;
 use crate::settings_file::{LimitsFile, ReloadMode, SettingsFile, WorkspaceAccess, WorkspaceEntry};
 
 pub use approvals::{ApprovalSettings, NotifyBy};
+pub(crate) use keys::KeyFile;
+pub use keys::KeySetting;
 pub(crate) use ledger::LedgerFile;
 pub use ledger::{LedgerSettings, WhenUnavailable};
 pub(crate) use undo::UndoFile;
@@ -40,6 +44,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// How the web tools go out.
     pub web: WebSettings,
+    /// The keys of servers on the network, by name.
+    pub keys: BTreeMap<String, KeySetting>,
     /// Questions to a human.
     pub approvals: ApprovalSettings,
     /// What is kept so that changes can be undone.
@@ -115,6 +121,7 @@ impl Settings {
             limits: check_limits(document, &file.limits)?,
             ledger: ledger::check(document, &file.ledger)?,
             web: web::check(document, &file.web, user_home)?,
+            keys: keys::check(document, &file.keys, user_home)?,
             approvals: file.approvals.clone(),
             undo: undo::check(document, &file.undo)?,
             telemetry: TelemetrySettings {
@@ -237,6 +244,7 @@ mod tests {
             "web:\n  robots: respect\n  ca_file: ~/ca.pem\n  search:\n    cache_seconds: 0\n    providers:\n",
             "      - brave\n      - {name: tavily, url: \"http://127.0.0.1:1/s\", key_file: /k, key_variable: T}\n",
             "undo:\n  keep_bytes: 0\n  keep_days: 2\n",
+            "keys:\n  exa: {host: MCP.Exa.ai, key_file: ~/exa}\n  here: {host: \"[::1]\", key_variable: HERE}\n",
         ))
         .unwrap();
         let workspaces: Vec<_> =
@@ -276,6 +284,16 @@ mod tests {
             cache_for: Duration::ZERO,
         };
         assert_eq!(settings.web, expect);
+        let key = |host: &str, file: Option<&str>, variable: Option<&str>| KeySetting {
+            host: host.to_owned(),
+            key_file: file.map(Into::into),
+            key_variable: variable.map(str::to_owned),
+        };
+        let expect = [
+            ("exa", key("mcp.exa.ai", Some("/home/u/exa"), None)),
+            ("here", key("[::1]", None, Some("HERE"))),
+        ];
+        assert_eq!(settings.keys, expect.map(|(name, key)| (name.to_owned(), key)).into());
         let expect = UndoSettings { keep_bytes: 0, keep_for: Duration::from_secs(2 * 24 * 60 * 60) };
         assert_eq!(settings.undo, expect);
     }
@@ -328,6 +346,10 @@ mod tests {
         provider("{name: brave, url: \"http://brave.example.org\"}", "would travel in the open");
         provider("{name: brave, key_file: keys/brave}", "is not an absolute path");
         provider("{name: brave, key: secret}", "unknown key `key`");
+        check("keys:\n  exa: {key_file: /k}\n", 2, "host");
+        check("keys:\n  exa: {host: https://mcp.exa.ai, key_file: /k}\n", 2, "its host is none");
+        check("keys:\n  exa: {host: mcp.exa.ai, key_file: k}\n", 2, "is not an absolute path");
+        check("keys:\n  exa: {host: mcp.exa.ai, key: secret}\n", 2, "unknown key `key`");
         check("undo:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
     }
 }

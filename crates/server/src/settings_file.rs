@@ -1,5 +1,6 @@
 //! `config/sinew.yaml` as it is written. What its values mean, and whether they can be, is `settings.rs`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use document::Located;
@@ -9,7 +10,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use telemetry::{LogSettings, OtlpSettings};
 
-use crate::settings::{ApprovalSettings, LedgerFile, UndoFile, WebFile};
+use crate::settings::{ApprovalSettings, KeyFile, LedgerFile, UndoFile, WebFile};
 
 /// The settings of the daemon. Every key is optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -26,6 +27,8 @@ pub struct SettingsFile {
     pub(crate) ledger: LedgerFile,
     /// How the web tools go out.
     pub(crate) web: WebFile,
+    /// Keys of servers on the network, by the names that manifests give them.
+    pub(crate) keys: BTreeMap<String, Located<KeyFile>>,
     /// Questions to a human.
     pub(crate) approvals: ApprovalSettings,
     /// What is kept so that changes to files can be undone.

@@ -17,9 +17,10 @@ use ledger::Ledger;
 use serde_json::Value;
 use server::Home;
 
-/// A configuration is a handful of short files, and at most ten thousand manifests. What is larger is no configuration,
-/// and is not copied.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// A configuration is a handful of short files, and ten thousand manifests of 25 KiB, or fewer that are longer. One file may
+/// be a program beside its manifest. What is larger is no configuration, and is not copied.
+const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES_OF_FILE: usize = 16 << 20;
 const MOST_FILES: usize = 16_384;
 /// A copy has what stands behind each tool besides, and is sealed: what was once kept can be read again.
 const MOST_BYTES_OF_COPY: usize = 2 * MOST_BYTES;
@@ -47,9 +48,10 @@ pub(crate) enum Kept {
 impl Snapshot {
     /// Reads the files as they are, and what servers say of their tools as far as it is taken.
     pub(crate) fn of(home: &Home, taking: Taking) -> io::Result<Snapshot> {
-        let mut found = Found { files: Vec::new(), besides: home.tools() };
+        let keys = home.config().join(KEYS);
+        let mut found = Found { files: Vec::new(), besides: vec![home.tools(), &keys] };
         found.folder(home.config(), Path::new("config"), 0)?;
-        found.besides = home.config();
+        found.besides = vec![home.config()];
         found.folder(home.tools(), Path::new("tools"), 0)?;
         let left = AtomicUsize::new(MOST_BYTES);
         let mut files = found.read(&left)?;
@@ -61,12 +63,14 @@ impl Snapshot {
     }
 
     fn of_copy(copy: &Path) -> io::Result<Snapshot> {
-        let mut found = Found { files: Vec::new(), besides: Path::new("") };
+        let mut found = Found { files: Vec::new(), besides: Vec::new() };
         found.folder(&copy.join("config"), Path::new("config"), 0)?;
         found.folder(&copy.join("tools"), Path::new("tools"), 0)?;
         found.folder(&copy.join(UPSTREAM), Path::new(UPSTREAM), 0)?;
-        if let Ok(facts) = fs::metadata(copy.join(ORIGINS)) {
-            found.files.push((PathBuf::from(ORIGINS), copy.join(ORIGINS), facts.len()));
+        let origins = copy.join(ORIGINS);
+        if let Ok(facts) = fs::metadata(&origins) {
+            let (name, length) = (PathBuf::from(ORIGINS), facts.len());
+            found.files.push(FoundFile { name, path: origins, length, most: MOST_BYTES_OF_COPY });
         }
         bounded(found.read(&AtomicUsize::new(MOST_BYTES_OF_COPY))?)
     }
@@ -104,10 +108,19 @@ impl Snapshot {
 
 /// The files that were found below some folders.
 struct Found<'a> {
-    /// Each by its name in the copy, where it is, and how long it says it is.
-    files: Vec<(PathBuf, PathBuf, u64)>,
-    /// Taken by itself, wherever it is.
-    besides: &'a Path,
+    files: Vec<FoundFile>,
+    /// Taken by themselves, wherever they are, or not at all.
+    besides: Vec<&'a Path>,
+}
+
+struct FoundFile {
+    /// Its name in the copy.
+    name: PathBuf,
+    path: PathBuf,
+    /// How long it says it is.
+    length: u64,
+    /// How long it may be.
+    most: usize,
 }
 
 impl Found<'_> {
@@ -122,12 +135,13 @@ impl Found<'_> {
             // People keep their configuration elsewhere and link to it. What a link does not lead to is in no
             // configuration; one that comes to lead somewhere is a change.
             let Ok(facts) = fs::metadata(&path) else { continue };
-            if path == self.besides {
+            if self.besides.contains(&path.as_path()) {
                 continue;
             } else if facts.is_dir() && depth < DEEPEST {
                 self.folder(&path, &name, depth + 1)?;
             } else if facts.is_file() {
-                self.files.push((name, path, facts.len()));
+                let length = facts.len();
+                self.files.push(FoundFile { name, path, length, most: MOST_BYTES_OF_FILE });
                 if self.files.len() > MOST_FILES {
                     return Err(too_much());
                 }
@@ -138,20 +152,28 @@ impl Found<'_> {
 
     /// Reads all of them, several at a time.
     fn read(self, left: &AtomicUsize) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
-        let contents = manifest::spread(&self.files, |(_, path, length)| read(path, *length, left));
+        let contents = manifest::spread(&self.files, |file| file.read(left));
         let named = self.files.into_iter().zip(contents);
-        named.map(|((name, ..), content)| Ok((name, content?))).collect()
+        named.map(|(file, content)| Ok((file.name, content?))).collect()
     }
 }
 
-fn read(path: &Path, length: u64, left: &AtomicUsize) -> io::Result<Vec<u8>> {
-    let most = left.load(Ordering::Relaxed) as u64 + 1;
-    // A file says of itself how long it is, and may be all hole: that is what it gets to begin with, and no more than there
-    // may be.
-    let mut content = Vec::with_capacity(usize::try_from(length.min(most) + 1).unwrap_or_default());
-    fs::File::open(path)?.take(most).read_to_end(&mut content)?;
-    take(left, content.len())?;
-    Ok(content)
+impl FoundFile {
+    fn read(&self, left: &AtomicUsize) -> io::Result<Vec<u8>> {
+        let most = self.most as u64;
+        // A file says of itself how long it is, and may be all hole: that is what it gets to begin with, and no more than
+        // there may be.
+        let room = self.length.min(most).min(left.load(Ordering::Relaxed) as u64) + 1;
+        let mut content = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
+        fs::File::open(&self.path)?.take(most + 1).read_to_end(&mut content)?;
+        if content.len() > self.most {
+            let (name, most) = (self.name.display(), self.most >> 20);
+            let message = format!("`{name}` has more than {most} MiB: keep only configuration there");
+            return Err(io::Error::other(message));
+        }
+        take(left, content.len())?;
+        Ok(content)
+    }
 }
 
 /// Counts bytes against those that there may be.
@@ -288,6 +310,8 @@ fn write_files(folder: &Path, snapshot: &Snapshot) -> io::Result<()> {
 }
 
 const SEAL: &str = "seal";
+/// Where keys are kept beside the configuration: they are read where they are, and nobody accepts them.
+const KEYS: &str = "keys";
 /// What stands behind each tool, by its digest.
 const ORIGINS: &str = "origins.json";
 /// The folder of what servers say of their tools, in the state and in the copy.

@@ -96,8 +96,8 @@ fn configured(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
-    let definitions = registry.definitions().map(AsRef::as_ref);
-    policy.check_program_folders(definitions, &workspaces).map_err(Problem::configuration)?;
+    let policy = policy.for_tools(registry.definitions().map(AsRef::as_ref));
+    policy.check_program_folders(&workspaces).map_err(Problem::configuration)?;
     Ok(World { registry, policy, curated, workspaces, hosts })
 }
 
@@ -137,7 +137,7 @@ fn tools(
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))?;
     // A host's tools are judged without ours, and quickly.
     if scrutiny == Scrutiny::Whole {
-        manifests::register(setting, web.gatekeeper(), taking, &mut registry)?;
+        manifests::register((setting, settings), web.gatekeeper(), taking, &mut registry)?;
     }
     Ok(registry)
 }

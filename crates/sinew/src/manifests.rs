@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use connectors::{Connectors, Taking, Upstreams};
+use connectors::{Connectors, HostKey, HostKeys, Taking, Upstreams};
 use document::Document;
-use manifest::Loaded;
-use outbound::Gatekeeper;
+use manifest::{Loaded, Manifest};
+use outbound::{Gatekeeper, KeyPlaces};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
+use server::{KeySetting, Settings};
 
 use crate::accepted;
 use crate::exit::{Exit, Problem};
@@ -18,7 +19,7 @@ use crate::terminal::{NOTE, paint, tell, visible};
 
 /// Adds the tools of manifests. What is wrong with one is told, and stops only that one.
 pub(crate) fn register(
-    setting: &Setting,
+    (setting, settings): (&Setting, &Settings),
     gatekeeper: &Gatekeeper,
     taking: Taking,
     registry: &mut ToolRegistry,
@@ -36,6 +37,7 @@ pub(crate) fn register(
     // What is read again as it was accepted must still be what was.
     let accepted = setting.home().copy().map(accepted::origins_of).unwrap_or_default();
     let connectors = connectors.accepting(accepted).pinning(upstreams(setting, taking));
+    let connectors = connectors.with_keys(keys(settings));
     for skipped in connectors.register(&loaded.manifests, registry) {
         tell(paint(
             NOTE,
@@ -43,6 +45,15 @@ pub(crate) fn register(
         ));
     }
     Ok(())
+}
+
+/// The keys of the settings. They are looked for when they are needed.
+pub(crate) fn keys(settings: &Settings) -> HostKeys {
+    let key = |(name, key): (&String, &KeySetting)| {
+        let (account, file, variable) = (name.clone(), key.key_file.clone(), key.key_variable.clone());
+        (name.clone(), HostKey { host: key.host.clone(), places: KeyPlaces { account, file, variable } })
+    };
+    settings.keys.iter().map(key).collect()
 }
 
 /// What servers say of their tools, which counts once it is among what was accepted.
@@ -58,10 +69,9 @@ fn load(files: &[PathBuf], registry: &ToolRegistry) -> Result<Loaded, Problem> {
         .map_err(|error| Problem::new(Exit::Failed, error.to_string()))
 }
 
-/// How many of these files the daemon would leave out.
-pub(crate) fn broken(files: &[PathBuf]) -> Result<usize, Problem> {
-    let loaded = load(files, &ToolRegistry::new())?;
-    Ok(files.len().saturating_sub(loaded.manifests.len()))
+/// Those of these files that the daemon would not leave out.
+pub(crate) fn usable(files: &[PathBuf]) -> Result<Vec<Manifest>, Problem> {
+    load(files, &ToolRegistry::new()).map(|loaded| loaded.manifests)
 }
 
 /// The file itself, or the manifests in a folder, by name.

@@ -283,9 +283,19 @@ fn programs_are_not_taken_from_a_workspace_that_only_other_tools_write_to() {
 /// What the folder is when a program is started counts too, not only what it was when the policy was read.
 #[test]
 fn programs_are_not_taken_from_a_folder_that_came_to_lead_into_a_workspace() {
+    came_to_lead_into("work/tools");
+}
+
+/// `write_file` may write there, so whoever calls it would choose what the linter is.
+#[test]
+fn programs_are_not_taken_from_a_folder_that_came_to_lead_into_what_another_tool_writes_to() {
+    came_to_lead_into("granted/tools");
+}
+
+fn came_to_lead_into(place: &str) {
     let home = Home::initialised();
     let user = home.user().canonicalize().unwrap();
-    for folder in ["other", "tools/bin", "work/tools/bin"] {
+    for folder in ["other", "tools/bin", &format!("{place}/bin")] {
         std::fs::create_dir_all(user.join(folder)).unwrap();
     }
     let mark = user.join("mark");
@@ -296,10 +306,15 @@ fn programs_are_not_taken_from_a_folder_that_came_to_lead_into_a_workspace() {
         "{{allowed_in_modes: [NORMAL], allowed_paths: ['{}/**'], program_folders: [{tools:?}]}}",
         other.display()
     );
-    home.configure("governance/tools.yaml", &format!("tools:\n  run_linter: {rules}\n"));
+    let granted = format!("allowed_paths: ['{}/**']", user.join("granted").display());
+    let writes = format!("{{allowed_in_modes: [NORMAL], {granted}}}");
+    home.configure(
+        "governance/tools.yaml",
+        &format!("tools:\n  run_linter: {rules}\n  write_file: {writes}\n"),
+    );
     let daemon = Daemon::start_in(home);
     std::fs::rename(&tools, user.join("away")).unwrap();
-    std::os::unix::fs::symlink(user.join("work/tools"), &tools).unwrap();
+    std::os::unix::fs::symlink(user.join(place), &tools).unwrap();
     let told = ask(&daemon, "run_linter", &json!({"linter": "ruff", "path": other.display().to_string()}));
     assert!(told["error"].as_str().unwrap().contains("programs cannot be taken from"), "{told}");
     assert!(told["metadata"]["failure"]["hint"].as_str().unwrap().contains("program_folders"), "{told}");

@@ -8,6 +8,7 @@ use tool::{Arguments, SandboxTier, TraceContext};
 
 use super::definitions::Definitions;
 use super::http::{Http, Leave};
+use super::key;
 use super::message::Awaited;
 use super::socket::WebSocket;
 use super::sse::Sse;
@@ -184,11 +185,17 @@ impl Client {
             }
         }
         let request = json!({"jsonrpc": "2.0", "id": awaited.id, "method": method, "params": params});
-        match &mut self.line {
+        let answered = match &mut self.line {
             Line::Stdio(stdio) => stdio.ask(awaited, &request).await,
             Line::Http(http) => http.ask(awaited, &request, leave).await,
             Line::Sse(sse) => sse.ask(awaited, &request, leave).await,
             Line::Socket(socket) => socket.ask(awaited, &request, leave).await,
+        };
+        match leave.credential {
+            Some(credential) => {
+                answered.map(|said| key::mask(said, credential)).map_err(|error| error.masked(credential))
+            }
+            None => answered,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use governance::Permit;
-use outbound::{Answer, Caps, Gatekeeper, Method, Question};
+use outbound::{Answer, Caps, Credential, Gatekeeper, Method, Question};
 use serde_json::Value;
 
 use super::events::Events;
@@ -14,11 +14,12 @@ use crate::error::McpError;
 /// What an answer has besides its result: what else the server tells meanwhile.
 const BESIDES: u64 = 1 << 20;
 
-/// By whose permit a message goes out, and until when its answer must have come.
+/// By whose permit and with which key a message goes out, and until when its answer must have come.
 #[derive(Clone, Copy)]
 pub(crate) struct Leave<'a> {
     pub(crate) permit: &'a Permit,
     pub(crate) deadline: Instant,
+    pub(crate) credential: Option<&'a Credential>,
 }
 
 /// A server and what it has to be told of the conversation so far.
@@ -79,7 +80,8 @@ impl Http {
         }
         headers.extend(self.session.clone().map(|session| ("mcp-session-id", session)));
         let body = message.to_string().into_bytes();
-        let question = Question { url: self.url.clone(), method: Method::Post, headers, body };
+        let credential = leave.credential.cloned();
+        let question = Question { url: self.url.clone(), method: Method::Post, headers, body, credential };
         let most = u64::try_from(awaited.most).unwrap_or(u64::MAX).saturating_add(BESIDES);
         let most = leave.permit.max_response_bytes().unwrap_or(most).min(most);
         let caps = Caps { body_bytes: most, deadline: leave.deadline };

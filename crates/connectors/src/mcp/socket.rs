@@ -76,7 +76,8 @@ impl WebSocket {
             Some(socket) => socket,
             None => {
                 let caps = Caps { body_bytes: within(leave, LARGEST), deadline: leave.deadline };
-                let question = Question::get(&self.url);
+                let credential = leave.credential.cloned();
+                let question = Question { credential, ..Question::get(&self.url) };
                 self.gatekeeper.open_socket(leave.permit, &question, PROTOCOL, caps).await?
             }
         };

@@ -83,7 +83,8 @@ impl Sse {
 
     /// Opens the stream, and reads where the server wants to be told something.
     async fn listen(&self, leave: Leave<'_>) -> Result<Open, McpError> {
-        let question = Question::get(&self.url).header("accept", "text/event-stream");
+        let question = Question { credential: leave.credential.cloned(), ..Question::get(&self.url) };
+        let question = question.header("accept", "text/event-stream");
         let stream = self.gatekeeper.listen(leave.permit, &question, leave.deadline).await?;
         if stream.status != 200 {
             return Err(McpError::Status(stream.status));
@@ -109,7 +110,8 @@ impl Sse {
         let Some(open) = &self.open else { return Err(lost("its stream was never opened")) };
         let headers = vec![("content-type", "application/json".to_owned())];
         let body = message.to_string().into_bytes();
-        let question = Question { url: open.endpoint.clone(), method: Method::Post, headers, body };
+        let (url, credential) = (open.endpoint.clone(), leave.credential.cloned());
+        let question = Question { url, method: Method::Post, headers, body, credential };
         let caps = Caps { body_bytes: NO_WORDS, deadline: leave.deadline };
         // Whatever it says to that, it was taken or not by its status.
         let mut is_enough = |_: &[u8]| true;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use manifest::OutputForm;
-use outbound::Gatekeeper;
+use outbound::{Credential, Gatekeeper};
 use registry::{Order, Whose};
 use sandbox::{Confined, Sandbox};
 use serde_json::Value;
@@ -20,6 +20,7 @@ use super::backoff::Backoff;
 use super::client::{Client, Line};
 use super::health::HealthCall;
 use super::http::{Http, Leave};
+use super::key::ServerKey;
 use super::pins::Pins;
 use super::socket::WebSocket;
 use super::sse::Sse;
@@ -36,6 +37,7 @@ pub(crate) struct Upstream {
     pub(crate) sandbox: Sandbox,
     pub(crate) pins: Pins,
     pub(crate) health: Option<HealthCall>,
+    pub(crate) key: Option<Arc<ServerKey>>,
     gatekeeper: Gatekeeper,
     waiting: Arc<Waiting>,
     backoff: Mutex<Backoff>,
@@ -67,11 +69,12 @@ impl Upstream {
     pub(crate) fn new(
         sandbox: &Sandbox,
         gatekeeper: &Gatekeeper,
-        health: Option<HealthCall>,
+        (health, key): (Option<HealthCall>, Option<ServerKey>),
         pins: Pins,
     ) -> Self {
         let (sandbox, gatekeeper) = (sandbox.clone(), gatekeeper.clone());
-        Upstream { sandbox, pins, health, gatekeeper, waiting: Arc::default(), backoff: Mutex::default() }
+        let (key, waiting, backoff) = (key.map(Arc::new), Arc::default(), Mutex::default());
+        Upstream { sandbox, pins, health, key, gatekeeper, waiting, backoff }
     }
 
     /// Calls one of its tools, by a conversation that waits or by a new one.
@@ -82,7 +85,8 @@ impl Upstream {
         (tool, arguments, form): (&str, Arguments, OutputForm),
         deadline: Instant,
     ) -> Result<(Answer, SandboxTier), Failure> {
-        let leave = Leave { permit: order.value(), deadline };
+        let credential = self.credential().await?;
+        let leave = Leave { permit: order.value(), deadline, credential: credential.as_ref() };
         let (owner, turn) = (place.owner().cloned(), self.waiting.turn());
         let mut client = match self.waiting(owner.as_ref(), leave).await {
             Some(client) => client,
@@ -114,6 +118,14 @@ impl Upstream {
         }
         let failed = |stopped: Stopped| stopped.into_failure(&said, order);
         answered.map(|answer| (answer, tier)).map_err(|stopped| Failure { sandbox: tier, ..failed(stopped) })
+    }
+
+    /// The key that its messages go out with, if it wants one.
+    async fn credential(&self) -> Result<Option<Credential>, Failure> {
+        match &self.key {
+            Some(key) => Arc::clone(key).credential().await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Ends what waits for a next call.

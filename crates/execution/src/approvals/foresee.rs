@@ -77,5 +77,5 @@ fn with_answer(
 
 /// The answer, in the place of a rule.
 fn by(id: &str) -> RuleRef {
-    RuleRef { file: "approvals".to_owned(), line: 0, id: id.to_owned() }
+    RuleRef { file: "approvals".into(), line: 0, id: id.into() }
 }

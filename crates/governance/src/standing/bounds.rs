@@ -94,11 +94,13 @@ impl Standing<'_> {
             return Vec::new();
         }
         let own = self.folders(situation);
-        let all = own.iter().chain(situation.workspaces.iter());
+        let own = own.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
+        let own = own.map(|folder| folder.root().to_owned());
         let mut found: Vec<PathBuf> = Vec::new();
-        for folder in all.filter(|folder| folder.access() == WorkspaceAccess::ReadWrite) {
-            if !found.iter().any(|known| known == folder.root()) {
-                found.push(folder.root().to_owned());
+        // What any call may write to counts, as it did when the policy was read.
+        for folder in own.chain(self.policy.written_to(situation.workspaces)) {
+            if !found.contains(&folder) {
+                found.push(folder);
             }
         }
         found

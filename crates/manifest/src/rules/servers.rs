@@ -1,20 +1,84 @@
-//! How a server is reached: its address begins as its transport wants it to.
+//! How a server is reached: its address begins as its transport wants it to, and a key for it travels behind walls of TLS
+//! or not at all.
 
 use document::Node;
+use url::{Host, Url};
 
+use super::names::is_joined;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
+
+/// No header has a longer name.
+const LONGEST_HEADER: usize = 64;
 
 pub(super) fn check(tool: &Node, findings: &mut Findings<'_>) {
     let Some(section) = tool.get("mcp_specific") else { return };
     let transport = section.get("transport").and_then(Node::text).unwrap_or_default();
-    let Some([plain, secure]) = schemes(transport) else { return };
-    let Some(url) = section.get("url") else { return };
-    let is_one = |text: &str| [plain, secure].iter().any(|scheme| text.starts_with(scheme));
-    if url.text().is_some_and(|text| !is_one(text)) {
+    let schemes = schemes(transport);
+    if let (Some(schemes), Some(url)) = (schemes, section.get("url")) {
+        address(url, transport, schemes, findings);
+    }
+    if let Some(key) = section.get("key") {
+        wish(key, findings);
+        way(section, key, schemes.is_some(), findings);
+    }
+}
+
+fn address(url: &Node, transport: &str, [plain, secure]: [&str; 2], findings: &mut Findings<'_>) {
+    let Some(text) = url.text() else { return };
+    let at = || At::node(url, "tool.mcp_specific.url");
+    if ![plain, secure].iter().any(|scheme| text.starts_with(scheme)) {
         let message = format!("`{transport}` speaks to an address of `{plain}` or `{secure}`");
         let fix = format!("write `{secure}HOST/PATH`, or `{plain}` for a server on this machine");
-        findings.add(Code::InvalidValue, At::node(url, "tool.mcp_specific.url"), &message, &fix);
+        return findings.add(Code::InvalidValue, at(), &message, &fix);
+    }
+    let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
+    if Url::parse(text).is_ok_and(|url| has_user(&url)) {
+        let message = "the address has a user and password, which everybody who reads the manifest has then";
+        findings.add(Code::InvalidValue, at(), message, "name a key: `key: {name: NAME}`");
+    }
+}
+
+/// The words by which a key is asked for.
+fn wish(key: &Node, findings: &mut Findings<'_>) {
+    if let Some((node, name)) = key.get("name").and_then(|node| Some((node, node.text()?)))
+        && (name.len() > tool::LONGEST_WORD || !(is_joined(name, '-') || is_joined(name, '_')))
+    {
+        // Not repeated: whoever takes this for the place of the key itself has written it here.
+        let message = "a key has a name in kebab-case or snake_case, of at most 64 characters";
+        let fix = "the name it has below `keys` in sinew.yaml; the key itself belongs in a file of mode 0600";
+        findings.add(Code::InvalidValue, At::node(node, "tool.mcp_specific.key.name"), message, fix);
+    }
+    let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if let Some((node, name)) = key.get("header").and_then(|node| Some((node, node.text()?)))
+        && (name.len() > LONGEST_HEADER || !plain(name))
+    {
+        let message = format!("`{}` is no name of a header", tool::shorten(name, tool::LONGEST_WORD));
+        let at = At::node(node, "tool.mcp_specific.key.header");
+        findings.add(Code::InvalidValue, at, &message, "such as X-API-Key");
+    }
+}
+
+/// Whether nobody on the way to the server can read the key.
+fn way(section: &Node, key: &Node, is_far: bool, findings: &mut Findings<'_>) {
+    let at = || At::node(key, "tool.mcp_specific.key");
+    if !is_far {
+        let message = "a server that is started is given no key: whatever it runs could read it";
+        return findings.add(Code::InvalidValue, at(), message, "remove it, or name the `url` of a server");
+    }
+    let url = section.get("url").and_then(Node::text).and_then(|text| Url::parse(text).ok());
+    if url.is_some_and(|url| !matches!(url.scheme(), "https" | "wss") && !is_this_machine(&url)) {
+        let message = "the key would travel in the open";
+        findings.add(Code::InvalidValue, at(), message, "name an address of `https://` or `wss://`");
+    }
+}
+
+fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
     }
 }
 

@@ -284,3 +284,44 @@ fn there_is_no_more_of_anything_than_somebody_can_read() {
     check(&helpers, 256, "tool.executable_knowledge.helpers");
     assert!(too_much(&commands(30_000), "tool.commands"));
 }
+
+/// A manifest says which key, never what it is, and only where nobody on the way can read it.
+#[test]
+fn a_key_is_named_and_travels_behind_tls_or_not_at_all() {
+    let server = |section: &str| good(&format!("  mcp_specific: {{{section}}}\n"));
+    let line = 8;
+    let far = "transport: streamable_http, url: \"https://a.org/mcp\"";
+    for fine in ["{name: a-b}", "{name: a_b2, header: X-API-Key}"] {
+        check(&server(&format!("{far}, key: {fine}")), &[]);
+    }
+    let here =
+        |url: &str, transport: &str| format!("transport: {transport}, url: \"{url}\", key: {{name: k}}");
+    for fine in ["http://localhost:1/", "http://127.0.0.1:1/", "http://[::1]:1/"] {
+        check(&server(&here(fine, "sse")), &[]);
+    }
+    check(&server(&here("wss://a.org/", "websocket")), &[]);
+    let wrong = |section: &str, field: &str| {
+        check(&server(section), &[(InvalidValue, line, &format!("tool.mcp_specific.{field}"))]);
+    };
+    for (url, transport) in [
+        ("http://a.org/", "streamable_http"),
+        ("ws://a.org/", "websocket"),
+        ("http://localhost.a.org/", "sse"),
+    ] {
+        wrong(&here(url, transport), "key");
+    }
+    wrong("server_command: npx server, key: {name: k}", "key");
+    for name in ["A", "sk-ABC", "a b", "a/../b"] {
+        wrong(&format!("{far}, key: {{name: \"{name}\"}}"), "key.name");
+    }
+    wrong(&format!("{far}, key: {{name: k, header: \"x: y\"}}"), "key.header");
+    wrong("transport: streamable_http, url: \"https://me:key@a.org/\"", "url");
+    check(
+        &server(&format!("{far}, key: {{name: k, value: secret}}")),
+        &[(UnknownField, line, "tool.mcp_specific.key.value")],
+    );
+    check(
+        &server(&format!("{far}, key: {{}}")),
+        &[(MissingRequiredField, line, "tool.mcp_specific.key.name")],
+    );
+}

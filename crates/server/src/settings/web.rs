@@ -280,7 +280,7 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-fn whole_path(text: &str, user_home: Option<&Path>) -> Result<PathBuf, &'static str> {
+pub(super) fn whole_path(text: &str, user_home: Option<&Path>) -> Result<PathBuf, &'static str> {
     let path = match (text.strip_prefix("~/"), user_home) {
         (Some(rest), Some(home)) => home.join(rest),
         (Some(_), None) => return Err("cannot be expanded"),

@@ -53,9 +53,10 @@ pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
     match loaded {
         Ok(policy) => {
             let policy = policy.on_machine_with(compose::isolation());
+            let policy = policy.for_tools(registry.definitions().map(AsRef::as_ref));
             let workspaces = workspaces(&settings);
             report.policy(&policy, &registry, &hosts, &workspaces);
-            report.program_folders(&policy, &registry, &workspaces);
+            report.program_folders(&policy, &workspaces);
         }
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }
@@ -103,9 +104,8 @@ impl Report {
         self.warnings.extend(policy.lint_between(definitions, workspaces));
     }
 
-    fn program_folders(&mut self, policy: &Policy, registry: &ToolRegistry, workspaces: &Workspaces) {
-        let definitions = registry.definitions().map(AsRef::as_ref);
-        if let Err(error) = policy.check_program_folders(definitions, workspaces) {
+    fn program_folders(&mut self, policy: &Policy, workspaces: &Workspaces) {
+        if let Err(error) = policy.check_program_folders(workspaces) {
             self.errors.extend_from_slice(error.problems());
         }
     }

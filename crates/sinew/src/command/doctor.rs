@@ -3,6 +3,7 @@
 
 mod configuration;
 mod doors;
+mod keys;
 mod outside;
 mod places;
 mod programs;
@@ -24,9 +25,11 @@ pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
     let mut rows = walls::rows(&setting)?;
     rows.extend(places::rows(&setting));
     rows.extend(doors::rows(&setting));
-    rows.extend(configuration::rows(&setting));
+    let usable = configuration::manifests(&setting);
+    rows.extend(configuration::rows(&setting, &usable));
     rows.extend(programs::rows());
     rows.extend(outside::rows(&settings));
+    rows.extend(keys::rows(&settings, usable.as_ref().map_or(&[], |(_, usable)| usable)));
     let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
     match output.json {
         true => say(render::versioned(json!({"ok": is_sound, "checks": told(&rows)})))?,

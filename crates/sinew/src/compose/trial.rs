@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use execution::{Parts, ToolExecutionLayer, World};
 use governance::{Workspace, WorkspaceAccess, Workspaces};
-use guardrail::Curated;
 use ledger::{Ledger, Options};
 use registry::ToolRegistry;
 use resources::{UndoLimits, UndoStore};
@@ -33,8 +32,9 @@ pub(crate) fn trial(
     let home = setting.home();
     let hosts = host_table::load(&home.config().join("hosts"), home.user_home())?;
     let policy = super::policy(setting, super::isolation)?;
+    let policy = policy.for_tools(registry.definitions().map(AsRef::as_ref));
     super::check_policy(&policy, &registry, &hosts)?;
-    let curated = Curated::embedded().map_err(Problem::configuration)?;
+    let curated = super::curated(setting, &registry)?;
     Sandbox::of_this_process().keep_outputs_in(&state.join("output"));
     Sandbox::of_this_process().note_runs_in(&state.join("runs"));
     let (ledger, recovery) =

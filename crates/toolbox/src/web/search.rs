@@ -2,7 +2,6 @@
 //! answers. Every one that was tried says in one word what it gave, and a block is never called an empty answer.
 
 mod ask;
-mod key;
 mod outcome;
 mod pace;
 

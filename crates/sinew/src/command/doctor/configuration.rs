@@ -1,12 +1,26 @@
 //! The configuration, as `sinew check` and `sinew manifest check` see it, counted.
 
+use manifest::Manifest;
+
 use super::row::Row;
 use crate::command::check;
+use crate::exit::Problem;
 use crate::manifests;
 use crate::setting::Setting;
 
-pub(super) fn rows(setting: &Setting) -> Vec<Row> {
-    [Some(policy(setting)), of_models(setting), Some(of_manifests(setting))].into_iter().flatten().collect()
+/// How many manifests there are, and those that can be used.
+type Manifests = Result<(usize, Vec<Manifest>), Problem>;
+
+/// The manifests of this home.
+pub(super) fn manifests(setting: &Setting) -> Manifests {
+    let folder = setting.home().tools();
+    let files = if folder.is_dir() { manifests::files_of(folder)? } else { Vec::new() };
+    Ok((files.len(), manifests::usable(&files)?))
+}
+
+pub(super) fn rows(setting: &Setting, manifests: &Manifests) -> Vec<Row> {
+    let rows = [Some(policy(setting)), of_models(setting), Some(of_manifests(setting, manifests))];
+    rows.into_iter().flatten().collect()
 }
 
 /// A file that other systems have beside these, and that would be taken for a rule.
@@ -32,17 +46,17 @@ fn policy(setting: &Setting) -> Row {
     }
 }
 
-fn of_manifests(setting: &Setting) -> Row {
+fn of_manifests(setting: &Setting, manifests: &Manifests) -> Row {
     let (area, what, folder) = ("configuration", "manifests", setting.home().tools());
-    if !folder.is_dir() {
-        return Row::good(area, what, "none");
-    }
-    match manifests::files_of(folder)
-        .and_then(|files| manifests::broken(&files).map(|broken| (files.len(), broken)))
-    {
-        Err(problem) => Row::bad(area, what, problem.message),
-        Ok((all, 0)) => Row::good(area, what, format!("{all}, each can be used")),
-        Ok((all, broken)) => Row::bad(area, what, format!("{broken} of {all} cannot be used"))
-            .remedy(format!("sinew manifest check '{}'", folder.display())),
+    match manifests {
+        Err(problem) => Row::bad(area, what, problem.message.clone()),
+        Ok((0, _)) => Row::good(area, what, "none"),
+        Ok((all, usable)) if *all == usable.len() => {
+            Row::good(area, what, format!("{all}, each can be used"))
+        }
+        Ok((all, usable)) => {
+            Row::bad(area, what, format!("{} of {all} cannot be used", all.saturating_sub(usable.len())))
+                .remedy(format!("sinew manifest check '{}'", folder.display()))
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use outbound::{Answer, Caps, Method, OutboundError, Question};
+use outbound::{Answer, Caps, Key, KeyPlaces, Method, OutboundError, Question};
 use page::{Engine, Failing, Found, Hit, Purpose, Reading};
 use sandbox::Sandbox;
 use serde_json::json;
@@ -11,7 +11,7 @@ use tool::{Failure, Refusal};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::{Link, Outcome, key};
+use super::{Link, Outcome, word};
 use crate::web::options::Provider;
 use crate::web::{Way, reader, response_cap};
 
@@ -167,7 +167,7 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
             let freshness = search.range.map(|range| format!("p{}", letter(range)));
             pairs.extend(freshness.as_deref().map(|freshness| ("freshness", freshness)));
             let question = base(Question::get(with_query(url, &pairs)), "application/json");
-            Ok(question.header("x-subscription-token", key::find(provider)?))
+            Ok(question.header("x-subscription-token", key(provider)?.reveal()))
         }
         Engine::Tavily => {
             let range = search.range.map(|range| match range {
@@ -179,12 +179,19 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
             let body = json!({"query": search.query, "max_results": search.most, "time_range": range});
             let question =
                 Question { method: Method::Post, body: body.to_string().into(), ..Question::get(url) };
-            let key = format!("Bearer {}", key::find(provider)?);
+            let key = format!("Bearer {}", key(provider)?.reveal());
             Ok(base(question, "application/json")
                 .header("content-type", "application/json")
                 .header("authorization", key))
         }
     }
+}
+
+/// The key of a provider, or where it would be looked for.
+fn key(provider: &Provider) -> Result<Key, String> {
+    let Provider { engine, key_file, key_variable, .. } = provider;
+    let (account, file, variable) = (word(*engine).to_owned(), key_file.clone(), key_variable.clone());
+    KeyPlaces { account, file, variable }.find()
 }
 
 fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {

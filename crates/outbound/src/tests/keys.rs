@@ -1,0 +1,124 @@
+//! Keys: sent to the one address they are for, in the header that was asked for, and to nobody else.
+
+use std::sync::Arc;
+
+use super::permits::{OPEN, permit};
+use super::server::{Server, response};
+use super::{Script, caps, gatekeeper, word, word_of};
+use crate::{Credential, KeyPlaces, Question, may_carry_key};
+
+/// A key from a file, as one comes by it.
+fn credential(url: &str, header: Option<&str>) -> Credential {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    std::fs::write(&file, "key-5b1c").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let key = KeyPlaces { file: Some(file), ..KeyPlaces::default() }.find().unwrap();
+    Credential::new(key, url, header).unwrap()
+}
+
+fn question(url: &str, credential: Credential) -> Question {
+    Question { credential: Some(credential), ..Question::get(url) }
+}
+
+#[tokio::test]
+async fn a_key_is_sent_in_its_header_and_is_not_led_elsewhere() {
+    let other = Server::saying(response("200 OK", "", "x"));
+    for (header, expect) in [
+        (None, "authorization: Bearer key-5b1c\r\n"),
+        (Some("X-API-Key"), "x-api-key: key-5b1c\r\n"),
+        (Some("Authorization"), "authorization: key-5b1c\r\n"),
+    ] {
+        let location = format!("Location: {}\r\n", other.url("/"));
+        let server = Server::saying(response("307 Temporary", &location, ""));
+        let (url, mut more) = (server.url("/mcp"), |_: &[u8]| false);
+        let question = question(&url, credential(&url, header));
+        let end = gatekeeper().converse(&permit(OPEN), &question, caps(100), &mut more).await;
+        assert_eq!(word(&end), "ok 307");
+        assert!(server.requests()[0].contains(expect), "{:?}", server.requests());
+    }
+    assert_eq!(other.connections(), 0);
+}
+
+/// Whatever a server or a mistake further up names as the address: the port, the host and the scheme are the key's own.
+#[tokio::test]
+async fn a_key_for_one_address_is_not_even_connected_for_to_another() {
+    let (own, other) =
+        (Server::saying(response("200 OK", "", "x")), Server::saying(response("200 OK", "", "x")));
+    let named = format!("http://localhost:{}/", own.port);
+    let secure = own.url("/").replace("http:", "https:");
+    for elsewhere in [other.url("/"), named, secure] {
+        let question = question(&elsewhere, credential(&own.url("/"), None));
+        let mut more = |_: &[u8]| false;
+        let end = gatekeeper().converse(&permit(OPEN), &question, caps(100), &mut more).await;
+        assert_eq!(word(&end), "KeyAstray", "{elsewhere}");
+        let end = gatekeeper().listen(&permit(OPEN), &question, caps(100).deadline).await;
+        assert_eq!(word_of(&end), "KeyAstray", "{elsewhere}");
+    }
+    let socket = question(&other.url("/").replace("http:", "ws:"), credential(&own.url("/"), None));
+    let end = gatekeeper().open_socket(&permit(OPEN), &socket, "mcp", caps(100)).await;
+    assert_eq!(word_of(&end), "KeyAstray");
+    assert_eq!((own.connections(), other.connections()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_key_for_a_web_socket_is_sent_with_the_handshake() {
+    let server = Server::saying(response("401 Unauthorized", "", ""));
+    let url = server.url("/").replace("http:", "ws:");
+    let question = question(&url, credential(&url, Some("x-api-key")));
+    let end = gatekeeper().open_socket(&permit(OPEN), &question, "mcp", caps(100)).await;
+    assert_eq!(word_of(&end), "NoSocket");
+    assert!(server.requests()[0].contains("x-api-key: key-5b1c\r\n"), "{:?}", server.requests());
+}
+
+/// A name says nothing: what counts is where it leads.
+#[tokio::test]
+async fn a_key_does_not_travel_in_the_open() {
+    let check = async |scheme: &str, address: &str, expect: &str| {
+        let script = Arc::new(Script::of(&[("keys.test", &[&[address]])]));
+        let url = format!("{scheme}://keys.test/");
+        let question = question(&url, credential(&url, None));
+        let (mut more, soon) = (|_: &[u8]| false, std::time::Instant::now());
+        let caps = crate::Caps { deadline: soon + std::time::Duration::from_millis(300), ..caps(100) };
+        let asked = gatekeeper().asking(script);
+        let end = asked.converse(&permit(OPEN), &question, caps, &mut more).await;
+        assert_eq!(word(&end), expect, "{scheme} {address}");
+    };
+    check("http", "10.255.255.1", "KeyInTheOpen").await;
+    check("http", "::ffff:10.255.255.1", "KeyInTheOpen").await;
+    // Nobody listens at either: that it was tried is what is seen.
+    check("http", "127.0.0.1", "Unreachable").await;
+    check("https", "127.0.0.1", "Unreachable").await;
+}
+
+#[test]
+fn a_key_stands_in_no_header_that_frames_or_leads_a_message() {
+    for good in ["X-API-Key", "authorization", "api-key", "DD-API-KEY"] {
+        assert!(may_carry_key(good), "{good}");
+    }
+    for bad in [
+        "Host",
+        "connection",
+        "Content-Length",
+        "transfer-encoding",
+        "Mcp-Session-Id",
+        "sec-websocket-key",
+        "Proxy-Authorization",
+        "cookie",
+        "a b",
+        "",
+        "x:y",
+        "x\r\ny",
+    ] {
+        assert!(!may_carry_key(bad), "{bad:?}");
+    }
+}
+
+#[test]
+fn what_repeats_a_key_is_told_without_it() {
+    let credential = credential("https://a.test/", None);
+    assert_eq!(credential.masked("no key-5b1c, key-5b1c!").as_deref(), Some("no [key], [key]!"));
+    assert_eq!(credential.masked("nothing of it"), None);
+    assert!(!format!("{credential:?}").contains("5b1c"));
+}
