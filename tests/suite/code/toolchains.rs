@@ -299,7 +299,8 @@ fn came_to_lead_into(place: &str) {
         std::fs::create_dir_all(user.join(folder)).unwrap();
     }
     let mark = user.join("mark");
-    let script = home.file("tools/bin/ruff", &format!("#!/bin/sh\necho ran > '{}'\n", mark.display()));
+    let script = user.join(place).join("bin/ruff");
+    std::fs::write(&script, format!("#!/bin/sh\necho ran > '{}'\n", mark.display())).unwrap();
     std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let (tools, other) = (user.join("tools"), user.join("other"));
     let rules = format!(
