@@ -273,7 +273,10 @@ fn waited_for() -> Result<(), Failed> {
 
 fn descendants() -> Result<(), Failed> {
     let (world, word) = (World::new(), word(3));
-    let script = format!("(setsid sleep {word} >/dev/null 2>&1 &) ; echo done");
+    // It ends when the other has left its session: before that, the two would be ended as one.
+    let script = format!(
+        "(setsid sh -c 'echo > up; exec sleep {word}' >/dev/null 2>&1 &) ; while [ ! -e up ]; do :; done; rm up; echo done"
+    );
     let confined = world.confined(Network::Off, &["sh", "-c", &script]);
     let run = |without: &[Guard]| {
         let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
