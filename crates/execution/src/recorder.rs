@@ -15,8 +15,8 @@ use ledger::entry::{Facts, StageTime};
 use ledger::{Decision, Effect};
 use registry::Order;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
 use telemetry::{Event, Note, StageTiming, Subject, emit, redact};
 use tool::{Category, Metadata, ToolDefinition};
 
@@ -65,8 +65,13 @@ fn facts(call: &Call, permit: &Permit) -> Facts {
     let written = to_raw_value(&Whole { sighting, curated_map: unasked(call) });
     let redacted =
         written.and_then(|written| if is_plain { Ok(written) } else { redactor.redact_written(written) });
-    // Names, numbers and words: there is nothing in it that could not be written.
-    redacted.map_or_else(|_| Facts::default(), Facts::Written)
+    redacted.map_or_else(|error| unwritten(&error), Facts::Written)
+}
+
+/// In the place of what could not be written. Names, numbers and words always can: whoever finds this has found a fault.
+fn unwritten(error: &serde_json::Error) -> Facts {
+    tracing::error!(%error, "what the judge saw could not be written");
+    to_raw_value(&json!({"unwritten": true})).map_or_else(|_| Facts::default(), Facts::Written)
 }
 
 /// The word on a curated map that was not asked.

@@ -24,9 +24,13 @@ pub(crate) fn is_closed(address: IpAddr) -> bool {
 const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
 
-/// Amazon's and Google's.
-const METADATA_V6: [Ipv6Addr; 2] =
-    [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)];
+/// Whether it is Amazon's, which has more than one service in its block, Google's or Scaleway's.
+fn is_metadata_v6(address: Ipv6Addr) -> bool {
+    matches!(
+        address.segments(),
+        [0xfd00, 0xec2, ..] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
+    )
+}
 
 fn is_closed_v4(address: Ipv4Addr) -> bool {
     address.is_link_local() || METADATA_V4.contains(&address)
@@ -34,7 +38,7 @@ fn is_closed_v4(address: Ipv4Addr) -> bool {
 
 fn is_closed_v6(address: Ipv6Addr) -> bool {
     match embedded(address) {
-        Embedded::Nothing => address.is_unicast_link_local() || METADATA_V6.contains(&address),
+        Embedded::Nothing => address.is_unicast_link_local() || is_metadata_v6(address),
         Embedded::Address(inner) => is_closed_v4(inner),
         Embedded::Unknown => true,
     }
@@ -192,6 +196,9 @@ mod tests {
             "fe80::1",
             "febf:ffff::1",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd00:ec2:ffff::1",
+            "fd00:42::42",
             "fd20:ce::254",
             "100.100.100.200",
             "192.0.0.192",
@@ -215,6 +222,8 @@ mod tests {
             "64:ff9b::a00:1",
             "2002:a00:1::1",
             "fc00::1",
+            "fd00:ec3::254",
+            "fd00:42::43",
             "fec0::1",
             "fe7f::1",
             "8.8.8.8",

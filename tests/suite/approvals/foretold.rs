@@ -1,4 +1,5 @@
-//! `explain` of a call that a human decides about: what it says is what happens, and nothing is asked by it.
+//! `explain` of a call that a human decides about: an agent hears that one is asked, and nothing of what the call would
+//! do; nothing is asked by it.
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn facts(refusal: &Value) -> [&Value; 3] {
 }
 
 #[test]
-fn t045_what_no_card_can_show_is_refused_and_explained_so() {
+fn t045_what_no_card_can_show_is_refused_and_an_agent_cannot_learn_it_by_explain() {
     let home = asking_home(300);
     let tools = "tools:\n  write_file: {requires_approval: true}\n  edit_file: {requires_approval: true}\n  \
                  delete_file: {requires_approval: true}\n";
@@ -36,11 +37,10 @@ fn t045_what_no_card_can_show_is_refused_and_explained_so() {
         ("delete_file", json!({"path": "nowhere"}), "not_foreseeable"),
     ] {
         let told = explain(&mut agent, tool, &arguments, &json!({}));
-        assert_eq!(told["verdict"], "deny", "{tool} {detail}: {told}");
+        assert_eq!(told["verdict"], "ask", "{tool} {detail}: {told}");
         assert!(!told["rules"].as_array().unwrap().is_empty(), "with the rules that ask: {told}");
         let refused = agent.execute(tool, &arguments);
-        assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{tool}: {told}");
-        assert_eq!(told["refusal"]["detail"], detail, "{told}");
+        assert_eq!(refused["metadata"]["refusal"]["detail"], detail, "{refused}");
     }
     questions(&mut daemon.control(), 0);
     let told = explain(&mut agent, "write_file", &json!({"path": "a", "content": "x"}), &json!({}));
@@ -49,7 +49,7 @@ fn t045_what_no_card_can_show_is_refused_and_explained_so() {
 }
 
 #[test]
-fn t045_an_answer_that_is_there_is_explained_and_not_used_up() {
+fn t045_an_answer_that_is_there_is_not_used_up_by_explain() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -60,12 +60,10 @@ fn t045_an_answer_that_is_there_is_explained_and_not_used_up() {
     decide(&mut control, &id, "approve");
     for _ in 0..2 {
         let told = explain(&mut agent, "write_file", &arguments, &brought);
-        assert_eq!(told["verdict"], "permit", "{told}");
-        assert!(told["rules"].to_string().contains(&id), "by that answer: {told}");
+        assert_eq!(told["verdict"], "ask", "whether it is an answer to this is not said: {told}");
     }
     let other = json!({"path": "a.txt", "content": "y"});
-    let told = explain(&mut agent, "write_file", &other, &brought);
-    assert_eq!(told["refusal"]["detail"], "approval_mismatch", "{told}");
+    assert_eq!(explain(&mut agent, "write_file", &other, &brought)["verdict"], "ask");
     assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
     let told = explain(&mut agent, "write_file", &arguments, &brought);
     assert_eq!(told["refusal"]["detail"], "approval_used", "{told}");
@@ -73,7 +71,7 @@ fn t045_an_answer_that_is_there_is_explained_and_not_used_up() {
     let id = ask(&mut agent, &arguments);
     daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
     let told = explain(&mut agent, "write_file", &arguments, &json!({}));
-    assert_eq!(told["verdict"], "permit", "a standing rule covers it: {told}");
+    assert_eq!(told["verdict"], "ask", "a standing rule covers it, which only a look can tell: {told}");
     assert_eq!(agent.execute("write_file", &arguments)["success"], true);
     let told = explain(&mut agent, "write_file", &json!({"path": "b.txt", "content": "x"}), &json!({}));
     assert_eq!(told["verdict"], "ask", "and nothing else: {told}");

@@ -1,17 +1,18 @@
 //! What would come of a question, without asking it: the card is made and thrown away. What is foreseen is what `asking`
-//! does, up to the point where something would be kept.
+//! does, up to the point where something would be kept. For an agent it ends earlier: what a call would do says what is in
+//! the files it would change, and a look that nobody records must not tell that to who may not read them.
 
 use std::sync::Arc;
 
 use governance::Question;
 use registry::Tool;
-use tool::{Refusal, RuleRef};
+use tool::{Refusal, RuleRef, Side};
 
 use super::asking::{Hands, fresh_id, look_at_question, names, prepare};
 use super::effect::Effect;
 use super::hand::{Asking, Hand};
 use super::queue::{Claim, Unusable};
-use super::refusals::{pending, unusable};
+use super::refusals::{pending, too_many, unusable};
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 
@@ -30,13 +31,14 @@ pub(crate) async fn foresee(
     tool: &Arc<Tool>,
     question: Question,
 ) -> Result<Foreseen, Box<Refusal>> {
-    // What has run out takes nobody's place, here as when it is asked.
-    layer.approvals.sweep(&layer.ledger).await;
     if let Some(hand) = &call.hand {
         match layer.approvals.standing(&hand.id, &call.caller) {
             Ok(()) | Err(Unusable::Pending) => {}
             Err(why) => return Err(unusable(call, &hand.id, &why)),
         }
+    }
+    if call.caller.door.side() == Side::Agents {
+        return unlooked(layer, call, &question);
     }
     let rules = names(question.asked_by());
     let (question, effect) = look_at_question(layer, call, tool, question).await?;
@@ -51,6 +53,20 @@ pub(crate) async fn foresee(
     let id = fresh_id();
     prepare(layer, call, &question, &effect, rules, (&id, Hands::Off))?.request(layer, call, &effect, &id)?;
     Ok(Foreseen::Asks(Box::new(question.unanswered())))
+}
+
+/// What an agent is told: the same whatever the files hold.
+fn unlooked(layer: &ToolExecutionLayer, call: &Call, question: &Question) -> Result<Foreseen, Box<Refusal>> {
+    let approvals = &layer.approvals;
+    let Some(hand) = &call.hand else {
+        let room = approvals.queue().has_room_for(&call.caller, approvals.now());
+        room.map_err(|full| too_many(call, full))?;
+        return Ok(Foreseen::Asks(Box::new(question.unanswered())));
+    };
+    Ok(Foreseen::Asks(match approvals.standing(&hand.id, &call.caller) {
+        Err(Unusable::Pending) => pending(call, &hand.id, "asked"),
+        _ => Box::new(question.unanswered()),
+    }))
 }
 
 /// The same for a call that brings an answer along.

@@ -43,6 +43,17 @@ pub(crate) struct Asked {
     pub(crate) state: State,
 }
 
+impl Asked {
+    /// Whether it waits, or its answer does, and has not run out by then.
+    fn is_open_at(&self, now: Timestamp) -> bool {
+        match &self.state {
+            State::Pending => now < self.terms.expires_at,
+            State::Granted { until } => now < *until,
+            State::Denied { .. } | State::Expired | State::Used | State::Void { .. } => false,
+        }
+    }
+}
+
 /// What a question is about, as it is on record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Terms {
@@ -161,8 +172,15 @@ impl Queue {
 
     /// A new question.
     pub(crate) fn request(&self, id: &str, digest: &str, terms: &Terms) -> Result<Approval, Full> {
-        let open = || self.asked.values().filter(|asked| asked.state.is_open());
-        let asks = &terms.call.caller;
+        self.has_room_for(&terms.call.caller, terms.asked_at)?;
+        let asked = Asked { digest: digest.to_owned(), terms: terms.clone(), state: State::Pending };
+        Ok(entry(id, &asked, ApprovalEvent::Requested, None, json!(terms)))
+    }
+
+    /// Whether this caller could ask one question more.
+    pub(crate) fn has_room_for(&self, asks: &Caller, now: Timestamp) -> Result<(), Full> {
+        // What has run out takes nobody's place, whether that is on record yet or not.
+        let open = || self.asked.values().filter(|asked| asked.is_open_at(now));
         let of_user = || open().filter(|asked| asked.terms.call.caller.uid == asks.uid);
         if open().count() >= MOST_OPEN {
             return Err(Full::All(MOST_OPEN));
@@ -175,8 +193,7 @@ impl Queue {
         if of_user().count() >= room {
             return Err(Full::OfUser(room));
         }
-        let asked = Asked { digest: digest.to_owned(), terms: terms.clone(), state: State::Pending };
-        Ok(entry(id, &asked, ApprovalEvent::Requested, None, json!(terms)))
+        Ok(())
     }
 
     /// A yes. The first answer is the one that counts.
@@ -246,11 +263,8 @@ impl Queue {
 
     /// Whatever has run out by now.
     pub(crate) fn expired(&self, now: Timestamp) -> Vec<Approval> {
-        let questions = self.asked.iter().filter(|(_, asked)| match &asked.state {
-            State::Pending => asked.terms.expires_at <= now,
-            State::Granted { until } => *until <= now,
-            State::Denied { .. } | State::Expired | State::Used | State::Void { .. } => false,
-        });
+        let questions =
+            self.asked.iter().filter(|(_, asked)| asked.state.is_open() && !asked.is_open_at(now));
         let rules = self.standing.iter().filter(|(_, standing)| standing.until <= now);
         let questions =
             questions.map(|(id, asked)| entry(id, asked, ApprovalEvent::Expired, None, Value::Null));

@@ -8,9 +8,7 @@ use ledger::entry::{Concluded, EndFacts};
 use ledger::{Effect, Entry, LedgerError, Outcome, Status};
 use registry::Order;
 use telemetry::{Event, emit, metrics};
-use tool::{
-    Arguments, CallId, Failure, FailureKind, Metadata, Mode, Refusal, RefusalCode, ToolResult, TraceContext,
-};
+use tool::{CallId, Failure, FailureKind, Metadata, Mode, Refusal, RefusalCode, ToolResult, TraceContext};
 
 use super::{effect, metadata, redacted, refused, stages, subject};
 use crate::World;
@@ -177,7 +175,6 @@ pub(crate) struct Traces {
     trace: TraceContext,
     mode: Mode,
     world: Arc<World>,
-    edited: Option<Arguments>,
     started: Instant,
 }
 
@@ -189,15 +186,13 @@ impl Traces {
             trace: call.trace.clone(),
             mode: call.mode,
             world: Arc::clone(&call.world),
-            edited: call.edited.clone(),
             started: call.started,
         }
     }
 
     /// The last resort.
     pub(crate) fn crashed_result(self) -> ToolResult {
-        let known = Metadata::new(self.id, &self.trace, self.mode, self.world.policy.hash());
-        let metadata = Metadata { edited_arguments: self.edited, ..known };
+        let metadata = Metadata::new(self.id, &self.trace, self.mode, self.world.policy.hash());
         let latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
         ToolResult::failed(&self.tool_name, internal_fault(), metadata, latency_ms)
     }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use governance::Permit;
+use registry::{Order, Preview, Running, ToolExecutor};
 use serde_json::{Value, json};
-use tool::{Category, Mode, RefusalCode};
+use tool::{Category, Door, Failure, FailureKind, Mode, RefusalCode};
 
 use super::{Bench, caller, done, records, request};
 use crate::{Finding, ToolExecutionLayer};
@@ -97,4 +99,39 @@ fn an_explanation_is_one_flat_object() {
     assert_eq!((&json["verdict"], &json["tool_name"]), (&json!("deny"), &json!("change")), "{json}");
     assert_eq!(json["refusal"]["code"], "mode_denied", "{json}");
     assert_eq!(serde_json::from_value::<crate::Explanation>(json).unwrap(), told);
+}
+
+/// A tool that changes what holds `right`, and says so when it is asked what it would do.
+struct Edits;
+
+impl ToolExecutor for Edits {
+    fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
+        match permit.call().arguments().get("old_text") == Some(&json!("right")) {
+            true => Ok(Preview::default()),
+            false => Err(Failure::new(FailureKind::Conflict, "that is not in the file")),
+        }
+    }
+
+    fn run(&self, _order: Arc<Order>) -> Running {
+        done(json!({}))
+    }
+}
+
+#[tokio::test]
+async fn an_agent_cannot_guess_by_it_what_a_file_holds() {
+    let (layer, _folder) = Bench::new().run_by("edit", Category::SYSTEM_WRITE, |_| {}, Edits).layer();
+    let guess = async |door, text| {
+        let mut guess = request("edit", json!({"old_text": text}), None);
+        guess.caller.door = door;
+        layer.explain(guess, Some(Mode::Alert)).await
+    };
+    for door in [Door::Socket, Door::Mcp, Door::Hook] {
+        let told = guess(door, "right").await;
+        assert_eq!(told.finding.as_str(), "ask", "{told:?}");
+        assert_eq!(told, guess(door, "wrong").await, "the same whatever it guesses");
+    }
+    for door in [Door::Control, Door::Embedded] {
+        let told = [guess(door, "right").await, guess(door, "wrong").await];
+        assert_eq!(told.each_ref().map(|told| told.finding.as_str()), ["ask", "deny"], "{told:?}");
+    }
 }

@@ -231,6 +231,7 @@ fn neither_one_caller_nor_one_user_can_fill_the_queue() {
         queue.apply(&requested);
     }
     assert_eq!(queue.request("more", "d", &terms(0, &[], 0, 10)).unwrap_err(), Full::OfCaller(MOST_OF_ONE));
+    assert!(queue.request("more", "d", &terms(0, &[], 10, 20)).is_ok(), "what has run out takes no place");
     // A name for each question is still one user.
     for n in MOST_OF_ONE..MOST_OF_USER {
         let requested = queue.request(&n.to_string(), "d", &terms(n, &[], 0, 10)).unwrap();

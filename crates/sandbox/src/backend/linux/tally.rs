@@ -109,9 +109,10 @@ impl Tally {
     /// What costs little of any process.
     fn glance(&mut self) {
         self.looked_at = Instant::now();
-        (self.processes, self.scratch) = match self.tier {
-            SandboxTier::Full => (memory::processes_here(), self.before.scratch.used()),
-            SandboxTier::Reduced | SandboxTier::None => (reduced::descendants(), 0),
+        self.processes = list(self.tier);
+        self.scratch = match self.tier {
+            SandboxTier::Full => self.before.scratch.used(),
+            SandboxTier::Reduced | SandboxTier::None => 0,
         };
         let running = match self.tier {
             // The kernel counts threads and all. The first process is among them, and no part of what was granted.
@@ -127,19 +128,26 @@ impl Tally {
     /// does all that a child has in common with its parent; only where that is more than there is room for is it looked
     /// into more closely.
     fn count(&mut self, is_due: bool, room: u64) -> Option<u64> {
-        if is_due && let Some(used) = self.count_quickly(room) {
+        let begins_again = self.shares.begins_again();
+        if begins_again && !is_due {
+            self.glance();
+        }
+        if (is_due || begins_again)
+            && let Some(used) = self.count_quickly(room)
+        {
             self.shares.give_up();
             return Some(used);
         }
-        match is_due || self.shares.is_under_way() {
-            true => self.shares.count_on(&self.apart, self.quick.all, self.scratch, room),
-            false => None,
+        if !is_due && !self.shares.is_under_way() {
+            return None;
         }
+        let (among, tier) = ((&self.processes[..], &self.apart[..]), self.tier);
+        self.shares.count_on(among, || list(tier), self.quick.all, (self.scratch, room))
     }
 
     fn count_quickly(&mut self, room: u64) -> Option<u64> {
         let quick = quick(&self.processes, self.scratch);
-        if self.shares.is_under_way() || quick.settled(room).is_some() {
+        if !self.shares.begins() || quick.settled(room).is_some() {
             return quick.settled(room);
         }
         let doubles = self.before.spaces.doubles();
@@ -158,6 +166,14 @@ impl Quick {
             (false, true) => Some(self.largest),
             (false, false) => None,
         }
+    }
+}
+
+/// The processes of a run.
+fn list(tier: SandboxTier) -> Vec<i32> {
+    match tier {
+        SandboxTier::Full => memory::processes_here(),
+        SandboxTier::Reduced | SandboxTier::None => reduced::descendants(),
     }
 }
 
