@@ -41,6 +41,26 @@ impl DocumentError {
         self
     }
 
+    /// The same error with nothing of the file in it but its place and these known words: what stands there may be a secret
+    /// that somebody wrote where its place belongs.
+    pub fn without_source(mut self, known: &[&str]) -> Self {
+        self.excerpt.clear();
+        let mut end = 0;
+        while let Some((before, rest)) = self.message.get(end..).and_then(|rest| rest.split_once(['`', '"']))
+        {
+            let word = rest.split(['`', '"']).next().unwrap_or_default();
+            if !known.contains(&word) {
+                let kept = end + before.len();
+                self.message.truncate(kept);
+                self.message.push_str("something that is not shown");
+                self.suggestion = None;
+                break;
+            }
+            end += before.len() + word.len() + 2;
+        }
+        self
+    }
+
     pub(crate) fn placed(file: &str, text: &str, line: u64, column: u64, message: &str) -> Self {
         let excerpt = excerpt(text, line, column);
         DocumentError { line, column, excerpt, ..Self::unplaced(file, message) }
@@ -117,6 +137,21 @@ mod tests {
             "a.yaml:2:1: unknown key `forbiden`\n 2 | forbiden: 2\n   | ^\n  help: did you mean `forbidden`?";
         assert_eq!(error.to_string(), expect);
         assert_eq!(DocumentError::unplaced("a.yaml", "does not exist").to_string(), "a.yaml: does not exist");
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_not_repeated() {
+        let check = |message: &str, expect: &str| {
+            let error = DocumentError::placed("a.yaml", "key: abc-1\n", 1, 1, message).suggest("abc-1");
+            let shown = error.without_source(&["key", "host"]);
+            assert_eq!((shown.message.as_str(), shown.excerpt.as_str()), (expect, ""));
+            assert_eq!(shown.suggestion.is_some(), message == expect);
+        };
+        check("the key `host` is missing", "the key `host` is missing");
+        check("unknown key `key`", "unknown key `key`");
+        check("unknown key `abc-1`", "unknown key something that is not shown");
+        check("expected a, found string \"abc`-`1\"", "expected a, found string something that is not shown");
+        check("`key` has `abc-1` and `host`", "`key` has something that is not shown");
     }
 
     #[test]

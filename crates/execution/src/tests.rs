@@ -147,6 +147,7 @@ impl Bench {
             curated: Curated::embedded().unwrap(),
             workspaces: Workspaces::new(vec![workspace]),
             hosts: Vec::new(),
+            keys: std::collections::BTreeMap::new(),
         }
     }
 }

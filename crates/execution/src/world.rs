@@ -1,5 +1,6 @@
 //! Everything a call is judged by, as one immutable value.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use governance::{Policy, Workspaces};
@@ -21,6 +22,8 @@ pub struct World {
     pub workspaces: Workspaces,
     /// Other programs, whose own tools are judged here and run there.
     pub hosts: Vec<Host>,
+    /// The keys that tools may send, by name: in words, who gets each and where all it is looked for.
+    pub keys: BTreeMap<String, String>,
 }
 
 /// Which tools to list.

@@ -1,5 +1,7 @@
 //! Gathers what is wrong with one document.
 
+use std::collections::BTreeSet;
+
 use document::{Document, Located, Node};
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
@@ -11,6 +13,8 @@ pub(crate) struct Findings<'d> {
     document: &'d Document,
     found: Vec<Diagnostic>,
     errors: usize,
+    /// The lines that nobody is shown.
+    hidden: BTreeSet<u64>,
 }
 
 /// Where in the file, and what it is called there.
@@ -32,8 +36,9 @@ impl<'p> At<'p> {
 }
 
 impl<'d> Findings<'d> {
-    pub(crate) fn new(document: &'d Document) -> Self {
-        Findings { document, found: Vec::new(), errors: 0 }
+    /// About a document of which these lines are not shown.
+    pub(crate) fn new(document: &'d Document, hidden: BTreeSet<u64>) -> Self {
+        Findings { document, found: Vec::new(), errors: 0, hidden }
     }
 
     pub(crate) fn add(&mut self, code: Code, at: At<'_>, message: &str, fix: &str) {
@@ -41,7 +46,10 @@ impl<'d> Findings<'d> {
         if self.found.len() >= MOST {
             return;
         }
-        let place = self.document.error_at(at.line, at.column, message).suggest(fix);
+        let mut place = self.document.error_at(at.line, at.column, message).suggest(fix);
+        if self.hidden.contains(&at.line) {
+            place.excerpt.clear();
+        }
         self.found.push(Diagnostic { code, field: at.field.to_owned(), place });
     }
 

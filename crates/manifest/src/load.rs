@@ -28,9 +28,13 @@ pub type CheckSyntax<'a> = dyn Fn(&str) -> Result<(), SyntaxProblem> + Sync + 'a
 pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>, Vec<Diagnostic>) {
     let root = match document.tree() {
         Ok(root) => root,
+        // Where a key is spoken of nobody can tell what of it is the key.
+        Err(place) if place.excerpt.contains(['@']) || place.excerpt.contains("key") => {
+            return (None, vec![Diagnostic::unreadable(place.without_source(&["key", "name", "header"]))]);
+        }
         Err(place) => return (None, vec![Diagnostic::unreadable(place)]),
     };
-    let mut findings = Findings::new(document);
+    let mut findings = Findings::new(document, rules::lines_with_keys(&root));
     let manifest = check(document, root, syntax, &mut findings);
     let manifest = if findings.has_errors() { None } else { manifest };
     (manifest, findings.finish())

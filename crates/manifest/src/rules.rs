@@ -11,6 +11,8 @@ mod names;
 mod references;
 mod servers;
 
+pub(crate) use servers::lines_with_keys;
+
 use document::{Document, Node};
 
 use crate::detect::SchemaVersion;

@@ -98,7 +98,8 @@ fn configured(
     let workspaces = Workspaces::new(list);
     let policy = policy.for_tools(registry.definitions().map(AsRef::as_ref));
     policy.check_program_folders(&workspaces).map_err(Problem::configuration)?;
-    Ok(World { registry, policy, curated, workspaces, hosts })
+    let keys = manifests::told_keys(settings);
+    Ok(World { registry, policy, curated, workspaces, hosts, keys })
 }
 
 /// What a thread found. Its panic is ours.

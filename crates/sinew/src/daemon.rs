@@ -117,6 +117,7 @@ fn read_copy(copy: &Setting) -> Result<(World, Settings), Option<String>> {
 /// that nobody is to be asked: whether anybody accepted that is not known either.
 fn without_manifests(mut files: Files) -> Files {
     files.world.registry.retain(|tool| tool.origin().is_none());
+    files.world.keys.clear();
     files
 }
 

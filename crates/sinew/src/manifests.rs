@@ -1,5 +1,6 @@
 //! The manifests of this home: `tools/*.yaml`, read only if nobody else can have changed them, each a few tools more.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,6 +55,17 @@ pub(crate) fn keys(settings: &Settings) -> HostKeys {
         (name.clone(), HostKey { host: key.host.clone(), places: KeyPlaces { account, file, variable } })
     };
     settings.keys.iter().map(key).collect()
+}
+
+/// The same in words that say all of it, for the person who accepts another.
+pub(crate) fn told_keys(settings: &Settings) -> BTreeMap<String, String> {
+    let told = |(name, key): (&String, &KeySetting)| {
+        let mut places = vec![format!("the keychain item `sinew` of the account {name:?}")];
+        places.extend(key.key_file.as_ref().map(|file| format!("the file {file:?}")));
+        places.extend(key.key_variable.as_ref().map(|variable| format!("the variable {variable:?}")));
+        (name.clone(), format!("for {}, from {}", key.host, places.join(" or ")))
+    };
+    settings.keys.iter().map(told).collect()
 }
 
 /// What servers say of their tools, which counts once it is among what was accepted.

@@ -301,6 +301,75 @@ fn a_manifest_that_newly_asks_for_a_key_waits_for_a_human_who_is_told_of_it() {
     assert!(sent(), "{:?}", server.requests());
 }
 
+/// Writes this below `keys` of settings that have something else there.
+fn rewrite_keys(home: &Home, keys: &str) {
+    let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
+    let lines = text.lines().map(|line| match line.starts_with("keys: ") {
+        true => format!("keys: {{{keys}}}\n"),
+        false => format!("{line}\n"),
+    });
+    home.configure("sinew.yaml", &lines.collect::<String>());
+}
+
+fn reload(daemon: &Daemon) -> Value {
+    daemon.control().request("control/reload", &json!({}))["result"].clone()
+}
+
+#[test]
+fn a_key_that_is_taken_away_is_gone_at_once_and_comes_back_by_a_human_only() {
+    let server = guarded(BEARER);
+    let home = with_file();
+    let entry = format!("far: {{host: 127.0.0.1, key_file: {:?}}}", home.user().join("far.key"));
+    put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
+    let daemon = Daemon::start_in(home);
+    assert_eq!(echo(&daemon)["success"], true);
+    let asked = server.connections();
+    rewrite_keys(daemon.home(), "");
+    let report = reload(&daemon);
+    assert!(matches!(report["result"].as_str(), Some("applied" | "unchanged")), "{report}");
+    assert_eq!(echo(&daemon)["metadata"]["failure"]["kind"], "not_found");
+    assert_eq!(server.connections(), asked, "nothing was sent");
+    rewrite_keys(daemon.home(), &entry);
+    let report = reload(&daemon);
+    assert_eq!(report["result"], "waiting", "{report}");
+    assert!(report.to_string().contains("the key `far` is new: for 127.0.0.1, from "), "{report}");
+    assert_eq!(echo(&daemon)["success"], false);
+    // A restart is no answer either.
+    let daemon = Daemon::start_in(daemon.stop());
+    assert_eq!(echo(&daemon)["success"], false);
+    assert_eq!(server.connections(), asked, "nothing was sent");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert_eq!(echo(&daemon)["success"], true, "{}", echo(&daemon));
+}
+
+#[test]
+fn a_key_of_another_place_or_host_waits_for_a_human() {
+    let server = guarded(BEARER);
+    let home = with_file();
+    put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
+    let file = home.user().join("far.key");
+    let other = home.user().join("other.key");
+    std::fs::write(&other, "another-word-1").unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let mut daemon = Daemon::start_in(home);
+    assert_eq!(echo(&daemon)["success"], true);
+    for entry in [
+        format!("far: {{host: 127.0.0.1, key_file: {other:?}}}"),
+        format!("far: {{host: 127.0.0.2, key_file: {file:?}}}"),
+        format!("far: {{host: 127.0.0.1, key_file: {file:?}, key_variable: OTHER}}"),
+    ] {
+        rewrite_keys(daemon.home(), &entry);
+        let report = reload(&daemon);
+        assert_eq!(report["result"], "waiting", "{entry}: {report}");
+        assert!(report.to_string().contains("the key `far` is another: for 127.0.0."), "{report}");
+        assert_eq!(echo(&daemon)["success"], true, "what was accepted holds");
+        daemon = Daemon::start_in(daemon.stop());
+        assert_eq!(echo(&daemon)["success"], true, "over a restart too");
+    }
+    let sent = server.requests();
+    assert!(sent.iter().all(|request| request.contains(KEY)), "{sent:?}");
+}
+
 #[test]
 fn doctor_says_whether_a_key_is_there_and_whose_it_is() {
     let home = with_file();

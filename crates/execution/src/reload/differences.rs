@@ -20,6 +20,7 @@ pub(super) fn between(old: &World, new: &World) -> Vec<Difference> {
     found.extend(between_tools(old, new));
     found.extend(between_servers(old, new));
     found.extend(between_workspaces(old, new));
+    found.extend(between_keys(&old.keys, &new.keys));
     found.extend(between_maps(&old.curated, &new.curated));
     if hosts(old) != hosts(new) {
         found.push(difference(Effect::Loosens, "the tables of hosts say something else".to_owned()));
@@ -112,6 +113,20 @@ fn between_workspaces(old: &World, new: &World) -> Vec<Difference> {
     found
 }
 
+/// Keys that came, went, or are another's or elsewhere. Which of two keys can do less nobody knows here.
+fn between_keys(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<Difference> {
+    let named = |name: &str| format!("the key `{}`", shorten(&visible_line(name), LONGEST_WORDS));
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    let gone =
+        gone.map(|name| difference(Effect::Tightens, format!("{} is sent to nobody any more", named(name))));
+    let changed = after.iter().filter(|(name, told)| before.get(*name) != Some(told));
+    let changed = changed.map(|(name, told)| {
+        let what = if before.contains_key(name) { "another" } else { "new" };
+        difference(Effect::Loosens, format!("{} is {what}: {}", named(name), visible_line(told)))
+    });
+    gone.chain(changed).collect()
+}
+
 /// The tools of both, each once, as they are now.
 fn definitions<'a>(old: &'a World, new: &'a World) -> Vec<&'a ToolDefinition> {
     let all = |world: &'a World| {
@@ -149,7 +164,9 @@ impl World {
         });
         let folders = self.workspaces.iter().map(|folder| format!("{:?}", folder));
         let files = [self.policy.hash().to_owned(), self.curated.hash().to_owned()];
-        let all: Vec<String> = files.into_iter().chain(tools).chain(folders).chain(hosts(self)).collect();
+        let keys = self.keys.iter().map(|key| format!("{key:?}"));
+        let all = files.into_iter().chain(tools).chain(folders).chain(hosts(self)).chain(keys);
+        let all: Vec<String> = all.collect();
         canonical::sha256_hex(all.join("\n").as_bytes())
     }
 }

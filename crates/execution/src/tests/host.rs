@@ -76,6 +76,7 @@ fn world(folder: &Path, rule: &str) -> World {
         curated: Curated::embedded().unwrap(),
         workspaces: Workspaces::new(vec![workspace]),
         hosts: vec![host()],
+        keys: std::collections::BTreeMap::new(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! How a server is reached: its address begins as its transport wants it to, and a key for it travels behind walls of TLS
 //! or not at all.
 
+use std::collections::BTreeSet;
+
 use document::Node;
 use url::{Host, Url};
 
@@ -32,11 +34,39 @@ fn address(url: &Node, transport: &str, [plain, secure]: [&str; 2], findings: &m
         let fix = format!("write `{secure}HOST/PATH`, or `{plain}` for a server on this machine");
         return findings.add(Code::InvalidValue, at(), &message, &fix);
     }
-    let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
-    if Url::parse(text).is_ok_and(|url| has_user(&url)) {
+    if has_user(text) {
         let message = "the address has a user and password, which everybody who reads the manifest has then";
         findings.add(Code::InvalidValue, at(), message, "name a key: `key: {name: NAME}`");
     }
+}
+
+/// By its text: one that is no address may have a password all the same.
+fn has_user(url: &str) -> bool {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    place.split(['/', '?', '#', '\\']).next().unwrap_or_default().contains('@')
+}
+
+/// The lines of a manifest that may have a key in them, written where its name belongs.
+pub(crate) fn lines_with_keys(root: &Node) -> BTreeSet<u64> {
+    let mut lines = BTreeSet::new();
+    let Some(section) = root.get("tool").and_then(|tool| tool.get("mcp_specific")) else { return lines };
+    if let (Some(word), Some(key)) = (section.key("key"), section.get("key")) {
+        lines.insert(word.line);
+        all_lines(key, &mut lines);
+    }
+    lines.extend(
+        section.get("url").filter(|url| url.text().is_some_and(|url| url.contains('@'))).map(|url| url.line),
+    );
+    lines
+}
+
+fn all_lines(node: &Node, lines: &mut BTreeSet<u64>) {
+    lines.insert(node.line);
+    for (word, below) in node.entries() {
+        lines.insert(word.line);
+        all_lines(below, lines);
+    }
+    node.items().iter().for_each(|item| all_lines(item, lines));
 }
 
 /// The words by which a key is asked for.
@@ -53,9 +83,9 @@ fn wish(key: &Node, findings: &mut Findings<'_>) {
     if let Some((node, name)) = key.get("header").and_then(|node| Some((node, node.text()?)))
         && (name.len() > LONGEST_HEADER || !plain(name))
     {
-        let message = format!("`{}` is no name of a header", tool::shorten(name, tool::LONGEST_WORD));
+        // Not repeated either: a whole header has the key in it.
         let at = At::node(node, "tool.mcp_specific.key.header");
-        findings.add(Code::InvalidValue, at, &message, "such as X-API-Key");
+        findings.add(Code::InvalidValue, at, "that is no name of a header", "such as X-API-Key");
     }
 }
 

@@ -325,3 +325,24 @@ fn a_key_is_named_and_travels_behind_tls_or_not_at_all() {
         &[(MissingRequiredField, line, "tool.mcp_specific.key.name")],
     );
 }
+
+#[test]
+fn a_key_that_stands_where_its_name_belongs_is_not_repeated() {
+    let planted = "Plainword7f3a9";
+    for section in [
+        "transport: sse, url: \"https://a.org/\", key: PLANTED",
+        "transport: sse, url: \"https://a.org/\", key: {name: PLANTED}",
+        "transport: sse, url: \"https://a.org/\", key: {name: k, header: \"Authorization: Bearer PLANTED\"}",
+        "transport: sse, url: \"https://a.org/\", key: {name: k, value: PLANTED}",
+        "transport: sse, url: \"https://a.org/\", key: {PLANTED}",
+        "transport: sse, url: \"https://a.org/\", key: [PLANTED",
+        "transport: sse, url: \"https://me:PLANTED@a.org/\"",
+        "transport: sse, url: \"https://me:PLANTED@/\"",
+        "transport: sse, url: \"https://me:PLANTED@a.org/\", bogus: 1",
+    ] {
+        let (manifest, found) =
+            read(&good(&format!("  mcp_specific: {{{section}}}\n")).replace("PLANTED", planted));
+        let told: String = found.iter().map(|one| format!("{one} {}\n", one.to_json())).collect();
+        assert!(manifest.is_none() && !told.is_empty() && !told.contains(planted), "{section}\n{told}");
+    }
+}

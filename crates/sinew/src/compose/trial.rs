@@ -1,6 +1,7 @@
 //! A layer to try tools in: by the rules of this home, with a folder that has nothing in it and a record that is thrown away.
 //! Nothing of the home is changed, and a daemon of it may run meanwhile.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub(crate) fn trial(
         Ledger::open(&state.join("ledger"), &Options::default()).map_err(|error| failed(&error))?;
     let nothing = UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO };
     let undo = UndoStore::at(&state.join("undo"), nothing);
-    let world = World { registry, policy, curated, workspaces, hosts };
+    // Never replaced, so nobody compares them.
+    let keys = BTreeMap::new();
+    let world = World { registry, policy, curated, workspaces, hosts, keys };
     ToolExecutionLayer::new(Parts { world, ledger, recovery, state, undo }).map_err(Problem::configuration)
 }

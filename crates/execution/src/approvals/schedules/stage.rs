@@ -200,5 +200,6 @@ fn world(folder: &Path, stance: Stance, body: &Arc<Changes>) -> World {
         curated: Curated::default(),
         workspaces: Workspaces::new(vec![workspace]),
         hosts: Vec::new(),
+        keys: std::collections::BTreeMap::new(),
     }
 }
