@@ -16,11 +16,15 @@ impl Stderr {
     /// It, unless all that is written there is thrown away: then nothing need be spelt out for it.
     pub(crate) fn if_kept(colour: Colour) -> Option<Self> {
         let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
-        let facts = stderr.and_then(|stderr| stderr.metadata()).ok().zip(fs::metadata("/dev/null").ok());
-        let is_lost =
-            facts.is_some_and(|(ours, null)| ours.file_type().is_char_device() && ours.rdev() == null.rdev());
+        let is_lost = stderr.is_ok_and(|stderr| is_thrown_away(&stderr));
         (!is_lost).then_some(Stderr(colour))
     }
+}
+
+/// Whether nobody ever reads what is written there. Where the system does not say, somebody may.
+fn is_thrown_away(place: &File) -> bool {
+    let facts = place.metadata().ok().zip(fs::metadata("/dev/null").ok());
+    facts.is_some_and(|(place, null)| place.file_type().is_char_device() && place.rdev() == null.rdev())
 }
 
 impl LineSink for Stderr {
@@ -38,5 +42,25 @@ impl LineSink for Stderr {
 
     fn loss_notice(&self, lost: u64) -> Vec<u8> {
         format!("{lost} log lines were lost: nothing read them in time\n").into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_goes_to_the_null_device_is_thrown_away() {
+        let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+        assert!(is_thrown_away(&null));
+        let (pipe, _other_end) = io::pipe().map(|(read, write)| (write, read)).unwrap();
+        let kept = [
+            File::open("/dev/zero").unwrap(),
+            File::open("/").unwrap(),
+            File::from(std::os::fd::OwnedFd::from(pipe)),
+        ];
+        for (n, place) in kept.iter().enumerate() {
+            assert!(!is_thrown_away(place), "{n}");
+        }
     }
 }
