@@ -156,8 +156,8 @@ impl ServerCommand {
 
 impl ToolExecutor for Mcp {
     fn preview(&self, permit: &Permit) -> Result<Preview, Failure> {
-        // Nobody is asked about a call that could not be made.
-        self.upstream.key.as_ref().map_or(Ok(()), |key| key.find().map(drop))?;
+        // Nobody is asked about a call that could not be made. The key itself is for the call alone to read.
+        self.upstream.key.as_ref().map_or(Ok(()), |key| key.check())?;
         let foreseen = self.before.foresee(as_opened(permit), permit)?;
         let (mut facts, at_work) = match &self.reach {
             Reach::Started(server, program) => {

@@ -99,6 +99,15 @@ pub fn loosens(old: &World, new: &World) -> bool {
     differences::between(old, new).iter().any(|change| change.effect == Effect::Loosens)
 }
 
+/// What is wrong and where, without the lines of the file: what is kept for long should not have what a person mistyped.
+fn without_excerpts(error: &str) -> String {
+    let is_excerpt = |line: &&str| {
+        let numbered = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+        line.starts_with(' ') && (numbered.starts_with(" | ") || numbered.starts_with("| "))
+    };
+    error.lines().filter(|line| !is_excerpt(line)).collect::<Vec<_>>().join("\n")
+}
+
 impl ToolExecutionLayer {
     /// Takes a new world, or says why not. `beside` is what changed outside of it, for the report and the decision.
     pub async fn reload(
@@ -155,7 +164,8 @@ impl ToolExecutionLayer {
             error: Some(error),
         };
         if self.reloads.keep(&report) {
-            tracing::error!(error = report.error, "reload_rejected: the last good configuration holds");
+            let error = report.error.as_deref().map(without_excerpts);
+            tracing::error!(error, "reload_rejected: the last good configuration holds");
             self.record_untaken(&report, ReloadResult::Rejected).await;
         }
         report
@@ -224,7 +234,8 @@ impl ToolExecutionLayer {
         result: ReloadResult,
         policy_hash: &str,
     ) -> Result<(), String> {
-        let reason = report.error.as_deref().map(|text| redact::shared().redact_text(text).into_owned());
+        let reason = report.error.as_deref().map(without_excerpts);
+        let reason = reason.map(|text| redact::shared().redact_text(&text).into_owned());
         let policy_hash = policy_hash.to_owned();
         let entry = Reload { result, policy_hash, reason, changes: json!(report.changes) };
         let written = self.ledger.append_durably(&Entry::Reload(entry)).await;
@@ -234,5 +245,18 @@ impl ToolExecutionLayer {
     /// Follows changes of the list of tools.
     pub fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.tool_changes.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_excerpts;
+
+    #[test]
+    fn what_is_recorded_has_no_line_of_the_file() {
+        let error =
+            "a.yaml:12:1: unknown key `b`\n 12 | b: secret\n    | ^\n  help: did you mean `c`? (d | e)";
+        let expect = "a.yaml:12:1: unknown key `b`\n  help: did you mean `c`? (d | e)";
+        assert_eq!(without_excerpts(error), expect);
     }
 }

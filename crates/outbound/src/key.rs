@@ -4,10 +4,12 @@
 mod keychain;
 
 use std::fmt;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// No key is longer.
 const LONGEST: u64 = 4096;
@@ -77,9 +79,15 @@ impl KeyPlaces {
 fn read(path: &Path) -> Result<Key, String> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| format!("the key file `{shown}` cannot be read: {error}");
-    let file = File::open(path).map_err(unreadable)?;
+    // A FIFO must not keep us waiting for whoever writes to it.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file =
+        OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path).map_err(unreadable)?;
     let facts = file.metadata().map_err(unreadable)?;
-    if !facts.is_file() || facts.mode() & 0o077 != 0 {
+    if !facts.is_file() {
+        return Err(format!("the key file `{shown}` is no file"));
+    }
+    if facts.mode() & 0o077 != 0 {
         return Err(format!("the key file `{shown}` can be read by others: chmod 600 it"));
     }
     let mut text = String::new();
@@ -122,6 +130,18 @@ mod tests {
         };
         assert!(variable(Some("SINEW_NO_SUCH_KEY")).contains("the variable SINEW_NO_SUCH_KEY"));
         assert!(variable(None).contains("`key_variable`"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("key");
+        let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status();
+        assert!(made.unwrap().success());
+        for file in [fifo, folder.path().to_owned()] {
+            let places = KeyPlaces { file: Some(file), ..KeyPlaces::default() };
+            assert!(places.find().unwrap_err().contains("is no file"));
+        }
     }
 
     #[test]

@@ -113,6 +113,10 @@ impl Settings {
     }
 
     fn read(document: &Document, user_home: Option<&Path>) -> Result<Self, DocumentError> {
+        Self::read_all(document, user_home).map_err(|error| keys::without_keys(document, error))
+    }
+
+    fn read_all(document: &Document, user_home: Option<&Path>) -> Result<Self, DocumentError> {
         let file: SettingsFile = document.parse()?;
         let workspace = |entry: &Located<WorkspaceEntry>| check_workspace(document, entry, user_home);
         Ok(Settings {
@@ -351,5 +355,29 @@ mod tests {
         check("keys:\n  exa: {host: mcp.exa.ai, key_file: k}\n", 2, "is not an absolute path");
         check("keys:\n  exa: {host: mcp.exa.ai, key: secret}\n", 2, "unknown key `key`");
         check("undo:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
+    }
+
+    #[test]
+    fn a_key_that_stands_where_its_place_belongs_is_not_repeated() {
+        let planted = "plainword7f3a9";
+        for text in [
+            "keys: {exa: PLANTED}\n",
+            "keys: PLANTED\n",
+            "keys:\n  exa: PLANTED\n",
+            "keys:\n  exa:\n    - PLANTED\n",
+            "keys: {exa: {PLANTED}}\n",
+            "keys: {exa: {PLANTED: a}}\n",
+            "keys: {exa: {host: a.org, key: PLANTED}}\n",
+            "keys: {exa: {host: a.org, key_file: PLANTED}}\n",
+            "keys: {exa: {host: \"a.org:PLANTED\", key_file: /k}}\n",
+            "keys: {exa: \"PLANTED}\n",
+            "keys: {exa: *PLANTED}\n",
+            "{keys: {exa: PLANTED}}\n",
+            "\"keys\": {exa: PLANTED}\n",
+            "web:\n  search:\n    providers:\n      - {name: brave, key: PLANTED}\n",
+        ] {
+            let told = read(&text.replace("PLANTED", planted)).unwrap_err().to_string();
+            assert!(!told.contains(planted), "{text}\n{told}");
+        }
     }
 }

@@ -158,7 +158,7 @@ fn a_key_goes_with_a_stream_and_with_a_web_socket_too() {
 
 #[test]
 fn without_its_key_a_server_is_not_asked_and_the_way_out_is_told() {
-    let check = |home: Home, kind: &str, expect: &str| {
+    let check = |home: Home, kind: &str, expect: &str, is_asked: bool| {
         let server = guarded(BEARER);
         put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), ASKS));
         let daemon = Daemon::start_in(home);
@@ -166,17 +166,22 @@ fn without_its_key_a_server_is_not_asked_and_the_way_out_is_told() {
         assert_eq!(refused["metadata"]["failure"]["kind"], kind, "{refused}");
         let told = format!("{} {}", refused["error"], refused["metadata"]["failure"]["hint"]);
         assert!(told.contains(expect) && told.contains("nothing was sent") && !told.contains(KEY), "{told}");
-        // Nobody is asked about a call that could not be made.
+        // Nobody is asked about a call that could not be made, as far as that is known without reading the key.
         let asked = daemon.agent().execute_with("far.change", &json!({}), &json!({"approval": "async"}));
-        assert_eq!(asked["metadata"]["refusal"]["approval_id"], Value::Null, "{asked}");
+        assert_eq!(asked["metadata"]["refusal"]["approval_id"].is_string(), is_asked, "{asked}");
         assert_eq!(server.connections(), 0);
     };
-    check(home(""), "not_found", "keys: {far: {host: 127.0.0.1, key_file: ");
-    check(home("far: {host: 127.0.0.1, key_variable: NO_SUCH_KEY}"), "not_found", "NO_SUCH_KEY");
-    check(home("far: {host: mcp.example.com, key_variable: PATH}"), "denied", "is for `mcp.example.com`");
+    check(home(""), "not_found", "keys: {far: {host: 127.0.0.1, key_file: ", false);
+    check(home("far: {host: 127.0.0.1, key_variable: NO_SUCH_KEY}"), "not_found", "NO_SUCH_KEY", true);
+    check(
+        home("far: {host: mcp.example.com, key_variable: PATH}"),
+        "denied",
+        "is for `mcp.example.com`",
+        false,
+    );
     let open = with_file();
     key_file(&open, 0o644);
-    check(open, "not_found", "chmod 600");
+    check(open, "not_found", "chmod 600", true);
 }
 
 #[test]

@@ -200,11 +200,15 @@ impl Client {
     }
 
     async fn tell(&mut self, notice: &Value, leave: Leave<'_>) -> Result<(), McpError> {
-        match &mut self.line {
+        let told = match &mut self.line {
             Line::Stdio(stdio) => stdio.tell(notice).await,
             Line::Http(http) => http.tell(notice, leave).await,
             Line::Sse(sse) => sse.tell(notice, leave).await,
             Line::Socket(socket) => socket.tell(notice, leave).await,
+        };
+        match leave.credential {
+            Some(credential) => told.map_err(|error| error.masked(credential)),
+            None => told,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use governance::Permit;
 use outbound::{Answer, Caps, Credential, Gatekeeper, Method, Question};
 use serde_json::Value;
+use tool::{shorten, visible_line};
 
 use super::events::Events;
 use super::message::{Awaited, Message, answers};
@@ -20,6 +21,15 @@ pub(crate) struct Leave<'a> {
     pub(crate) permit: &'a Permit,
     pub(crate) deadline: Instant,
     pub(crate) credential: Option<&'a Credential>,
+}
+
+impl Leave<'_> {
+    /// A short form of what a server says in place of a kind of content. The key is looked for first: in what is cut or
+    /// written in other letters it is not found.
+    pub(crate) fn shown(&self, said: &str) -> String {
+        let masked = self.credential.and_then(|credential| credential.masked(said));
+        visible_line(&shorten(masked.as_deref().unwrap_or(said), 64))
+    }
 }
 
 /// A server and what it has to be told of the conversation so far.
@@ -47,7 +57,7 @@ impl Http {
         if answer.is_cut {
             return Err(McpError::TooLong(answer.body.len()));
         }
-        for message in messages(answer)? {
+        for message in messages(answer, leave)? {
             if let Message::Answer(answer) = Message::read(message, awaited).await? {
                 return answer.map_err(|(code, message)| McpError::Refused { code, message });
             }
@@ -102,11 +112,12 @@ impl Http {
 }
 
 /// The messages of an answer: one as JSON, or each as an event.
-fn messages(answer: Answer) -> Result<Vec<Vec<u8>>, McpError> {
+fn messages(answer: Answer, leave: Leave<'_>) -> Result<Vec<Vec<u8>>, McpError> {
     if !answer.codings.is_empty() {
         return Err(McpError::Garbled("it is packed, which nobody asked for".to_owned()));
     }
-    let kind = answer.content_type.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let said = answer.content_type.as_deref().unwrap_or_default();
+    let kind = said.to_ascii_lowercase();
     match kind.split(';').next().unwrap_or_default().trim() {
         "application/json" => Ok(vec![answer.body]),
         "text/event-stream" => {
@@ -115,6 +126,6 @@ fn messages(answer: Answer) -> Result<Vec<Vec<u8>>, McpError> {
             all.extend(events.take(b"\n\n"));
             Ok(all.into_iter().map(|event| event.data).collect())
         }
-        other => Err(McpError::Garbled(format!("`{}` is no form of an answer", tool::shorten(other, 64)))),
+        _ => Err(McpError::Garbled(format!("`{}` is no form of an answer", leave.shown(said)))),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use manifest::KeyWish;
 use outbound::{Credential, KeyPlaces};
@@ -47,21 +48,39 @@ impl ServerKey {
     }
 
     /// The key, for its server alone. It is looked for anew each time, so that a new one counts at once.
-    pub(crate) async fn credential(self: Arc<Self>) -> Result<Credential, Failure> {
-        let found = tokio::task::spawn_blocking(move || self.find()).await;
-        found.unwrap_or_else(|_| Err(Failure::new(FailureKind::Crashed, "looking for the key failed")))
+    /// A keychain waits for its owner, and a call does not wait for longer than it may.
+    pub(crate) async fn credential(self: Arc<Self>, deadline: Instant) -> Result<Credential, Failure> {
+        let failed = |kind, why| Err(Failure::new(kind, why));
+        let found = tokio::task::spawn_blocking(move || self.find());
+        match tokio::time::timeout_at(deadline.into(), found).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => failed(FailureKind::Crashed, "looking for the key failed"),
+            Err(_) => failed(FailureKind::TimedOut, "nothing was sent: the key was not there in time"),
+        }
     }
 
     /// The same on a thread that may block.
-    pub(crate) fn find(&self) -> Result<Credential, Failure> {
+    fn find(&self) -> Result<Credential, Failure> {
+        let key = self.known()?.places.find().map_err(|why| self.missing("is not there", why))?;
+        Credential::new(key, &self.url, self.header.as_deref()).map_err(Failure::from)
+    }
+
+    /// Whether there could be one, without looking for it: to look may ask its owner, and leaves no record.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.known().map(drop)
+    }
+
+    fn missing(&self, why: &str, hint: String) -> Failure {
+        let message = format!("nothing was sent: the key `{}` for `{}` {why}", self.name, self.host);
+        Failure::new(FailureKind::NotFound, message).hint(hint)
+    }
+
+    /// What the settings say of it, if that is for this host.
+    fn known(&self) -> Result<&HostKey, Failure> {
         let ServerKey { name, host, .. } = self;
-        let missing = |why: &str, hint: String| {
-            let message = format!("nothing was sent: the key `{name}` for `{host}` {why}");
-            Failure::new(FailureKind::NotFound, message).hint(hint)
-        };
         let Some(known) = &self.known else {
             let entry = format!("keys: {{{name}: {{host: {host}, key_file: ~/.config/sinew/keys/{name}}}}}");
-            return Err(missing("is not in the settings", format!("write `{entry}` into sinew.yaml")));
+            return Err(self.missing("is not in the settings", format!("write `{entry}` into sinew.yaml")));
         };
         if known.host != *host {
             let message =
@@ -70,8 +89,7 @@ impl ServerKey {
                 "the manifest names the address, `keys` in sinew.yaml whose key it is: they must agree";
             return Err(Failure::new(FailureKind::Denied, message).hint(hint));
         }
-        let key = known.places.find().map_err(|why| missing("is not there", why))?;
-        Credential::new(key, &self.url, self.header.as_deref()).map_err(Failure::from)
+        Ok(known)
     }
 
     /// For the person who is asked.

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use outbound::{Caps, Gatekeeper, Method, Question, Stream};
 use serde_json::Value;
-use tool::{shorten, visible_line};
 use url::Url;
 
 use super::events::{Event, Events};
@@ -89,10 +88,10 @@ impl Sse {
         if stream.status != 200 {
             return Err(McpError::Status(stream.status));
         }
-        let kind = stream.content_type.clone().unwrap_or_default().to_ascii_lowercase();
+        let said = stream.content_type.clone().unwrap_or_default();
+        let kind = said.to_ascii_lowercase();
         if kind.split(';').next().unwrap_or_default().trim() != "text/event-stream" {
-            let kind = visible_line(&shorten(&kind, 64));
-            return Err(McpError::Garbled(format!("`{kind}` is no stream of events")));
+            return Err(McpError::Garbled(format!("`{}` is no stream of events", leave.shown(&said))));
         }
         let mut open = Open {
             stream,

@@ -85,7 +85,7 @@ impl Upstream {
         (tool, arguments, form): (&str, Arguments, OutputForm),
         deadline: Instant,
     ) -> Result<(Answer, SandboxTier), Failure> {
-        let credential = self.credential().await?;
+        let credential = self.credential(deadline).await?;
         let leave = Leave { permit: order.value(), deadline, credential: credential.as_ref() };
         let (owner, turn) = (place.owner().cloned(), self.waiting.turn());
         let mut client = match self.waiting(owner.as_ref(), leave).await {
@@ -121,9 +121,9 @@ impl Upstream {
     }
 
     /// The key that its messages go out with, if it wants one.
-    async fn credential(&self) -> Result<Option<Credential>, Failure> {
+    async fn credential(&self, deadline: Instant) -> Result<Option<Credential>, Failure> {
         match &self.key {
-            Some(key) => Arc::clone(key).credential().await.map(Some),
+            Some(key) => Arc::clone(key).credential(deadline).await.map(Some),
             None => Ok(None),
         }
     }

@@ -36,6 +36,29 @@ pub(crate) struct KeyFile {
     pub(crate) key_variable: Option<String>,
 }
 
+/// Other parts of the file that lines with a key in them may be written into.
+const OTHERS: [&str; 2] = ["web", "otlp"];
+/// What may be repeated of a line below `keys`.
+const WORDS: [&str; 7] = ["keys", "host", "key", "key_file", "key_variable", "name", "url"];
+
+/// The same error without what stands at its place, where that may be a key. By the text: what cannot be read has no tree.
+pub(super) fn without_keys(document: &Document, error: DocumentError) -> DocumentError {
+    let lines = usize::try_from(error.line).unwrap_or(usize::MAX);
+    let is_key = |line: &&str| !line.starts_with([' ', '\t', '#', '-', '}', ']']) && !line.trim().is_empty();
+    let section = document.text().lines().take(lines).filter(is_key).last().unwrap_or_default();
+    let section = section.trim_start_matches(['"', '\'']);
+    let begins =
+        |name: &str| section.strip_prefix(name).is_some_and(|rest| rest.starts_with(['"', '\'', ':', ' ']));
+    // One mapping in braces has everything on its lines.
+    if begins("keys") || section.starts_with('{') {
+        return error.without_source(&WORDS);
+    }
+    match OTHERS.iter().any(|name| begins(name)) {
+        true => DocumentError { excerpt: String::new(), ..error },
+        false => error,
+    }
+}
+
 pub(super) fn check(
     document: &Document,
     file: &BTreeMap<String, Located<KeyFile>>,
@@ -43,13 +66,14 @@ pub(super) fn check(
 ) -> Result<BTreeMap<String, KeySetting>, DocumentError> {
     let one = |(name, entry): (&String, &Located<KeyFile>)| {
         let refuse = |reason: &str| {
-            document.error_at(entry.line, entry.column, &format!("the key `{name}`: {reason}"))
+            document.error_at(entry.line, entry.column, &format!("a key below `keys`: {reason}"))
         };
         let host = Host::parse(&entry.host).map_err(|_| {
             refuse("its host is none").suggest("the name of a host alone, such as mcp.example.com")
         })?;
         let key_file = entry.key_file.as_deref().map(|path| {
-            whole_path(path, user_home).map_err(|reason| refuse(&format!("the key file `{path}` {reason}")))
+            // Not repeated: it may be the key itself.
+            whole_path(path, user_home).map_err(|reason| refuse(&format!("its key file {reason}")))
         });
         let (key_file, key_variable) = (key_file.transpose()?, entry.key_variable.clone());
         Ok((name.clone(), KeySetting { host: host.to_string(), key_file, key_variable }))
