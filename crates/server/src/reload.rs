@@ -48,16 +48,18 @@ pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 /// How long after a start its room is given back: whoever waited for the daemon has been answered by then.
 const STARTED: Duration = Duration::from_secs(1);
 
-/// Gives back what reading a configuration needed, and nothing else does.
-fn give_back() {
+/// Gives back what reading a configuration needed, and nothing else does. Code that a call is running through stays.
+fn give_back(layer: &ToolExecutionLayer) {
     heap::give_back();
-    code::let_go();
+    if layer.status().calls.running == 0 {
+        code::let_go();
+    }
 }
 
 /// Gives back what a start needed, once it is over.
-pub(crate) async fn give_back_of_start() -> std::convert::Infallible {
+pub(crate) async fn give_back_of_start(layer: Arc<ToolExecutionLayer>) -> std::convert::Infallible {
     tokio::time::sleep(STARTED).await;
-    tokio::task::spawn_blocking(give_back);
+    tokio::task::spawn_blocking(move || give_back(&layer));
     std::future::pending().await
 }
 
@@ -80,7 +82,8 @@ impl Reloader {
     pub(crate) async fn reload(&self, acceptance: Acceptance) -> ReloadReport {
         let report = self.take(acceptance).await;
         // Whichever of the two configurations was let go, its room is not needed until the next time.
-        tokio::task::spawn_blocking(give_back);
+        let layer = Arc::clone(&self.layer);
+        tokio::task::spawn_blocking(move || give_back(&layer));
         report
     }
 

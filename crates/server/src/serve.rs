@@ -112,7 +112,7 @@ pub async fn serve(
         never = layer.watch(home.state()) => match never {},
         never = desktop::tell_of_questions(&layer, &settings.approvals.notify) => match never {},
         never = reloader.follow((watch, held), hangup) => match never {},
-        never = give_back_of_start() => match never {},
+        never = give_back_of_start(Arc::clone(&layer)) => match never {},
     }
     // Whoever comes now is told by the missing socket, not by a connection that nobody answers.
     drop((agent_socket, control_socket));

@@ -45,10 +45,15 @@ pub(crate) enum Kept {
     Same,
 }
 
+/// What lies in the configuration's folder and is no part of it.
+pub(crate) fn keys(home: &Home) -> PathBuf {
+    home.config().join(KEYS)
+}
+
 impl Snapshot {
     /// Reads the files as they are, and what servers say of their tools as far as it is taken.
     pub(crate) fn of(home: &Home, taking: Taking) -> io::Result<Snapshot> {
-        let keys = home.config().join(KEYS);
+        let keys = keys(home);
         let mut found = Found { files: Vec::new(), besides: vec![home.tools(), &keys] };
         found.folder(home.config(), Path::new("config"), 0)?;
         found.besides = vec![home.config()];

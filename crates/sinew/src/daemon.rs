@@ -1,12 +1,14 @@
 //! The layer of a daemon, and how it comes by its configuration: what was accepted holds until a human accepts more,
 //! over a restart too.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use connectors::Taking;
 use execution::{Configuration, ToolExecutionLayer, World, loosens};
 use ledger::{Filter, Ledger, Recovery};
-use server::{ConfigWatch, Following, Fresh, Held, ReloadMode, Settings, Source};
+use server::{ConfigWatch, Following, Fresh, Held, Home, ReloadMode, Settings, Source};
 
 use crate::accepted::{self, Kept, Snapshot};
 use crate::compose;
@@ -68,17 +70,20 @@ pub(crate) fn prepare(setting: &Setting) -> Result<Daemon, Problem> {
     let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), world)?;
     compose::settle(setting, &settings)?;
     layer.announce_start(configuration).map_err(Problem::configuration)?;
-    let held = match (&snapshot, is_accepted) {
-        // Nobody has asked yet what servers have come up with since.
-        (Ok(_), true) if configuration != Configuration::First => Held::AsRead,
-        _ => Held::Otherwise,
-    };
-    match snapshot {
+    let is_held = match snapshot {
         // Not accepted yet. What is was kept before, or is kept by the first reload that has nothing to ask.
-        _ if !is_accepted || is_kept => {}
+        _ if !is_accepted => false,
+        Ok(_) if is_kept => true,
         Ok(snapshot) => keep(setting, &snapshot),
-        Err(why) => tracing::warn!(why, "what holds now is not kept for the next start"),
-    }
+        Err(why) => {
+            tracing::warn!(why, "what holds now is not kept for the next start");
+            false
+        }
+    };
+    // Nobody has asked yet what servers have come up with since a first start.
+    let is_held = is_held && configuration != Configuration::First;
+    let is_told = sees_all(&setting.home().configuration(), &unread(setting.home()));
+    let held = if is_held && is_told { Held::AsRead } else { Held::Otherwise };
     let following = Following { source: source(setting.clone()), watch, held };
     Ok(Daemon { layer, settings, following })
 }
@@ -144,7 +149,7 @@ fn source(setting: Setting) -> Source {
         // The next start would go back to what was kept before, and undo what a human had seen hold.
         let snapshot = snapshot.map_err(|why| format!("it could not be kept for the next start: {why}"))?;
         let setting = setting.clone();
-        let once_held = Box::new(move || keep(&setting, &snapshot));
+        let once_held = Box::new(move || _ = keep(&setting, &snapshot));
         Ok(Fresh { world, settings, once_held })
     })
 }
@@ -173,9 +178,64 @@ fn look(setting: &Setting, taking: Taking) -> Result<Snapshot, String> {
     Snapshot::of(setting.home(), taking).map_err(|error| error.to_string())
 }
 
-/// A copy that cannot be written is no reason to stop: the next start then compares with an older one.
-fn keep(setting: &Setting, snapshot: &Snapshot) {
-    if let Err(error) = setting.keeper().keep(setting.home(), snapshot) {
+/// Folders in the configuration's of which nothing is judged by: keys, and the schemas for editors.
+fn unread(home: &Home) -> [PathBuf; 3] {
+    let config = home.config();
+    [accepted::keys(home), config.join("governance/schema"), config.join("hosts/schema")]
+}
+
+/// Whether a watch of these folders hears of every change: it sees neither what lies behind a link nor what is deeper.
+/// Where nobody can say, it does not.
+fn sees_all(folders: &[PathBuf], unread: &[PathBuf]) -> bool {
+    let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
+    let is_seen = |entry: io::Result<fs::DirEntry>| {
+        let Ok((path, kind)) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))) else {
+            return false;
+        };
+        kind.is_file() || (kind.is_dir() && (folders.contains(&path) || unread.contains(&path)))
+    };
+    folders.iter().all(|folder| match fs::read_dir(folder) {
+        Ok(mut entries) => !is_link(folder) && entries.all(is_seen),
+        Err(error) => error.kind() == io::ErrorKind::NotFound && !is_link(folder),
+    })
+}
+
+/// Whether it is kept. A copy that cannot be written is no reason to stop: the next start then compares with an older one.
+fn keep(setting: &Setting, snapshot: &Snapshot) -> bool {
+    let kept = setting.keeper().keep(setting.home(), snapshot);
+    if let Err(error) = &kept {
         tracing::warn!(%error, "what was accepted cannot be kept for the next start");
+    }
+    kept.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_watch_does_not_see_behind_links_nor_below_the_folders_it_watches() {
+        let home = tempfile::tempdir().unwrap();
+        let [config, inner, later] =
+            ["config", "config/governance", "tools"].map(|name| home.path().join(name));
+        let (elsewhere, keys) = (home.path().join("elsewhere"), config.join("keys"));
+        for folder in [&inner, &elsewhere, &keys] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(inner.join("tools.yaml"), "").unwrap();
+        fs::write(elsewhere.join("a.yaml"), "").unwrap();
+        let folders = [config.clone(), inner.clone(), later.clone()];
+        let sees = || sees_all(&folders, std::slice::from_ref(&keys));
+        assert!(sees(), "files in the folders, one that is not there yet, and what is no part of it");
+        for (place, target) in [(inner.join("a.yaml"), elsewhere.join("a.yaml")), (later, elsewhere.clone())]
+        {
+            symlink(&target, &place).unwrap();
+            assert!(!sees(), "{}", place.display());
+            fs::remove_file(place).unwrap();
+        }
+        fs::create_dir(inner.join("deeper")).unwrap();
+        assert!(!sees(), "a folder below");
     }
 }

@@ -94,6 +94,24 @@ impl Manager {
             Manager::Systemd => systemd::inquiry(),
         }
     }
+
+    /// The question which process it runs.
+    pub(crate) fn whom(self, facts: &Facts) -> Vec<String> {
+        match self {
+            Manager::Launchd => launchd::inquiry(facts),
+            Manager::Systemd => systemd::whom(),
+        }
+    }
+
+    /// The process that its answer to that names.
+    pub(crate) fn named(self, said: &str) -> Option<i32> {
+        let pid = match self {
+            Manager::Launchd => said.lines().find_map(|line| line.trim().strip_prefix("pid = ")),
+            Manager::Systemd => Some(said),
+        };
+        // Where there is none, systemd says 0.
+        pid?.trim().parse().ok().filter(|pid| *pid > 0)
+    }
 }
 
 /// Whether a service of this user's was installed, by this version or another.
@@ -184,6 +202,17 @@ mod tests {
         assert!(Path::new(&mark).exists(), "what may fail stops nothing");
         let error = carry_out(&[Step::May(words("no-such-manager-here"))]).unwrap_err();
         assert!(error.message.contains("no-such-manager-here"), "{}", error.message);
+    }
+
+    #[test]
+    fn only_what_a_manager_says_is_its_process_is_taken_for_one() {
+        let launchd = "gui/501/x = {\n\tstate = running\n\truns = 7\n\tpid = 42\n\tlast exit code = 0\n}";
+        assert_eq!(Manager::Launchd.named(launchd), Some(42));
+        assert_eq!(Manager::Launchd.named("runs = 7\nlast pid = 42\nsomething pid = 42"), None);
+        assert_eq!(Manager::Systemd.named("42\n"), Some(42));
+        for said in ["0\n", "", "Main PID: 42 (sinew)", "42\n43\n"] {
+            assert_eq!(Manager::Systemd.named(said), None, "{said}");
+        }
     }
 
     #[test]

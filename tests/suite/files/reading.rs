@@ -377,3 +377,23 @@ fn t052_a_search_does_not_read_a_forbidden_file_by_its_other_name() {
     assert_eq!(paths, ["fine.txt", "twin.txt"], "{found}");
     assert_eq!(found["skipped"]["several_names"], 2, "and it says so: {found}");
 }
+
+/// T052: for how many files other names are looked for is bounded, and where that ends a search it says so.
+#[test]
+fn t052_a_search_among_many_files_with_several_names_can_be_gone_on_with() {
+    let mut scene = Scene::new();
+    let home = scene.daemon.home();
+    for n in 0..20 {
+        let file = home.file(&format!("{n:02}-a.txt"), "CANARY\n");
+        std::fs::hard_link(file, home.workspace().join(format!("{n:02}-b.txt"))).unwrap();
+    }
+    let first = scene.done("search_files", json!({"query": "CANARY"}));
+    assert_eq!(
+        (first["matches"].as_array().unwrap().len(), &first["complete"]),
+        (32, &json!(false)),
+        "{first}"
+    );
+    assert_eq!(first["skipped"]["several_names"], 0, "none is passed over: {first}");
+    let rest = scene.done("search_files", json!({"query": "CANARY", "cursor": first["next_cursor"]}));
+    assert_eq!((rest["matches"].as_array().unwrap().len(), &rest["complete"]), (8, &json!(true)), "{rest}");
+}

@@ -128,10 +128,13 @@ fn refuse_beside_another(setting: &Setting) -> Result<(), Problem> {
 
 /// The same where the service is there: a daemon that answers is the manager's if that names its process.
 fn refuse_beside_a_strangers(setting: &Setting, facts: &Facts) -> Result<(), Problem> {
-    let Some(pid) = running(setting).filter(|_| setting.daemon_answers()) else { return Ok(()) };
-    let said = service::ask(&Manager::CURRENT.inquiry(facts))?.1;
-    let is_known = said.split(|c: char| !c.is_ascii_digit()).any(|number| number == pid.to_string());
-    if is_known { Ok(()) } else { Err(strangers(Some(pid))) }
+    if !setting.daemon_answers() {
+        return Ok(());
+    }
+    let running = running(setting);
+    let said = service::ask(&Manager::CURRENT.whom(facts))?.1;
+    let is_its_own = running.is_some() && Manager::CURRENT.named(&said) == running;
+    if is_its_own { Ok(()) } else { Err(strangers(running)) }
 }
 
 /// The process that holds the state of this home.

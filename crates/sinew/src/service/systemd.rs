@@ -100,6 +100,10 @@ pub(super) fn steps(action: Action) -> Vec<Step> {
     }
 }
 
+pub(super) fn whom() -> Vec<String> {
+    ["systemctl", "--user", "show", "-p", "MainPID", "--value", SERVICE].map(str::to_owned).into()
+}
+
 pub(super) fn inquiry() -> Vec<String> {
     ["systemctl", "--user", "--no-pager", "status", SERVICE, SOCKET].map(str::to_owned).into()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use resources::{EntryKind, Found, Next, Reader};
+use resources::{EntryKind, Found, Next};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -24,7 +24,7 @@ use crate::tool_entry::{Answer, ToolEntry, this_folder};
 const MOST_SEEN: u64 = 500_000;
 /// Bytes of content that are looked through in one call.
 const MOST_BYTES: u64 = 1 << 30;
-/// Files with several names whose other names are looked for in one call; further ones are left out.
+/// Files with several names whose other names are looked for in one call; the next such ends it.
 const MOST_LOOKED_UP: u64 = 32;
 /// A search ends by itself before its deadline does, so that what it found is not lost.
 const LONGEST: Duration = Duration::from_secs(15);
@@ -285,9 +285,18 @@ impl Search<'_> {
             self.results.skipped.unreadable += 1;
             return;
         };
-        if reader.has_several_names() && !self.may_look_into(found, &reader) {
-            self.results.skipped.several_names += 1;
-            return;
+        if reader.has_several_names() {
+            // To look for its other names takes time, so it is done for a few. The next call begins with this one.
+            if self.looked_up >= MOST_LOOKED_UP {
+                self.ended = Ended::Spent;
+                return;
+            }
+            self.looked_up += 1;
+            if !self.permit.shows_content(&self.directory.join(found.relative), &reader) {
+                self.results.skipped.several_names += 1;
+                self.last = Some(Cursor::at(u64::MAX, found.relative));
+                return;
+            }
         }
         let Some(query) = &self.query else { return };
         self.results.searched_files += 1;
@@ -315,13 +324,6 @@ impl Search<'_> {
         } else {
             self.last = Some(Cursor::at(u64::MAX, found.relative));
         }
-    }
-
-    /// Whether a file with several names may be looked into. To look for them takes time, so it is done for a few.
-    fn may_look_into(&mut self, found: &Found<'_>, reader: &Reader) -> bool {
-        self.looked_up += 1;
-        self.looked_up <= MOST_LOOKED_UP
-            && self.permit.shows_content(&self.directory.join(found.relative), reader)
     }
 
     /// Whether one more result may be given; if not, the search is over.
