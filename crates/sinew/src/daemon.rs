@@ -226,7 +226,7 @@ mod tests {
         }
         fs::write(inner.join("tools.yaml"), "").unwrap();
         fs::write(elsewhere.join("a.yaml"), "").unwrap();
-        let folders = [config.clone(), inner.clone(), later.clone()];
+        let folders = [config, inner.clone(), later.clone()];
         let sees = || sees_all(&folders, std::slice::from_ref(&keys));
         assert!(sees(), "files in the folders, one that is not there yet, and what is no part of it");
         for (place, target) in [(inner.join("a.yaml"), elsewhere.join("a.yaml")), (later, elsewhere.clone())]
