@@ -99,7 +99,9 @@ fn isolated_vm(folder: &Path) -> Result<PathBuf> {
         ]);
         process::run(install.arg(folder).arg(ISOLATED_VM))?;
     }
-    ensure!(works(), "it could not be built here; remove `{}` to try again", folder.display());
+    // Told by its own name: this is written into a page that others read.
+    let name = folder.file_name().unwrap_or_default().display();
+    ensure!(works(), "it could not be built here; remove `{name}` in `target/bench-peers` to try again");
     Ok(folder.to_owned())
 }
 
