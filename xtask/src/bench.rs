@@ -52,7 +52,7 @@ const OTHER_BUILD: &str = "SINEW_BIN";
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     let binary = match std::env::var_os(OTHER_BUILD) {
         Some(binary) => PathBuf::from(binary),
-        None => project::build_binary(root, Profile::Dist)?,
+        None => project::build_binary(root, Profile::Shipped)?,
     };
     let folder = root.path().join("target/bench");
     let _ = std::fs::remove_dir_all(&folder);

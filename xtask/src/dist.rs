@@ -77,13 +77,13 @@ fn host_target(root: &Root) -> Result<String> {
 /// A stripped release build. In a folder of its own: its flags differ from those of everyday builds.
 fn build(root: &Root, target: &str) -> Result<PathBuf> {
     let mut cargo =
-        root.cargo(&["build", "--profile", "dist", "--locked", "-p", "sinew", "--target", target]);
+        root.cargo(&["build", "--profile", "shipped", "--locked", "-p", "sinew", "--target", target]);
     run_build(root, &mut cargo, target, Vec::new())
 }
 
 fn build_for_apple_silicon(root: &Root) -> Result<PathBuf> {
     let mut cargo =
-        root.cargo(&["build", "--profile", "dist", "--locked", "-p", "sinew", "--target", macos::TARGET]);
+        root.cargo(&["build", "--profile", "shipped", "--locked", "-p", "sinew", "--target", macos::TARGET]);
     macos::prepare_link(root, &mut cargo)?;
     run_build(root, &mut cargo, macos::TARGET, frameworks()).context(
         "linking for a Mac elsewhere needs Apple's frameworks: set SDKROOT to an SDK, or run this on a Mac",
@@ -98,10 +98,10 @@ fn frameworks() -> Vec<String> {
 
 fn run_build(root: &Root, cargo: &mut Command, target: &str, more: Vec<String>) -> Result<PathBuf> {
     let folder = root.path().join(FOLDER).join("build");
-    cargo.env("CARGO_TARGET_DIR", &folder).env("CARGO_PROFILE_DIST_STRIP", "symbols");
+    cargo.env("CARGO_TARGET_DIR", &folder).env("CARGO_PROFILE_SHIPPED_STRIP", "symbols");
     cargo.env("CARGO_ENCODED_RUSTFLAGS", [forgetful(root), more].concat().join("\u{1f}"));
     process::run(cargo)?;
-    let program = folder.join(target).join("dist/sinew");
+    let program = folder.join(target).join("shipped/sinew");
     if !program.is_file() {
         bail!("cargo did not make `{}`", program.display());
     }

@@ -70,7 +70,7 @@ pub(crate) enum Profile {
     /// As people run it who build it.
     Release,
     /// As people run it who install it.
-    Dist,
+    Shipped,
 }
 
 impl Profile {
@@ -79,7 +79,7 @@ impl Profile {
         match self {
             Profile::Dev => "dev",
             Profile::Release => "release",
-            Profile::Dist => "dist",
+            Profile::Shipped => "shipped",
         }
     }
 }
