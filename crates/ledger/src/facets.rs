@@ -1,83 +1,91 @@
 //! What a record can be found by, read from its line without building the whole entry. Pure.
 
-use serde::Deserialize;
+use std::borrow::Cow;
 
 use jiff::Timestamp;
+use serde::Deserialize;
 
 /// The findable parts of a record.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Facets {
+pub(crate) struct Facets<'a> {
     pub(crate) seq: u64,
     /// Milliseconds since 1970.
     pub(crate) time: i64,
-    pub(crate) kind: String,
-    pub(crate) tool: Option<String>,
-    pub(crate) outcome: Option<String>,
-    pub(crate) mode: Option<String>,
-    pub(crate) caller: Option<String>,
-    pub(crate) session: Option<String>,
-    pub(crate) trace: Option<String>,
-    pub(crate) call: Option<String>,
-    pub(crate) idempotency_key: Option<String>,
+    pub(crate) kind: Cow<'a, str>,
+    pub(crate) tool: Option<Cow<'a, str>>,
+    pub(crate) outcome: Option<Cow<'a, str>>,
+    pub(crate) mode: Option<Cow<'a, str>>,
+    pub(crate) caller: Option<Cow<'a, str>>,
+    pub(crate) session: Option<Cow<'a, str>>,
+    pub(crate) trace: Option<Cow<'a, str>>,
+    pub(crate) call: Option<Cow<'a, str>>,
+    pub(crate) idempotency_key: Option<Cow<'a, str>>,
     /// The first record that is kept, in a retention entry.
     pub(crate) kept_from: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct Raw<'a> {
     seq: u64,
     time: Timestamp,
-    kind: String,
-    tool: Option<String>,
-    outcome: Option<String>,
-    mode: Option<String>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    tool: Option<Word<'a>>,
+    outcome: Option<Word<'a>>,
+    mode: Option<Word<'a>>,
     to: Option<serde_json::Value>,
-    caller: Option<RawCaller>,
-    trace: Option<RawTrace>,
-    call_id: Option<String>,
-    idempotency_key: Option<String>,
-    id: Option<String>,
+    caller: Option<RawCaller<'a>>,
+    trace: Option<RawTrace<'a>>,
+    call_id: Option<Word<'a>>,
+    idempotency_key: Option<Word<'a>>,
+    id: Option<Word<'a>>,
     first: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct RawCaller {
+struct RawCaller<'a> {
     uid: u32,
-    client: Option<String>,
-    session: Option<String>,
+    #[serde(borrow)]
+    client: Option<Word<'a>>,
+    session: Option<Word<'a>>,
 }
 
 #[derive(Deserialize)]
-struct RawTrace {
-    trace_id: String,
+struct RawTrace<'a> {
+    #[serde(borrow)]
+    trace_id: Cow<'a, str>,
 }
 
-impl Facets {
+/// A text that is borrowed where it is written without an escape, as nearly all are. In an `Option`, a `Cow` alone never is.
+#[derive(Deserialize)]
+struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Facets<'a> {
     /// Reads a line without its newline.
-    pub(crate) fn parse(line: &[u8]) -> Option<Facets> {
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Facets<'a>> {
         let raw: Raw = serde_json::from_slice(line).ok()?;
-        let of = |kind: &str| raw.kind == kind;
-        let outcome = if of("refusal") { Some("refused".to_owned()) } else { raw.outcome };
+        let word = |word: Option<Word<'a>>| word.map(|Word(text)| text);
+        let outcome = if raw.kind == "refusal" { Some("refused".into()) } else { word(raw.outcome) };
         let entered = raw.to.filter(|_| raw.kind == "mode");
-        let mode = raw.mode.or_else(|| entered?.as_str().map(str::to_owned));
+        let entered = || entered?.as_str().map(|mode| Cow::Owned(mode.to_owned()));
         let (mut caller, mut session) = (None, None);
         if let Some(found) = raw.caller {
-            caller = Some(found.client.unwrap_or_else(|| format!("uid {}", found.uid)));
-            session = found.session;
+            caller = word(found.client).or_else(|| Some(format!("uid {}", found.uid).into()));
+            session = word(found.session);
         }
         Some(Facets {
-            session: if raw.kind == "session" { raw.id } else { session },
+            session: if raw.kind == "session" { word(raw.id) } else { session },
             kept_from: raw.first.filter(|_| raw.kind == "retention"),
             seq: raw.seq,
             time: raw.time.as_millisecond(),
             kind: raw.kind,
-            tool: raw.tool,
+            tool: word(raw.tool),
             outcome,
-            mode,
+            mode: word(raw.mode).or_else(entered),
             caller,
             trace: raw.trace.map(|trace| trace.trace_id),
-            call: raw.call_id,
-            idempotency_key: raw.idempotency_key,
+            call: word(raw.call_id),
+            idempotency_key: word(raw.idempotency_key),
         })
     }
 }

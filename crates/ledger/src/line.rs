@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::ser::{Formatter, Serializer};
+use tool::json_text::{self, Texts};
 
 use crate::{LedgerError, hash::Hash, key::Key, shrink};
 
@@ -36,7 +36,7 @@ impl Body {
     pub(crate) fn whole(entry: &impl Serialize) -> Result<Body, LedgerError> {
         let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
         let mut bytes = Vec::with_capacity(2048);
-        entry.serialize(&mut Serializer::with_formatter(&mut bytes, Visible)).map_err(encode)?;
+        json_text::append(&mut bytes, entry, Texts::Visible(is_hidden)).map_err(encode)?;
         let inner = bytes.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
         let inner = inner.filter(|inner| inner.starts_with(br#""kind":""#));
         let Some(inner) = inner else {
@@ -142,45 +142,6 @@ fn write_time(out: &mut Vec<u8>, time: Timestamp) {
     const PRINTER: jiff::fmt::temporal::DateTimePrinter =
         jiff::fmt::temporal::DateTimePrinter::new().precision(Some(3));
     out.extend_from_slice(PRINTER.timestamp_to_string(&time).as_bytes());
-}
-
-/// Compact JSON in which whatever a terminal, an editor or a line splitter could take for more than text is escaped.
-struct Visible;
-
-impl Formatter for Visible {
-    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> std::io::Result<()>
-    where
-        W: ?Sized + std::io::Write,
-    {
-        // What is below the space never comes here: JSON itself escapes it.
-        write_visible(writer, fragment)
-    }
-
-    /// JSON that is written already has hidden characters in its texts only, where their escapes mean the same.
-    fn write_raw_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> std::io::Result<()>
-    where
-        W: ?Sized + std::io::Write,
-    {
-        write_visible(writer, fragment)
-    }
-}
-
-fn write_visible<W: ?Sized + std::io::Write>(writer: &mut W, fragment: &str) -> std::io::Result<()> {
-    // Without a way out in between, so that many bytes are looked at at once.
-    if fragment.bytes().fold(true, |plain, byte| plain & (byte < 0x7f)) {
-        return writer.write_all(fragment.as_bytes());
-    }
-    let mut units = [0; 2];
-    for c in fragment.chars() {
-        if is_hidden(c) {
-            for unit in c.encode_utf16(&mut units) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-        } else {
-            writer.write_all(c.encode_utf8(&mut [0; 4]).as_bytes())?;
-        }
-    }
-    Ok(())
 }
 
 /// Control characters, line and paragraph separators, and what is invisible or reorders text.

@@ -85,12 +85,12 @@ mod tests {
     use super::*;
     use crate::{entry::Status, key::Key, line, line::Body, samples};
 
-    fn facets(entry: &crate::Entry) -> Facets {
+    fn facets(entry: &crate::Entry) -> Facets<'static> {
         let key = Key::derive(&[1; 32]).unwrap();
         let mut text = Vec::new();
         let time = Timestamp::from_second(1000).unwrap();
         line::write(&mut text, &key, 5, time, &Body::new(entry, &key).unwrap(), &crate::hash::Hash::NONE);
-        Facets::parse(text.strip_suffix(b"\n").unwrap()).unwrap()
+        Facets::parse(text.leak().strip_suffix(b"\n").unwrap()).unwrap()
     }
 
     #[test]
@@ -154,6 +154,6 @@ mod tests {
         };
         assert_eq!(facets(&crate::Entry::Session(session)).session.as_deref(), Some("s-9"));
         let note = facets(&samples::note("x"));
-        assert_eq!((note.seq, note.time, note.kind.as_str(), note.tool), (5, 1_000_000, "note", None));
+        assert_eq!((note.seq, note.time, &*note.kind, note.tool), (5, 1_000_000, "note", None));
     }
 }

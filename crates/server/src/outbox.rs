@@ -22,6 +22,9 @@ const OVERHEAD: usize = 256;
 /// With more than this ready and unsent, patience is short: it is memory that someone else could use.
 const CROWDED: usize = 16 * 1024 * 1024;
 const PATIENCE_WHEN_CROWDED: Duration = Duration::from_secs(1);
+/// Lines that are taken out of the queue at a time, and the bytes that are written at once where they are short.
+const MOST_TOGETHER: usize = 64;
+const TOGETHER: usize = 64 * 1024;
 /// How often a stalled write is looked at.
 const GLANCE: Duration = Duration::from_millis(250);
 
@@ -112,15 +115,38 @@ struct Writer<W> {
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
     async fn run(mut self) {
-        while let Some(queued) = self.queue.recv().await {
-            if let Err(reason) = self.write(&queued.line).await {
+        let mut queued = Vec::new();
+        while self.queue.recv_many(&mut queued, MOST_TOGETHER).await > 0 {
+            if let Err(reason) = self.write_all(&queued).await {
                 tracing::debug!(reason, "client_gone");
                 break;
             }
+            queued.clear();
         }
         self.gone.cancel();
         self.room.close();
         let _ = self.sink.shutdown().await;
+    }
+
+    /// Short lines that wait together are written at once: a client that asks much at a time is woken less often.
+    async fn write_all(&mut self, queued: &[Queued]) -> Result<(), &'static str> {
+        let [Queued { line, .. }] = queued else { return self.write_together(queued).await };
+        self.write(line).await
+    }
+
+    async fn write_together(&mut self, queued: &[Queued]) -> Result<(), &'static str> {
+        let mut together = Vec::new();
+        for Queued { line, .. } in queued {
+            if together.len() + line.len() > TOGETHER {
+                self.write(&together).await?;
+                together.clear();
+            }
+            match line.len() > TOGETHER {
+                true => self.write(line).await?,
+                false => together.extend_from_slice(line),
+            }
+        }
+        self.write(&together).await
     }
 
     async fn write(&mut self, line: &[u8]) -> Result<(), &'static str> {
@@ -150,6 +176,11 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll};
+
     use tokio::io::AsyncReadExt;
 
     use super::*;
@@ -174,6 +205,38 @@ mod tests {
         drop(outbox);
         writer.await.unwrap();
         assert!(reading.await.unwrap() == expect);
+    }
+
+    /// Notes how much came at once.
+    #[derive(Clone, Default)]
+    struct Counting(Arc<Mutex<Vec<usize>>>);
+
+    impl AsyncWrite for Counting {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.lock().unwrap().push(bytes.len());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn short_lines_that_wait_together_are_written_at_once() {
+        let sink = Counting::default();
+        let (outbox, writer) = Outbox::open(sink.clone(), LONG);
+        // Nothing is written before this task waits.
+        for length in [10, 20, TOGETHER, TOGETHER + 1, 30, 40] {
+            outbox.send(vec![b'x'; length]).await;
+        }
+        drop(outbox);
+        writer.await.unwrap();
+        assert_eq!(*sink.0.lock().unwrap(), [30, TOGETHER, TOGETHER + 1, 70]);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ pub(crate) use params::{Parameter, Params};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tool::json_text::{self, Texts};
 use tool::strict_json;
 
 /// What a client sends.
@@ -85,7 +86,7 @@ fn read_envelope(id: Option<Id>, mut envelope: Map<String, Value>) -> Result<Mes
 /// An answer as JSON.
 pub(crate) fn answer(result: &impl Serialize) -> Reply {
     let mut json = Vec::with_capacity(USUAL_BYTES);
-    match serde_json::to_writer(&mut json, result) {
+    match json_text::append(&mut json, result, Texts::Plain) {
         Ok(()) => Ok(Json(json)),
         Err(error) => {
             tracing::error!(%error, "reply_not_serialised");

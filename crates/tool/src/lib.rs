@@ -34,6 +34,7 @@ mod visible;
 mod workspace_access;
 
 pub mod canonical;
+pub mod json_text;
 pub mod strict_json;
 
 pub use caller::{Caller, Door, Side, shortened};

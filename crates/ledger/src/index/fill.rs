@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write,
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -161,7 +162,8 @@ impl Filler {
 /// The ids of what was written to the index before.
 #[derive(Default)]
 struct Words {
-    sorts: HashMap<[String; 5], i64>,
+    /// By the words of a sort, one after the other.
+    sorts: HashMap<String, i64>,
     sessions: HashMap<String, i64>,
 }
 
@@ -226,34 +228,35 @@ impl Batch<'_> {
         }
     }
 
-    fn sort(&mut self, facets: &Facets) -> rusqlite::Result<i64> {
-        let text = |word: &Option<String>| word.clone().unwrap_or_default();
-        let Facets { tool, outcome, mode, caller, .. } = facets;
-        let words = [facets.kind.clone(), text(tool), text(outcome), text(mode), text(caller)];
-        if let Some(id) = self.words.sorts.get(&words) {
+    fn sort(&mut self, facets: &Facets<'_>) -> rusqlite::Result<i64> {
+        let Facets { kind, tool, outcome, mode, caller, .. } = facets;
+        let words = [Some(kind), tool.as_ref(), outcome.as_ref(), mode.as_ref(), caller.as_ref()]
+            .map(|word| word.map_or("", |word| &**word));
+        let key = key(words);
+        if let Some(id) = self.words.sorts.get(&key) {
             return Ok(*id);
         }
         let insert = "INSERT OR IGNORE INTO sort (kind, tool, outcome, mode, caller) VALUES (?,?,?,?,?)";
-        self.transaction.prepare_cached(insert)?.execute(params_from_iter(&words))?;
+        self.transaction.prepare_cached(insert)?.execute(params_from_iter(words))?;
         let select =
             "SELECT id FROM sort WHERE kind = ? AND tool = ? AND outcome = ? AND mode = ? AND caller = ?";
         let id =
-            self.transaction.prepare_cached(select)?.query_row(params_from_iter(&words), |row| row.get(0))?;
-        remember(&mut self.words.sorts, words, id);
+            self.transaction.prepare_cached(select)?.query_row(params_from_iter(words), |row| row.get(0))?;
+        remember(&mut self.words.sorts, key, id);
         Ok(id)
     }
 
     fn session(&mut self, facets: &Facets) -> rusqlite::Result<Option<i64>> {
         let Some(text) = &facets.session else { return Ok(None) };
-        if let Some(id) = self.words.sessions.get(text) {
+        if let Some(id) = self.words.sessions.get(&**text) {
             return Ok(Some(*id));
         }
         self.transaction
             .prepare_cached("INSERT OR IGNORE INTO session (text) VALUES (?)")?
-            .execute([text])?;
+            .execute([&**text])?;
         let select = "SELECT id FROM session WHERE text = ?";
-        let id = self.transaction.prepare_cached(select)?.query_row([text], |row| row.get(0))?;
-        remember(&mut self.words.sessions, text.clone(), id);
+        let id = self.transaction.prepare_cached(select)?.query_row([&**text], |row| row.get(0))?;
+        remember(&mut self.words.sessions, text.clone().into_owned(), id);
         Ok(Some(id))
     }
 
@@ -285,6 +288,16 @@ impl Batch<'_> {
         self.transaction.commit()?;
         Ok((self.count, self.last))
     }
+}
+
+/// Words in one, and never the same for others: callers choose some of them.
+fn key(words: [&str; 5]) -> String {
+    let mut key = String::with_capacity(128);
+    for word in words {
+        // Writing into memory cannot fail.
+        let _ = write!(key, "{}:{word}", word.len());
+    }
+    key
 }
 
 /// Some words are chosen by callers; the table on disk has them all, the memory has a bound.

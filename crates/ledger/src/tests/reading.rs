@@ -58,7 +58,7 @@ fn filters(records: &[Record]) -> Vec<Filter> {
         Filter { mode: Some(Mode::Lockdown), ..none.clone() },
         Filter { caller: some("uid 501"), limit: Some(3), ..none.clone() },
         Filter { session: some("s-1"), tool: some("fetch_url"), ..none.clone() },
-        Filter { trace: middle.trace.clone(), ..none.clone() },
+        Filter { trace: middle.trace.as_deref().map(str::to_owned), ..none.clone() },
         Filter { call_id: middle.call.as_ref().unwrap().parse().ok(), ..none.clone() },
         Filter { idempotency_key: some("key 7"), ..none.clone() },
         Filter { since: Some(records[70].time), ..none.clone() },

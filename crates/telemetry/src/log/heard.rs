@@ -3,6 +3,7 @@
 //! Nobody is shown any of it: only a [`Record`], which is bounded and redacted, can be written or sent.
 
 use std::fmt::{Debug, Write};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
@@ -17,6 +18,8 @@ use crate::within::{self, CallIds};
 
 /// What an event takes beside its texts.
 const OVERHEAD: usize = 512;
+/// The texts of most events together.
+const USUAL_TEXTS: usize = 256;
 
 /// One event, as it was said.
 pub(super) struct Heard {
@@ -25,6 +28,8 @@ pub(super) struct Heard {
     /// The one of the moment: what the policy says later is for what happens later.
     pub(super) redactor: Arc<Redactor>,
     pub(super) said: Vec<(&'static str, Said)>,
+    /// All texts, one after the other: memory that one thread takes and another gives back is dear, so it is one piece.
+    pub(super) texts: String,
     /// The call it happened in, where it does not name one itself.
     pub(super) within: Option<CallIds>,
 }
@@ -37,9 +42,17 @@ pub(super) enum Said {
 
 /// A text, as much of it as will be looked at.
 pub(super) struct Text {
-    pub(super) start: String,
+    /// Where that stands among all texts.
+    pub(super) place: Range<usize>,
     /// The length of all of it.
     pub(super) bytes: usize,
+}
+
+impl Text {
+    /// What will be looked at.
+    pub(super) fn start<'a>(&self, texts: &'a str) -> &'a str {
+        texts.get(self.place.clone()).unwrap_or_default()
+    }
 }
 
 /// A record that is made when it is first looked at, once for all who write it.
@@ -76,6 +89,7 @@ impl Heard {
             metadata: event.metadata(),
             redactor: redact::shared(),
             said: Vec::with_capacity(12),
+            texts: String::with_capacity(USUAL_TEXTS),
             within: None,
         };
         event.record(&mut heard);
@@ -92,22 +106,20 @@ impl Heard {
 
     fn names_a_trace(&self) -> bool {
         let named = |(name, said): &(&str, Said)| {
-            *name == "trace_id" && matches!(said, Said::Text(text) if is_hex(&text.start, 32))
+            *name == "trace_id" && matches!(said, Said::Text(text) if is_hex(text.start(&self.texts), 32))
         };
         self.said.iter().any(named)
     }
 
     fn weight(&self) -> usize {
-        let texts = self.said.iter().map(|(_, said)| match said {
-            Said::Text(text) => text.start.len(),
-            Said::Plain(_) => 0,
-        });
-        texts.sum::<usize>() + OVERHEAD
+        self.texts.len() + OVERHEAD
     }
 
     fn text(&mut self, field: &Field, text: &str) {
-        let start = clip(text, SCAN_LIMIT).to_owned();
-        self.said.push((field.name(), Said::Text(Text { start, bytes: text.len() })));
+        let start = self.texts.len();
+        self.texts.push_str(clip(text, SCAN_LIMIT));
+        let place = start..self.texts.len();
+        self.said.push((field.name(), Said::Text(Text { place, bytes: text.len() })));
     }
 
     fn plain(&mut self, field: &Field, value: Value) {

@@ -8,7 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 use tracing::Level;
 
-use super::heard::{Heard, Said, Text};
+use super::heard::{Heard, Said};
 use crate::event;
 use crate::redact::Redactor;
 
@@ -52,7 +52,7 @@ impl Record {
         let mut clerk = Clerk { redactor: &heard.redactor, ours, left: RECORD_LIMIT, record };
         for (name, said) in heard.said {
             match said {
-                Said::Text(text) => clerk.text(name, &text),
+                Said::Text(text) => clerk.text(name, text.start(&heard.texts), text.bytes),
                 Said::Plain(value) => clerk.put(name, value),
             }
         }
@@ -128,8 +128,9 @@ impl Clerk<'_> {
         self.record.fields.push((name, value));
     }
 
-    fn text(&mut self, name: &'static str, said: &Text) {
-        let text = self.bounded(name, said);
+    /// A text: as much of it as is looked at, and its whole length.
+    fn text(&mut self, name: &'static str, scanned: &str, bytes: usize) {
+        let text = self.bounded(name, scanned, bytes);
         match name {
             "message" => self.record.message = Some(text),
             // Ids are free of anything else, also when another crate uses the names.
@@ -146,19 +147,18 @@ impl Clerk<'_> {
 
     /// The text without secrets and of a length fit for a log. Redacted before it is cut: half a secret is no
     /// longer recognised as one.
-    fn bounded(&mut self, name: &str, said: &Text) -> String {
-        let scanned = said.start.as_str();
+    fn bounded(&mut self, name: &str, scanned: &str, bytes: usize) -> String {
         let mut clean = self.redactor.redact_field(name, scanned).unwrap_or_else(|| scanned.to_owned());
-        if scanned.len() < said.bytes {
+        if scanned.len() < bytes {
             // The last word may be the first half of a secret.
             let end = clean.rfind(char::is_whitespace).unwrap_or(0);
             clean.truncate(end);
         }
         let limit = TEXT_LIMIT.min(self.left);
-        if clean.len() > limit || scanned.len() < said.bytes {
+        if clean.len() > limit || scanned.len() < bytes {
             let kept = clip(&clean, limit).len();
             clean.truncate(kept);
-            let _ = write!(clean, "… [{} bytes in all]", said.bytes);
+            let _ = write!(clean, "… [{bytes} bytes in all]");
         }
         self.left = self.left.saturating_sub(clean.len());
         clean

@@ -1,0 +1,76 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Every shape that `serde` knows.
+#[derive(Serialize)]
+enum Shape {
+    Unit,
+    Newtype(f64),
+    Tuple(u8, String),
+    Struct { a: Option<i128>, b: () },
+}
+
+#[derive(Serialize)]
+struct Pair(char, u128);
+
+#[derive(Serialize)]
+struct Flat {
+    first: f32,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<bool>,
+}
+
+#[track_caller]
+fn check(value: &(impl Serialize + ?Sized)) {
+    let mut out = b"before".to_vec();
+    append(&mut out, value, Texts::Plain).unwrap();
+    let expected = serde_json::to_string(value).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), format!("before{expected}"));
+}
+
+#[test]
+fn every_shape_is_written_as_serde_json_does() {
+    check(&[Shape::Unit, Shape::Newtype(-0.5), Shape::Tuple(7, "t\"".into())]);
+    check(&Shape::Struct { a: Some(i128::MIN), b: () });
+    check(&(Pair('\n', u128::MAX), f64::NAN, f32::MAX, [0_u8; 0], Some(true)));
+    check(&Flat { first: 1e-7, rest: BTreeMap::from([("é".into(), json!([{}, [], null]))]), absent: None });
+    check(&BTreeMap::from([(-1, 'a'), (2, '\\')]));
+    check(&BTreeMap::from([(true, ()), (false, ())]));
+    check(&json!({"": "", "n": [0, -1, 18_446_744_073_709_551_615_u64, 1.5e300], "deep": {"a": {"b": [[["c"]]]}}}));
+    check(&serde_json::from_str::<Box<RawValue>>(r#" {"as" : "it stands", "n": 1.0 } "#).unwrap());
+    check(&vec![serde_json::from_str::<Box<RawValue>>("\"raw\"").unwrap()]);
+    let mut out = Vec::new();
+    assert!(append(&mut out, &BTreeMap::from([(vec![1], 1)]), Texts::Plain).is_err(), "a list is no key");
+}
+
+#[test]
+fn every_character_is_written_as_serde_json_does_wherever_it_stands() {
+    for c in (0..=0x2100).chain([0xfeff, 0x1f980]).filter_map(char::from_u32) {
+        for before in [0, 1, 31, 32, 33] {
+            check(&format!("{}{c}{c}tail", "x".repeat(before)));
+        }
+    }
+    check(&BTreeMap::from([("key\n\u{7f}", "é".repeat(100))]));
+}
+
+#[test]
+fn what_is_hidden_is_escaped_in_texts_and_in_json_that_is_written_already() {
+    let texts = Texts::Visible(|c| c.is_control() || c == '\u{202e}' || c == '\u{e0041}');
+    let hostile = "plain é漢🦀 \n\"\\\u{7f}\u{85}\u{202e}\u{e0041}";
+    let raw = RawValue::from_string(format!("{{\"k\":\"\u{202e}é\"}}")).unwrap();
+    let mut out = Vec::new();
+    append(&mut out, &json!({hostile: hostile}), texts).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains(r#"plain é漢🦀 \n\"\\\u007f\u0085\u202e\udb40\udc41"#), "{text}");
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()[hostile], hostile);
+    let mut out = Vec::new();
+    append(&mut out, &raw, texts).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), r#"{"k":"\u202eé"}"#);
+}

@@ -1,0 +1,103 @@
+//! Texts in quotes: which characters are escaped, and how runs of the others are found.
+
+/// Which characters are escaped, beside those that JSON demands.
+#[derive(Clone, Copy, Debug)]
+pub enum Texts {
+    /// None.
+    Plain,
+    /// Those that this says are hidden: whatever a terminal, an editor or a line splitter could take for more than text. It is
+    /// only asked for what is not printable ASCII.
+    Visible(fn(char) -> bool),
+}
+
+/// Bytes that are looked at at once.
+const RUN: usize = 32;
+
+impl Texts {
+    /// A text and its quotes.
+    pub(super) fn quote(self, out: &mut Vec<u8>, text: &str) {
+        out.reserve(text.len() + 2);
+        out.push(b'"');
+        match self {
+            Texts::Plain => escape(out, text),
+            Texts::Visible(is_hidden) => quote_visible(out, text, is_hidden),
+        }
+        out.push(b'"');
+    }
+
+    /// JSON that is written already: hidden characters are in its texts only, where their escapes mean the same.
+    pub(super) fn raw(self, out: &mut Vec<u8>, json: &str) {
+        match self {
+            Texts::Plain => out.extend_from_slice(json.as_bytes()),
+            Texts::Visible(is_hidden) => reveal(out, json, is_hidden),
+        }
+    }
+}
+
+fn quote_visible(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
+    if all(text.as_bytes(), |byte| is_plain(byte) & (byte < 0x7f)) {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    let mut escaped = Vec::with_capacity(text.len() + RUN);
+    escape(&mut escaped, text);
+    // Escapes are ASCII, so what was text is text still.
+    reveal(out, std::str::from_utf8(&escaped).unwrap_or_default(), is_hidden);
+}
+
+/// What JSON takes as it is.
+fn is_plain(byte: u8) -> bool {
+    (byte >= b' ') & (byte != b'"') & (byte != b'\\')
+}
+
+/// Whether all bytes are. Without a way out in between, so that many are looked at at once.
+fn all(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(true, |so_far, byte| so_far & is(*byte))
+}
+
+fn escape(out: &mut Vec<u8>, text: &str) {
+    for run in text.as_bytes().chunks(RUN) {
+        if all(run, is_plain) {
+            out.extend_from_slice(run);
+        } else {
+            run.iter().for_each(|byte| escape_byte(out, *byte));
+        }
+    }
+}
+
+/// A byte of a text, as `serde_json` writes it.
+fn escape_byte(out: &mut Vec<u8>, byte: u8) {
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        0x08 => b'b',
+        b'\t' => b't',
+        b'\n' => b'n',
+        0x0c => b'f',
+        b'\r' => b'r',
+        0..b' ' => {
+            let [high, low] = crate::canonical::hex_digits(byte);
+            return out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+        }
+        plain => return out.push(plain),
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+/// Copies a text, and escapes what is hidden in it.
+fn reveal(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
+    if all(text.as_bytes(), |byte| byte < 0x7f) {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    let mut units = [0; 2];
+    for c in text.chars() {
+        if c.is_ascii_graphic() || c == ' ' || !is_hidden(c) {
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            continue;
+        }
+        for unit in c.encode_utf16(&mut units) {
+            out.extend_from_slice(b"\\u");
+            unit.to_be_bytes().map(crate::canonical::hex_digits).iter().for_each(|pair| out.extend_from_slice(pair));
+        }
+    }
+}
