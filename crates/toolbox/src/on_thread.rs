@@ -2,7 +2,7 @@
 //! system call for as long as it likes, and must hold nothing else. What is in memory is read at once.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
@@ -43,7 +43,32 @@ impl<A, O> OnThread<A, O> {
     }
 }
 
-/// The processor time of this thread, which runs nothing but the body meanwhile.
+/// Measures the processor time of a body.
+enum Stopwatch {
+    /// By this thread's own, which runs nothing but the body meanwhile. The kernel is asked twice.
+    Thread(Duration),
+    /// By the wall clock, for what waits for nothing: asking the kernel would take as long as the body does.
+    Wall(Instant),
+}
+
+impl Stopwatch {
+    fn thread() -> Self {
+        Stopwatch::Thread(thread_cpu())
+    }
+
+    fn wall() -> Self {
+        Stopwatch::Wall(Instant::now())
+    }
+
+    fn milliseconds(&self) -> f64 {
+        let used = match self {
+            Stopwatch::Thread(began) => thread_cpu().saturating_sub(*began),
+            Stopwatch::Wall(began) => began.elapsed(),
+        };
+        used.as_secs_f64() * 1000.0
+    }
+}
+
 fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
@@ -69,9 +94,9 @@ where
         let body = Arc::clone(&self.body);
         Box::pin(async move {
             if is_at_hand(order.value()) {
-                return perform(&body, &order);
+                return perform(&body, &order, &Stopwatch::wall());
             }
-            match tokio::task::spawn_blocking(move || perform(&body, &order)).await {
+            match tokio::task::spawn_blocking(move || perform(&body, &order, &Stopwatch::thread())).await {
                 Ok(end) => end,
                 // The panic goes on to whoever runs the order, who turns it into a failed call.
                 Err(stopped) => match stopped.try_into_panic() {
@@ -83,9 +108,12 @@ where
     }
 }
 
-fn perform<A: DeserializeOwned, O: Serialize>(body: &Body<A, O>, order: &Order) -> Result<Output, Failure> {
+fn perform<A: DeserializeOwned, O: Serialize>(
+    body: &Body<A, O>,
+    order: &Order,
+    stopwatch: &Stopwatch,
+) -> Result<Output, Failure> {
     let permit = order.value();
-    let began = thread_cpu();
     let arguments = permit.call().typed()?;
     let mut answer = match body {
         Body::Looks(look) => look(permit, &arguments)?,
@@ -96,7 +124,7 @@ fn perform<A: DeserializeOwned, O: Serialize>(body: &Body<A, O>, order: &Order) 
             answer
         }
     };
-    answer.facts.usage.cpu_ms = (thread_cpu() - began).as_secs_f64() * 1000.0;
+    answer.facts.usage.cpu_ms = stopwatch.milliseconds();
     let value = serde_json::to_value(answer.value).map_err(|error| {
         Failure::new(FailureKind::Crashed, format!("the tool's answer is not JSON: {error}"))
     })?;
