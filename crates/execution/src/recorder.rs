@@ -15,9 +15,9 @@ use ledger::entry::{Facts, StageTime};
 use ledger::{Decision, Effect};
 use registry::Order;
 use serde::Serialize;
-use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use telemetry::{Event, Note, StageTiming, Subject, emit, redact};
+use tool::json_text::to_raw;
 use tool::{Category, Metadata, ToolDefinition};
 
 use crate::call::{Call, CuratedMap};
@@ -62,7 +62,7 @@ fn facts(call: &Call, permit: &Permit) -> Facts {
     let (sighting, redactor) = (permit.sighting(), redact::shared());
     // Most calls name files with plain names: a look at those takes a tenth of one at all that is written.
     let is_plain = sighting.chosen_texts().is_some_and(|mut texts| texts.all(|text| redactor.is_plain(text)));
-    let written = to_raw_value(&Whole { sighting, curated_map: unasked(call) });
+    let written = to_raw(&Whole { sighting, curated_map: unasked(call) });
     let redacted =
         written.and_then(|written| if is_plain { Ok(written) } else { redactor.redact_written(written) });
     redacted.map_or_else(|error| unwritten(&error), Facts::Written)
@@ -71,7 +71,7 @@ fn facts(call: &Call, permit: &Permit) -> Facts {
 /// In the place of what could not be written. Names, numbers and words always can: whoever finds this has found a fault.
 fn unwritten(error: &serde_json::Error) -> Facts {
     tracing::error!(%error, "what the judge saw could not be written");
-    to_raw_value(&json!({"unwritten": true})).map_or_else(|_| Facts::default(), Facts::Written)
+    to_raw(&json!({"unwritten": true})).map_or_else(|_| Facts::default(), Facts::Written)
 }
 
 /// The word on a curated map that was not asked.

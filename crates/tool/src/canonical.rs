@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::json_text::Texts;
+
 /// The value with sorted keys and no spaces, so that equal values have equal bytes.
 pub fn bytes(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + text_bytes(value));
@@ -54,25 +56,14 @@ fn write(value: &Value, out: &mut Vec<u8>) {
             let mut entries: Vec<_> = map.iter().collect();
             entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
             write_joined(out, b'{', b'}', entries, |(key, item), out| {
-                write_text(key, out);
+                Texts::Plain.quote(out, key);
                 out.push(b':');
                 write(item, out);
             });
         }
-        Value::String(text) => write_text(text, out),
+        Value::String(text) => Texts::Plain.quote(out, text),
         scalar => write_scalar(scalar, out),
     }
-}
-
-/// A text that needs no escape, as most do, is copied as it is. Without a way out in between, so that many bytes are looked
-/// at at once.
-fn write_text(text: &str, out: &mut Vec<u8>) {
-    if !text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\')) {
-        return write_scalar(text, out);
-    }
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
 }
 
 fn write_joined<T>(
@@ -92,8 +83,8 @@ fn write_joined<T>(
     out.push(close);
 }
 
-fn write_scalar(scalar: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
-    // Neither memory nor a string, number, boolean or null can refuse.
+fn write_scalar(scalar: &impl Serialize, out: &mut Vec<u8>) {
+    // Neither memory nor a number, boolean or null can refuse.
     let _ = serde_json::to_writer(out, scalar);
 }
 

@@ -7,6 +7,8 @@ mod texts;
 mod writer;
 
 use serde::Serialize;
+use serde::ser::Error as _;
+use serde_json::value::RawValue;
 
 pub use texts::Texts;
 
@@ -19,6 +21,16 @@ pub fn append<T: Serialize + ?Sized>(
 ) -> Result<(), serde_json::Error> {
     value.serialize(&mut writer::Writer::new(out, texts))
 }
+
+/// A value as JSON that is written already, for who puts it into more than one place.
+pub fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, serde_json::Error> {
+    let mut out = Vec::with_capacity(USUAL_BYTES);
+    append(&mut out, value, Texts::Plain)?;
+    RawValue::from_string(String::from_utf8(out).map_err(serde_json::Error::custom)?)
+}
+
+/// What most values take: one that takes more is moved while it is written.
+const USUAL_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests;

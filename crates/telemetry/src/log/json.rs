@@ -3,10 +3,8 @@
 //! Beside what JSON requires, every control and direction character is escaped: DEL, C1, the line and paragraph
 //! separators, the bidirectional overrides and the byte order mark.
 
-use std::io;
-
 use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use tool::json_text::{self, Texts};
 
 use super::record::Record;
 
@@ -21,28 +19,11 @@ pub(super) fn line(record: &Record) -> Vec<u8> {
 pub(super) fn compact(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     // Writing to memory, and all keys are strings: nothing here can fail.
-    let _ = value.serialize(&mut Serializer::with_formatter(&mut out, Escaping));
+    let _ = json_text::append(&mut out, value, Texts::Visible(is_unsafe));
     out
 }
 
-struct Escaping;
-
-impl Formatter for Escaping {
-    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
-        if text.is_ascii() && !text.as_bytes().contains(&0x7f) {
-            return CompactFormatter.write_string_fragment(writer, text);
-        }
-        let mut plain = 0;
-        for (at, c) in text.char_indices().filter(|(_, c)| is_unsafe(*c)) {
-            writer.write_all(text.get(plain..at).unwrap_or_default().as_bytes())?;
-            write!(writer, "\\u{:04x}", u32::from(c))?;
-            plain = at + c.len_utf8();
-        }
-        writer.write_all(text.get(plain..).unwrap_or_default().as_bytes())
-    }
-}
-
-/// All of them are in the basic plane, so one `\u` escape names them.
+/// What a terminal or a line reader could take for more than text.
 fn is_unsafe(c: char) -> bool {
     matches!(
         c,

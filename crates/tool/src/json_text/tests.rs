@@ -43,9 +43,12 @@ fn every_shape_is_written_as_serde_json_does() {
     check(&Flat { first: 1e-7, rest: BTreeMap::from([("é".into(), json!([{}, [], null]))]), absent: None });
     check(&BTreeMap::from([(-1, 'a'), (2, '\\')]));
     check(&BTreeMap::from([(true, ()), (false, ())]));
-    check(&json!({"": "", "n": [0, -1, 18_446_744_073_709_551_615_u64, 1.5e300], "deep": {"a": {"b": [[["c"]]]}}}));
+    check(
+        &json!({"": "", "n": [0, -1, 18_446_744_073_709_551_615_u64, 1.5e300], "deep": {"a": {"b": [[["c"]]]}}}),
+    );
     check(&serde_json::from_str::<Box<RawValue>>(r#" {"as" : "it stands", "n": 1.0 } "#).unwrap());
     check(&vec![serde_json::from_str::<Box<RawValue>>("\"raw\"").unwrap()]);
+    assert_eq!(to_raw(&json!({"a": "\n"})).unwrap().get(), r#"{"a":"\n"}"#);
     let mut out = Vec::new();
     assert!(append(&mut out, &BTreeMap::from([(vec![1], 1)]), Texts::Plain).is_err(), "a list is no key");
 }
@@ -64,7 +67,7 @@ fn every_character_is_written_as_serde_json_does_wherever_it_stands() {
 fn what_is_hidden_is_escaped_in_texts_and_in_json_that_is_written_already() {
     let texts = Texts::Visible(|c| c.is_control() || c == '\u{202e}' || c == '\u{e0041}');
     let hostile = "plain é漢🦀 \n\"\\\u{7f}\u{85}\u{202e}\u{e0041}";
-    let raw = RawValue::from_string(format!("{{\"k\":\"\u{202e}é\"}}")).unwrap();
+    let raw = RawValue::from_string("{\"k\":\"\u{202e}é\"}".to_owned()).unwrap();
     let mut out = Vec::new();
     append(&mut out, &json!({hostile: hostile}), texts).unwrap();
     let text = String::from_utf8(out).unwrap();

@@ -1,5 +1,7 @@
 //! Texts in quotes: which characters are escaped, and how runs of the others are found.
 
+use crate::canonical::hex_digits;
+
 /// Which characters are escaped, beside those that JSON demands.
 #[derive(Clone, Copy, Debug)]
 pub enum Texts {
@@ -15,7 +17,7 @@ const RUN: usize = 32;
 
 impl Texts {
     /// A text and its quotes.
-    pub(super) fn quote(self, out: &mut Vec<u8>, text: &str) {
+    pub(crate) fn quote(self, out: &mut Vec<u8>, text: &str) {
         out.reserve(text.len() + 2);
         out.push(b'"');
         match self {
@@ -75,7 +77,7 @@ fn escape_byte(out: &mut Vec<u8>, byte: u8) {
         0x0c => b'f',
         b'\r' => b'r',
         0..b' ' => {
-            let [high, low] = crate::canonical::hex_digits(byte);
+            let [high, low] = hex_digits(byte);
             return out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
         }
         plain => return out.push(plain),
@@ -97,7 +99,7 @@ fn reveal(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
         }
         for unit in c.encode_utf16(&mut units) {
             out.extend_from_slice(b"\\u");
-            unit.to_be_bytes().map(crate::canonical::hex_digits).iter().for_each(|pair| out.extend_from_slice(pair));
+            out.extend_from_slice(unit.to_be_bytes().map(hex_digits).as_flattened());
         }
     }
 }
