@@ -1,3 +1,5 @@
+//! The same bytes as `serde_json`, over every shape and many characters; and what is escaped beside.
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
