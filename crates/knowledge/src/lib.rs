@@ -10,7 +10,7 @@
 mod engine;
 mod error;
 mod function;
-mod harness;
+mod heap;
 mod pool;
 mod wire;
 mod worker;

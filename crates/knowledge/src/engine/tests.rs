@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Prepared;
-use crate::harness::Harness;
+use super::Engine;
 use crate::wire::{Reply, Request, Task};
 
 fn ask(task: Task, source: &str, argument: &Value, helpers: &[(&str, &str)]) -> Reply {
@@ -14,7 +13,7 @@ fn ask(task: Task, source: &str, argument: &Value, helpers: &[(&str, &str)]) -> 
         argument: argument.to_string().into(),
         helpers: helpers.iter().map(|(id, source)| ((*id).into(), (*source).into())).collect(),
     };
-    Prepared::new(&Harness::compile().unwrap()).unwrap().run(&request).0
+    Engine::new().unwrap().run(&request)
 }
 
 #[track_caller]

@@ -318,7 +318,7 @@ fn a_key_is_named_and_travels_behind_tls_or_not_at_all() {
     wrong("transport: streamable_http, url: \"https://me:key@a.org/\"", "url");
     check(
         &server(&format!("{far}, key: {{name: k, value: secret}}")),
-        &[(UnknownField, line, "tool.mcp_specific.key.value")],
+        &[(UnknownField, line, "tool.mcp_specific.key")],
     );
     check(
         &server(&format!("{far}, key: {{}}")),
@@ -339,10 +339,21 @@ fn a_key_that_stands_where_its_name_belongs_is_not_repeated() {
         "transport: sse, url: \"https://me:PLANTED@a.org/\"",
         "transport: sse, url: \"https://me:PLANTED@/\"",
         "transport: sse, url: \"https://me:PLANTED@a.org/\", bogus: 1",
+        "transport: sse, url: \"https://a.org/\", key: {name: k, PLANTED: 1}",
+        "transport: sse, url: \"https://a.org/\", key: {name: k, namePLANTED: k}",
+        "transport: sse, url: \"https://a.org/\", api_key: PLANTED",
+        "transport: sse, url: \"https://a.org/\", headers: {Authorization: Bearer PLANTED}",
+        "transport: websocket, url: \"https://a.org/?token=PLANTED\"",
+        "transport: sse, url: \"https://a.org/\", key: {\n  name: k,\n  PLANTED: 1,\n  PLANTED: 2}",
+        "transport: sse, url: \"https://a.org/\", key: {name:\n  PLANTED, : [",
     ] {
         let (manifest, found) =
             read(&good(&format!("  mcp_specific: {{{section}}}\n")).replace("PLANTED", planted));
         let told: String = found.iter().map(|one| format!("{one} {}\n", one.to_json())).collect();
         assert!(manifest.is_none() && !told.is_empty() && !told.contains(planted), "{section}\n{told}");
     }
+    // A key of digits is no text, and how to make it one would be to repeat it.
+    let number = "  mcp_specific: {transport: sse, url: \"https://a.org/\", key: {name: 4711081512}}\n";
+    let (_, found) = read(&good(number));
+    assert!(!shown(&found).contains("4711081512") && !found.is_empty(), "{}", shown(&found));
 }
