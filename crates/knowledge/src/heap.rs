@@ -116,6 +116,19 @@ impl Heap {
     }
 }
 
+#[cfg(test)]
+impl Heap {
+    /// Whether there is nothing in it but what is in the image.
+    pub(crate) fn is_clear_after(&self, image: &Image) -> bool {
+        let kept = image.start.len();
+        // SAFETY: it is within the region, which was zeroed when it was made.
+        let rest = unsafe {
+            std::slice::from_raw_parts(self.0.start.as_ptr().add(kept), LENGTH - GRANULARITY - kept)
+        };
+        rest.iter().all(|byte| *byte == 0)
+    }
+}
+
 /// What a heap held at one moment.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Image {
