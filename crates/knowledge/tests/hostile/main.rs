@@ -21,6 +21,8 @@ use crate::workers::{Pool, pool};
 const BUSY: Duration = Duration::from_secs(10);
 /// A limit of 500 ms, and 50 ms to stop.
 const IN_TIME: Duration = Duration::from_millis(550);
+/// A busy moment makes one attempt late, and what cannot be stopped in time all of them.
+const ATTEMPTS: usize = 10;
 
 fn validator(source: &str) -> Function {
     Function { kind: Kind::Validator, id: "hostile".into(), source: source.into(), helpers: [].into() }
@@ -50,11 +52,33 @@ fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
                 assert!(refused, "{name} was let through: {end:?}");
                 let unavailable = matches!(end, Err(KnowledgeError::Unavailable(_)));
                 assert!(!unavailable, "{name} was not even run: {end:?}");
-                assert!(took < IN_TIME + BUSY, "{name} took {took:?}: {end:?}");
+                if took >= IN_TIME {
+                    is_stopped_in_time(&pool, name, source_of(scripts, name)).await;
+                }
             }
         }
         still_answers(&pool).await;
     });
+}
+
+fn source_of(scripts: &[(&str, &'static str)], name: &str) -> &'static str {
+    scripts.iter().find(|(known, _)| *known == name).map(|(_, source)| *source).unwrap()
+}
+
+/// By itself, in a worker that is warm.
+async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
+    let mut least = Duration::MAX;
+    for _ in 0..ATTEMPTS {
+        still_answers(pool).await;
+        let started = Instant::now();
+        let end = pool.workers.validate(&validator(source), r#"{"a": 1}"#).await;
+        least = least.min(started.elapsed());
+        assert!(end.map_or(true, |validation| !validation.passes()), "{name}");
+        if least < IN_TIME {
+            return;
+        }
+    }
+    panic!("{name} took {least:?} at the least");
 }
 
 async fn still_answers(pool: &Pool) {
