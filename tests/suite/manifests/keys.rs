@@ -412,9 +412,8 @@ fn everything(daemon: Daemon) -> Vec<String> {
         daemon.home().run(&["ledger", "tail", "-n", "1000", "--json"]).to_string(),
         daemon.log(),
     ];
-    let records = daemon.home().root().join("state/ledger");
-    daemon.stop();
-    for file in std::fs::read_dir(records).unwrap() {
+    let home = daemon.stop();
+    for file in std::fs::read_dir(home.root().join("state/ledger")).unwrap() {
         told.push(String::from_utf8_lossy(&std::fs::read(file.unwrap().path()).unwrap()).into_owned());
     }
     told
