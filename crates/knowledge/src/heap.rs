@@ -14,7 +14,10 @@ use rquickjs::allocator::Allocator;
 const LENGTH: usize = 16 * 1024 * 1024;
 /// As the C library aligns what it hands out.
 const ALIGN: usize = 16;
-const PAGE: usize = 4096;
+
+/// What the region is made of.
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
 
 /// Blocks of up to 32 MiB, which is more than there is.
 type Blocks = Tlsf<'static, u32, u16, 20, 16>;
@@ -33,10 +36,7 @@ struct Region {
 }
 
 impl Region {
-    const LAYOUT: Layout = match Layout::from_size_align(LENGTH, PAGE) {
-        Ok(layout) => layout,
-        Err(_) => panic!("a page is a power of two"),
-    };
+    const LAYOUT: Layout = Layout::new::<[Page; LENGTH / size_of::<Page>()]>();
 
     fn new() -> Option<Self> {
         // SAFETY: the layout is not empty.

@@ -23,7 +23,7 @@ const MOST: usize = 4;
 /// What the engine says of a call of a helper that is not there: of one among others, and of one where there are none.
 const NO_HELPER: [&str; 2] = ["not a function", "helpers is not defined"];
 /// What the engine may take beyond its own limit before it is killed: told apart from a machine that is merely busy.
-const GRACE: Duration = Duration::from_millis(40);
+const GRACE: Duration = Duration::from_millis(25);
 /// What a new worker may take to be ready, on a machine that has much to do.
 const READY: Duration = Duration::from_secs(10);
 

@@ -448,7 +448,8 @@ fn a_key_in_a_manifest_that_is_left_out_is_in_no_reply_log_or_record() {
         let manifest = manifest("streamable_http", "https://mcp.example.com/mcp", key);
         put(daemon.home(), &format!("far{number}.yaml"), &manifest);
         let path = daemon.home().root().join(format!("tools/far{number}.yaml"));
-        let checked = daemon.home().run(&["manifest", "check", path.to_str().unwrap(), "--json"]).must_exit(7);
+        let checked =
+            daemon.home().run(&["manifest", "check", path.to_str().unwrap(), "--json"]).must_exit(7);
         assert!(checked.stdout().contains("UNKNOWN_FIELD"), "{checked}");
         assert!(!checked.to_string().contains(KEY), "{checked}");
     }

@@ -65,26 +65,39 @@ fn source_of(scripts: &[(&str, &'static str)], name: &str) -> &'static str {
     scripts.iter().find(|(known, _)| *known == name).map(|(_, source)| *source).unwrap()
 }
 
-/// By itself, in a worker that is warm.
+/// By itself, in a worker that is warm. What this machine is late for anything at that moment is not the script's.
 async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
-    let mut least = Duration::MAX;
+    let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
         still_answers(pool).await;
         let started = Instant::now();
-        let end = pool.workers.validate(&validator(source), r#"{"a": 1}"#).await;
-        least = least.min(started.elapsed());
+        let stopped = async {
+            let end = pool.workers.validate(&validator(source), r#"{"a": 1}"#).await;
+            (end, started.elapsed())
+        };
+        let waited = async {
+            tokio::time::sleep(IN_TIME).await;
+            started.elapsed()
+        };
+        let ((end, took), in_time) = tokio::join!(stopped, waited);
         assert!(end.map_or(true, |validation| !validation.passes()), "{name}");
-        if least < IN_TIME {
+        if took < in_time {
             return;
         }
+        seen.push((took, in_time));
     }
-    panic!("{name} took {least:?} at the least");
+    panic!("{name} took longer than a wait of {IN_TIME:?} each time: {seen:?}");
 }
 
+/// A machine that stands still for half a second makes even this one late, though not each time.
 async fn still_answers(pool: &Pool) {
     let fine = validator("module.exports = (args) => ({valid: args.a === 1, errors: []})");
-    let validation = pool.workers.validate(&fine, r#"{"a": 1}"#).await.unwrap();
-    assert!(validation.passes());
+    for attempt in 1..=ATTEMPTS {
+        match pool.workers.validate(&fine, r#"{"a": 1}"#).await {
+            Err(KnowledgeError::TimedOut { .. }) if attempt < ATTEMPTS => {}
+            end => return assert!(end.unwrap().passes()),
+        }
+    }
 }
 
 #[test]
