@@ -10,6 +10,7 @@ mod meta;
 mod pins;
 mod real;
 mod run;
+mod secure;
 mod socket;
 mod sse;
 mod started;

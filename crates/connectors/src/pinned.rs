@@ -1,11 +1,13 @@
 //! What stands behind a tool, by its digest: the manifest it was read from and the file that is run. A tool whose file is
 //! another one than was accepted does not run.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use sandbox::Executable;
 use tool::{Failure, FailureKind, canonical};
@@ -78,6 +80,23 @@ fn another(path: &Path) -> Failure {
     let message = format!("`{}` is not the file that was accepted", path.display());
     let hint = "it has changed since; look at it, then `sinew reload --accept`";
     Failure::new(FailureKind::Conflict, message).hint(hint)
+}
+
+/// Programs that many manifests name, each looked for once while these are registered.
+#[derive(Default)]
+pub(crate) struct Programs(Mutex<HashMap<String, Pin>>);
+
+impl Programs {
+    pub(crate) fn pin(&self, program: &str) -> Pin {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pin) = known().get(program) {
+            return pin.clone();
+        }
+        // Not behind the lock: it may be a large file.
+        let pin = Pin::of(program.as_ref());
+        known().insert(program.to_owned(), pin.clone());
+        pin
+    }
 }
 
 /// The digest of everything that stands behind a tool.

@@ -22,7 +22,7 @@ use crate::mcp::{
 };
 use crate::meta::Meta;
 use crate::payload::After;
-use crate::pinned::{Pin, origin};
+use crate::pinned::{Pin, Programs, origin};
 use crate::road::Road;
 use crate::teaching::{self, Shared};
 use crate::uncallable::Uncallable;
@@ -96,7 +96,8 @@ impl Connectors {
             wanted.get(name) == Some(&1) && ToolName::new(name).is_ok_and(is_new)
         };
         // Reading and checking is most of the work; only adding must be done one after the other.
-        let made = manifest::spread(manifests, |manifest| self.tools(manifest, is_free));
+        let programs = Programs::default();
+        let made = manifest::spread(manifests, |manifest| self.tools((manifest, &programs), is_free));
         let mut skipped = Vec::new();
         for (name, tool) in made.into_iter().flatten() {
             let added = tool.and_then(|tool| registry.add(tool).map_err(|error| error.to_string()));
@@ -108,10 +109,10 @@ impl Connectors {
     /// The tools of one manifest, each with its name; a short name where it is free.
     fn tools(
         &self,
-        manifest: &Manifest,
+        (manifest, programs): (&Manifest, &Programs),
         is_free: impl Fn(&str) -> bool,
     ) -> Vec<(String, Result<Tool, String>)> {
-        let (behind, shared) = (self.behind(manifest), Shared::of(manifest));
+        let (behind, shared) = (self.behind(manifest, programs), Shared::of(manifest));
         let one = |command: &Command| {
             let alias = Some(command.name.clone()).filter(|name| is_free(name));
             self.one((manifest, &shared), command, alias, behind.as_ref())
@@ -120,12 +121,12 @@ impl Connectors {
     }
 
     /// What all commands of a manifest run, read once.
-    fn behind(&self, manifest: &Manifest) -> Result<Behind, String> {
+    fn behind(&self, manifest: &Manifest, programs: &Programs) -> Result<Behind, String> {
         if let Some(section) = manifest.cli() {
-            return Ok(Behind::Program(Pin::of(section.executable.as_ref())));
+            return Ok(Behind::Program(programs.pin(&section.executable)));
         }
         if let Some(section) = manifest.mcp() {
-            return self.server(manifest, section);
+            return self.server((manifest, section), programs);
         }
         if let Some(section) = manifest.meta() {
             return Ok(Behind::Tools(section.aggregates.clone().into()));
@@ -142,11 +143,15 @@ impl Connectors {
     }
 
     /// The server of a manifest, which is not started before it is needed.
-    fn server(&self, manifest: &Manifest, section: &McpSection) -> Result<Behind, String> {
+    fn server(
+        &self,
+        (manifest, section): (&Manifest, &McpSection),
+        programs: &Programs,
+    ) -> Result<Behind, String> {
         let (reach, pinned) = match (section.transport, &section.server_command, &section.url) {
             (Transport::Stdio, Some(command), _) => {
                 let command = ServerCommand::read(command)?;
-                let pin = Pin::of(command.program().as_ref());
+                let pin = programs.pin(command.program());
                 let pinned = format!("{} {}", pin.as_str(), command.pinned());
                 let guide =
                     Some(format!("install `{}`, the server of `{}`", command.program(), manifest.id()));

@@ -83,13 +83,16 @@ impl Reloads {
         self.last().clone()
     }
 
-    /// Keeps a report. Whether it says what the last one did not.
+    /// Keeps a report, without the lines of the files: those are for whoever asked for the reload, and for nobody who only
+    /// asks how the daemon is. Whether it says what the last one did not.
     fn keep(&self, report: &ReloadReport) -> bool {
+        let error = report.error.as_deref().map(without_excerpts);
+        let report = ReloadReport { error, ..report.clone() };
         let mut last = self.last();
         let is_news = last.as_ref().is_none_or(|last| {
             (last.result, &last.candidate, &last.error) != (report.result, &report.candidate, &report.error)
         });
-        *last = Some(report.clone());
+        *last = Some(report);
         is_news
     }
 }

@@ -1,18 +1,21 @@
-//! The engine: a runtime that nobody has used, with limits, and one function run in it.
+//! The engine: a context with limits that no function has touched, and one function run in it.
+//!
+//! A context is made once in each process. After a run its memory is put back as it was before any, so the next one
+//! meets the same bytes as the first: nothing that a function did, left or broke is there any more.
 //!
 //! The limits in here are the first line, and polite: a function that minds them ends with an exception. Some natives
 //! never look at the clock, and the memory limit can crash the engine itself; for those the process is killed from
-//! outside. A function is never loaded as compiled code: each run parses its text.
+//! outside. Nothing is ever loaded as compiled code: each run parses its text.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rquickjs::context::intrinsic;
-use rquickjs::{Context, Ctx, Error, Exception, Function, Object, Persistent, Runtime, Value};
+use rquickjs::{Context, Ctx, Error, Exception, Function, Module, Object, Persistent, Runtime, Value};
 
 use crate::function::MEMORY;
-use crate::harness::Harness;
+use crate::heap::{Heap, Image};
 use crate::wire::{Reply, Request, Task};
 
 const STACK: usize = 256 * 1024;
@@ -22,9 +25,12 @@ const LONGEST_ERROR: usize = 400;
 /// What the engine puts before a text that it compiles as a function.
 const HEAD_LINES: usize = 2;
 
+/// Our own script, which sets a context up before any function runs in it.
+const HARNESS: &str = include_str!("harness.js");
+
 /// No clock but the fixed one, no randomness, no proxies that lie about what they are, no references that tell when
 /// memory is reclaimed.
-pub(crate) type Intrinsics = (
+type Intrinsics = (
     intrinsic::Date,
     intrinsic::Eval,
     intrinsic::RegExpCompiler,
@@ -35,19 +41,22 @@ pub(crate) type Intrinsics = (
     intrinsic::Promise,
 );
 
-/// A context that waits for its one function.
-pub(crate) struct Prepared {
+/// A context that waits for a function, and what its memory was before the first.
+pub(crate) struct Engine {
     /// Before the context: nothing of a context may outlive it.
     harness: Persistent<Object<'static>>,
     context: Context,
     deadline: Rc<Cell<Option<Instant>>>,
     overdue: Rc<Cell<bool>>,
+    untouched: Image,
+    heap: Heap,
 }
 
-impl Prepared {
-    pub(crate) fn new(harness: &Harness) -> Result<Self, String> {
+impl Engine {
+    pub(crate) fn new() -> Result<Self, String> {
         let told = |error: Error| error.to_string();
-        let runtime = Runtime::new().map_err(told)?;
+        let heap = Heap::new().ok_or("there is no memory for it")?;
+        let runtime = Runtime::new_with_alloc(heap.share()).map_err(told)?;
         runtime.set_memory_limit(MEMORY);
         runtime.set_max_stack_size(STACK);
         // A collection in the middle of a failed allocation is how the engine crashes; within 8 MB none is needed.
@@ -62,29 +71,40 @@ impl Prepared {
         })));
         let context = Context::custom::<Intrinsics>(&runtime).map_err(told)?;
         let harness = context.with(|ctx| {
-            let harness = harness.set_up(&ctx).map_err(|_| thrown(&ctx))?;
+            let harness = set_up(&ctx).map_err(|_| thrown(&ctx))?;
             Ok::<_, String>(Persistent::save(&ctx, harness))
         })?;
-        Ok(Prepared { harness, context, deadline, overdue })
+        let untouched = heap.image();
+        Ok(Engine { harness, context, deadline, overdue, untouched, heap })
     }
 
-    /// Runs a function, once. What it left behind is handed back: to throw it away takes a while, and whoever asked need
-    /// not wait for it.
-    pub(crate) fn run(self, request: &Request<'_>) -> (Reply, Spent) {
-        let Prepared { harness, context, deadline, overdue } = self;
-        deadline.set(Some(Instant::now() + Duration::from_millis(request.time_ms)));
-        let reply = context.with(|ctx| {
+    /// Runs a function in a context that is as it was made. What it leaves behind is there until [`Engine::forget`].
+    pub(crate) fn run(&mut self, request: &Request<'_>) -> Reply {
+        self.overdue.set(false);
+        self.deadline.set(Some(Instant::now() + Duration::from_millis(request.time_ms)));
+        let harness = self.harness.clone();
+        let reply = self.context.with(|ctx| {
             let attempt = harness.restore(&ctx).and_then(|harness| attempt(&ctx, &harness, request));
             attempt.unwrap_or_else(|error| failed(&ctx, &error, request.task))
         });
-        (if overdue.get() { Reply::TimedOut } else { reply }, Spent { _context: context })
+        if self.overdue.get() { Reply::TimedOut } else { reply }
+    }
+
+    /// Puts the context's memory back as it was when it was made.
+    #[allow(unsafe_code, reason = "the engine's memory is changed behind its back")]
+    pub(crate) fn forget(&mut self) {
+        // SAFETY: the image is of this heap. What refers into it from outside are the runtime, the context and the
+        // harness, which were there when it was made; all that a run made besides was dropped where it ended.
+        unsafe { self.heap.put_back(&self.untouched) }
     }
 }
 
-/// A context in which a function ran. It can only be thrown away.
-#[must_use = "it is thrown away once the answer is on its way"]
-pub(crate) struct Spent {
-    _context: Context,
+/// Runs our script, in a context that nothing has run in; what it hands out is what the engine works through.
+fn set_up<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>, Error> {
+    let (module, done) = Module::declare(ctx.clone(), "harness", HARNESS)?.eval()?;
+    // It awaits nothing, so it has ended: what it threw is thrown here.
+    done.result::<()>().unwrap_or(Ok(()))?;
+    module.get("default")
 }
 
 fn attempt<'js>(ctx: &Ctx<'js>, harness: &Object<'js>, request: &Request<'_>) -> Result<Reply, Error> {
@@ -193,7 +213,7 @@ fn bounded(message: &str) -> String {
     message.chars().take(LONGEST_ERROR).collect()
 }
 
-pub(crate) fn thrown(ctx: &Ctx<'_>) -> String {
+fn thrown(ctx: &Ctx<'_>) -> String {
     let thrown = ctx.catch().into_object().and_then(Exception::from_object);
     thrown
         .and_then(|exception| exception.message())

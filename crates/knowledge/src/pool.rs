@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,16 +20,10 @@ use crate::wire::{self, Reply, Request, Task};
 /// Workers at once for validators, and as many for all else: those who are still being checked do not wait for what already
 /// runs. A function takes half a millisecond or, once in a while, all its time.
 const MOST: usize = 4;
-/// One that is waited for longer than this is late: it is still throwing away what the last function left.
-const LATE: Duration = Duration::from_micros(20);
-/// So often in a row means that calls come faster than one worker prepares itself; a pair of them now and then does not.
-const OFTEN: usize = 8;
-/// Workers that there may be before none is started any more only because the others are late.
-const MOST_SPARE: usize = 2 * MOST;
 /// What the engine says of a call of a helper that is not there: of one among others, and of one where there are none.
 const NO_HELPER: [&str; 2] = ["not a function", "helpers is not defined"];
 /// What the engine may take beyond its own limit before it is killed: told apart from a machine that is merely busy.
-const GRACE: Duration = Duration::from_millis(40);
+const GRACE: Duration = Duration::from_millis(25);
 /// What a new worker may take to be ready, on a machine that has much to do.
 const READY: Duration = Duration::from_secs(10);
 
@@ -61,34 +54,35 @@ pub struct Workers {
 
 struct Shared {
     start: Box<Start>,
-    /// Whoever has waited longest comes first: it had the most time to get ready.
+    /// Whoever has waited longest comes first: it had the most time to forget.
     idle: Mutex<VecDeque<Worker>>,
-    /// Every worker that lives holds one more of it.
-    living: Arc<()>,
-    /// How often in a row a worker was late.
-    late: AtomicUsize,
     validating: Semaphore,
     computing: Semaphore,
 }
 
 struct Worker {
-    /// Read as much at a time as there is: an answer and that it is ready again come one after the other.
+    /// Read as much at a time as there is.
     from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     to: Box<dyn AsyncWrite + Send + Unpin>,
     /// Ends it.
     _life: Box<dyn Send>,
-    _living: Arc<()>,
     born: Instant,
     /// It has waited since it was last heard of: it may have died unseen.
     waited: bool,
 }
 
 impl Shared {
+    /// A new one, once it is ready.
     async fn start(&self) -> io::Result<Worker> {
         let Started { from, to, life } = (self.start)().await?;
-        let living = Arc::clone(&self.living);
         let (from, born) = (BufReader::new(from), Instant::now());
-        Ok(Worker { from, to, _life: life, _living: living, born, waited: false })
+        let mut worker = Worker { from, to, _life: life, born, waited: false };
+        match tokio::time::timeout(READY, receive(&mut worker.from)).await {
+            Ok(Ok(Reply::Ready)) => Ok(worker),
+            Ok(Ok(_)) => Err(io::ErrorKind::InvalidData.into()),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Worker>> {
@@ -108,8 +102,6 @@ impl Workers {
         let shared = Shared {
             start: Box::new(start),
             idle: Mutex::default(),
-            living: Arc::default(),
-            late: AtomicUsize::new(0),
             validating: Semaphore::new(MOST),
             computing: Semaphore::new(MOST),
         };
@@ -223,50 +215,15 @@ impl Workers {
         Some(reply)
     }
 
-    /// One that is ready: an idle one that is still alive, else a new one.
+    /// One that has waited and is not too old, else a new one.
     async fn worker(&self) -> io::Result<Worker> {
         loop {
             let idle = self.shared.idle().pop_front();
-            let Some(mut idle) = idle else { break };
-            if idle.born.elapsed() > OLDEST {
-                continue;
+            match idle {
+                Some(idle) if idle.born.elapsed() > OLDEST => {}
+                Some(idle) => return Ok(idle),
+                None => return self.shared.start().await,
             }
-            // It says so once it has thrown away what the last function left; one that died of that is not blamed on
-            // the next.
-            if self.is_ready(&mut idle).await {
-                return Ok(idle);
-            }
-        }
-        let mut worker = self.shared.start().await?;
-        match tokio::time::timeout(READY, receive(&mut worker.from)).await {
-            Ok(Ok(Reply::Ready)) => Ok(worker),
-            Ok(Ok(_)) => Err(io::ErrorKind::InvalidData.into()),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
-
-    /// Whether it says that it is ready, and has not died meanwhile.
-    async fn is_ready(&self, worker: &mut Worker) -> bool {
-        let asked = Instant::now();
-        let said = tokio::time::timeout(READY, receive(&mut worker.from)).await;
-        let is_ready = matches!(said, Ok(Ok(Reply::Ready)));
-        if is_ready {
-            self.note(asked.elapsed());
-        }
-        is_ready
-    }
-
-    /// Starts one more, for the next calls to take turns with, where they keep waiting for a worker that is late.
-    fn note(&self, waited: Duration) {
-        if waited < LATE {
-            self.shared.late.store(0, Ordering::Relaxed);
-            return;
-        }
-        let late = self.shared.late.fetch_add(1, Ordering::Relaxed) + 1;
-        if late >= OFTEN && Arc::strong_count(&self.shared.living) <= MOST_SPARE {
-            self.shared.late.store(0, Ordering::Relaxed);
-            self.replace();
         }
     }
 

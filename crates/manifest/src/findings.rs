@@ -47,10 +47,15 @@ impl<'d> Findings<'d> {
             return;
         }
         let mut place = self.document.error_at(at.line, at.column, message).suggest(fix);
-        if self.hidden.contains(&at.line) {
+        if self.hides(at.line) {
             place.excerpt.clear();
         }
         self.found.push(Diagnostic { code, field: at.field.to_owned(), place });
+    }
+
+    /// Whether this line is one that nobody is shown: what is said about it repeats none of its words.
+    pub(crate) fn hides(&self, line: u64) -> bool {
+        self.hidden.contains(&line)
     }
 
     pub(crate) fn has_errors(&self) -> bool {

@@ -28,8 +28,8 @@ pub type CheckSyntax<'a> = dyn Fn(&str) -> Result<(), SyntaxProblem> + Sync + 'a
 pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>, Vec<Diagnostic>) {
     let root = match document.tree() {
         Ok(root) => root,
-        // Where a key is spoken of nobody can tell what of it is the key.
-        Err(place) if place.excerpt.contains(['@']) || place.excerpt.contains("key") => {
+        // Where a key is spoken of anywhere nobody can tell what of it is the key: there is no tree to say what is below it.
+        Err(place) if document.text().contains('@') || document.text().contains("key") => {
             return (None, vec![Diagnostic::unreadable(place.without_source(&["key", "name", "header"]))]);
         }
         Err(place) => return (None, vec![Diagnostic::unreadable(place)]),

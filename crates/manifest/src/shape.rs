@@ -13,6 +13,9 @@ use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 use crate::manifest_file::ManifestFile;
 
+/// What says which key a server wants.
+const KEY: &str = "tool.mcp_specific.key";
+
 /// The schema of manifest files.
 pub(crate) fn schema() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
@@ -102,6 +105,7 @@ fn mismatch(node: &Node, shape: &Value, field: &str, findings: &mut Findings<'_>
     let expected = expected.join(" or ");
     let message = format!("`{}` must be {expected}, not {}", last(field), node.kind_name());
     let fix = match (expected.as_str(), &node.kind) {
+        _ if findings.hides(node.line) => format!("write {expected}"),
         ("text", NodeKind::Number(_, text)) => format!("quote it: \"{text}\""),
         ("text", NodeKind::Boolean(value)) => format!("quote it: \"{value}\""),
         _ => format!("write {expected}"),
@@ -208,7 +212,12 @@ fn unknown(
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("known here: {}", names().collect::<Vec<_>>().join(", ")),
     };
-    let message = format!("unknown key `{}`", tool::shorten(key, tool::LONGEST_WORD));
+    // Below what says which key is wanted, the word that nobody knows may be the key itself.
+    let below_key = field.strip_prefix(KEY).is_some_and(|rest| rest.starts_with('.'));
+    let (message, field) = match below_key {
+        true => ("a word that is not known here".to_owned(), KEY),
+        false => (format!("unknown key `{}`", tool::shorten(key, tool::LONGEST_WORD)), field),
+    };
     findings.add(Code::UnknownField, At::key(key, field), &message, &fix);
 }
 

@@ -16,7 +16,7 @@ use crate::web::server::{Server, response};
 
 /// Nothing that any detector of secrets would know.
 const KEY: &str = "plainword-7f3a9";
-const BEARER: &str = "authorization: bearer plainword-7f3a9\r\n";
+pub(super) const BEARER: &str = "authorization: bearer plainword-7f3a9\r\n";
 
 /// What a server of tools answers: it repeats its key wherever it can say something.
 fn answer(asked: &Value) -> Option<Value> {
@@ -41,7 +41,7 @@ fn answer(asked: &Value) -> Option<Value> {
 }
 
 /// One that answers only those who send this line.
-fn guarded(line: &'static str) -> Server {
+pub(super) fn guarded(line: &'static str) -> Server {
     Server::start(move |request, stream| {
         let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         let asked: Value = serde_json::from_str(body).unwrap_or_default();
@@ -57,7 +57,7 @@ fn guarded(line: &'static str) -> Server {
     })
 }
 
-fn manifest(transport: &str, url: &str, key: &str) -> String {
+pub(super) fn manifest(transport: &str, url: &str, key: &str) -> String {
     format!(
         "tool:\n  id: far\n  type: mcp\n  name: Far\n  version: 1.0.0\n  description: d\n  mcp_specific: \
          {{transport: {transport}, url: \"{url}\"{key}}}\n  commands:\n    - {{name: echo, category: read_only, \
@@ -83,7 +83,7 @@ fn key_file(home: &Home, mode: u32) -> PathBuf {
 }
 
 /// A home whose settings have the key `far` for this machine, in a file.
-fn with_file() -> Home {
+pub(super) fn with_file() -> Home {
     let home = home("");
     let file = key_file(&home, 0o600);
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
@@ -92,9 +92,9 @@ fn with_file() -> Home {
     home
 }
 
-const ASKS: &str = ", key: {name: far}";
+pub(super) const ASKS: &str = ", key: {name: far}";
 
-fn echo(daemon: &Daemon) -> Value {
+pub(super) fn echo(daemon: &Daemon) -> Value {
     daemon.agent().execute("far.echo", &json!({"text": "hi"}))
 }
 
@@ -400,4 +400,62 @@ fn doctor_says_whether_a_key_is_there_and_whose_it_is() {
     ];
     assert_eq!(found, expect);
     assert!(!told.to_string().contains(KEY));
+}
+
+/// Everything that anybody is told, or that is kept, of a daemon.
+fn everything(daemon: Daemon) -> Vec<String> {
+    let mut told = vec![
+        daemon.control().request("control/status", &json!({})).to_string(),
+        daemon.agent().request("sinew/status", &json!({})).to_string(),
+        daemon.home().run(&["status"]).to_string(),
+        daemon.home().run(&["logs", "--json"]).to_string(),
+        daemon.home().run(&["ledger", "tail", "-n", "1000", "--json"]).to_string(),
+        daemon.log(),
+    ];
+    let home = daemon.stop();
+    for file in std::fs::read_dir(home.root().join("state/ledger")).unwrap() {
+        told.push(String::from_utf8_lossy(&std::fs::read(file.unwrap().path()).unwrap()).into_owned());
+    }
+    told
+}
+
+/// Where a person wrote a key into the wrong place, only whoever asks for a reload is shown the line, and nothing keeps it.
+#[test]
+fn a_key_in_a_rejected_configuration_is_in_no_status_log_or_record() {
+    let daemon = Daemon::start_in(with_file());
+    let text = std::fs::read_to_string(daemon.home().root().join("config/sinew.yaml")).unwrap();
+    daemon.home().configure("sinew.yaml", &format!("{text}\nfar_token: {KEY}\n"));
+    let report = reload(&daemon);
+    assert_eq!(report["result"], "rejected", "{report}");
+    assert!(report["error"].as_str().unwrap().contains(KEY), "whoever asked sees the line: {report}");
+    let status = daemon.control().request("control/status", &json!({}))["result"].clone();
+    assert!(status["reload"]["error"].as_str().unwrap().contains("far_token"), "{status}");
+    for told in everything(daemon) {
+        assert_eq!(told.lines().find(|line| line.contains(KEY)), None, "the key was told");
+    }
+}
+
+/// The same in a manifest: below `key`, a word that nobody knows may be the key.
+#[test]
+fn a_key_in_a_manifest_that_is_left_out_is_in_no_reply_log_or_record() {
+    let planted = [
+        format!(", key: {{name: far, {KEY}: 1}}"),
+        format!(", key: {{name: far, name{KEY}: 1}}"),
+        format!(", api_key: {KEY}"),
+    ];
+    let daemon = Daemon::start_in(with_file());
+    for (number, key) in planted.iter().enumerate() {
+        let manifest = manifest("streamable_http", "https://mcp.example.com/mcp", key);
+        put(daemon.home(), &format!("far{number}.yaml"), &manifest);
+        let path = daemon.home().root().join(format!("tools/far{number}.yaml"));
+        let checked =
+            daemon.home().run(&["manifest", "check", path.to_str().unwrap(), "--json"]).must_exit(7);
+        assert!(checked.stdout().contains("UNKNOWN_FIELD"), "{checked}");
+        assert!(!checked.to_string().contains(KEY), "{checked}");
+    }
+    let report = reload(&daemon);
+    assert!(!report.to_string().contains(KEY), "{report}");
+    for told in everything(daemon) {
+        assert_eq!(told.lines().find(|line| line.contains(KEY)), None, "the key was told");
+    }
 }

@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, found};
 
 const FINDER: &str = r#"
 tool:
@@ -276,6 +276,29 @@ fn b134_t209_a_validator_that_changes_its_arguments_changes_nothing() {
         .execute("write_note", &json!({"folder": folder.display().to_string(), "text": "Buy milk"}));
     assert_eq!(done["output"], json!({"written": 8}), "{done}");
     assert_eq!(std::fs::read_to_string(folder.join("note.txt")).unwrap(), "Buy milk");
+}
+
+/// How fast a machine counts is not known, so it is asked to count further and further.
+#[test]
+fn b140_a_slow_validator_is_in_the_log_with_its_time() {
+    let counting = WRITER
+        .replace("return args.text.length <= 20", "for (let i = 0; i < Number(args.text); i++); return true");
+    assert_ne!(counting, WRITER);
+    let daemon = daemon(&[("notes.yaml", &counting), ("write.py", WRITE)]);
+    let folder = daemon.home().workspace().display().to_string();
+    let mut agent = daemon.agent();
+    for count in (0..8).map(|power| 500_000_u64 << power) {
+        let done = agent.execute("write_note", &json!({"folder": folder, "text": count.to_string()}));
+        if code(&done) == "validator_rejected" {
+            break;
+        }
+    }
+    let log = found("a line in the log", || {
+        let told = daemon.home().run(&["logs", "--json"]).to_string();
+        let line = told.lines().find(|line| line.contains("longer than its target of 50 ms"))?;
+        Some(line.to_owned())
+    });
+    assert!(log.contains("short-notes") && log.contains("took_ms"), "{log}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub(crate) fn measure(
         results.add(GROUP, name, times);
     }
     let faster = results.ratio(GROUP, NODE, SINEW);
-    results.claim("a validator, p50", Some(median), "µs", Bound::AtMost(150.0));
+    results.claim("a validator, p50", Some(median), "µs", Bound::AtMost(100.0));
     results.claim("a validator: node vm to Sinew, p50", faster, RATIO, Bound::AtLeast(1.0));
     Ok(())
 }

@@ -1,20 +1,33 @@
 //! Functions that behave, in the engine itself. Those that do not are in `tests/`, where a process can die of them.
 
+use std::cell::RefCell;
+
 use serde_json::{Value, json};
 
-use super::Prepared;
-use crate::harness::Harness;
+use super::Engine;
 use crate::wire::{Reply, Request, Task};
 
+thread_local! {
+    /// One for all that a test asks, as in a worker.
+    static ENGINE: RefCell<Engine> = RefCell::new(Engine::new().unwrap());
+}
+
 fn ask(task: Task, source: &str, argument: &Value, helpers: &[(&str, &str)]) -> Reply {
-    let request = Request {
+    ENGINE.with_borrow_mut(|engine| {
+        let reply = engine.run(&request(task, source, argument, helpers));
+        engine.forget();
+        reply
+    })
+}
+
+fn request<'a>(task: Task, source: &'a str, argument: &Value, helpers: &[(&'a str, &'a str)]) -> Request<'a> {
+    Request {
         task,
         time_ms: 1000,
         source: source.into(),
         argument: argument.to_string().into(),
         helpers: helpers.iter().map(|(id, source)| ((*id).into(), (*source).into())).collect(),
-    };
-    Prepared::new(&Harness::compile().unwrap()).unwrap().run(&request).0
+    }
 }
 
 #[track_caller]
@@ -99,6 +112,36 @@ fn tampering_changes_no_verdict_and_no_later_run() {
     computes("Object.keys(Object.prototype).concat(typeof globalThis.left)", json!({}), json!(["undefined"]));
     computes("globalThis.left = 1; typeof globalThis.left", json!({}), json!("number"));
     computes("typeof globalThis.left", json!({}), json!("undefined"));
+}
+
+/// Whatever a function did, the next one meets the same bytes as the first.
+#[test]
+fn of_a_run_not_a_byte_is_left() {
+    let mut engine = Engine::new().unwrap();
+    for source in [
+        "globalThis.left = {a: [1, 'two']}; Object.prototype.polluted = left; 1",
+        "Array.prototype.push = Map; delete globalThis.Object; eval = null; 1",
+        "Symbol.for('left'); globalThis.r = /l(e)ft/g; r.exec('left'); 1",
+        "Promise.resolve(1).then(() => { globalThis.later = 1; }); 1",
+        "(function* () { yield 1; })().next(); globalThis.c = new WeakMap([[{}, 1]]); 1",
+        "throw new Error('left')",
+        "function (",
+        "const deep = () => deep(); deep()",
+        "const a = []; for (;;) a.push('x'.repeat(100000))",
+        "const o = {}; for (let i = 0;; i++) o['k' + i] = i",
+        "for (let s = 'x'; s.length < 2e6; s += s) globalThis.s = s; 1",
+    ] {
+        engine.run(&request(Task::Compute, source, &json!({"some": "argument"}), &[]));
+        assert!(engine.heap.image() != engine.untouched, "{source} did not run");
+        engine.forget();
+        assert!(
+            engine.heap.image() == engine.untouched && engine.heap.is_clear_after(&engine.untouched),
+            "{source}"
+        );
+        let fine = request(Task::Validate, "({valid: args.a === 1, errors: []})", &json!({"a": 1}), &[]);
+        assert_eq!(engine.run(&fine), Reply::Verdict { valid: true, errors: Vec::new() }, "after {source}");
+        engine.forget();
+    }
 }
 
 #[test]

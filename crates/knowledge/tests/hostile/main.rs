@@ -21,6 +21,8 @@ use crate::workers::{Pool, pool};
 const BUSY: Duration = Duration::from_secs(10);
 /// A limit of 500 ms, and 50 ms to stop.
 const IN_TIME: Duration = Duration::from_millis(550);
+/// A busy moment makes one attempt late, and what cannot be stopped in time all of them.
+const ATTEMPTS: usize = 10;
 
 fn validator(source: &str) -> Function {
     Function { kind: Kind::Validator, id: "hostile".into(), source: source.into(), helpers: [].into() }
@@ -50,17 +52,52 @@ fn all_are_refused(scripts: &'static [(&'static str, &'static str)]) {
                 assert!(refused, "{name} was let through: {end:?}");
                 let unavailable = matches!(end, Err(KnowledgeError::Unavailable(_)));
                 assert!(!unavailable, "{name} was not even run: {end:?}");
-                assert!(took < IN_TIME + BUSY, "{name} took {took:?}: {end:?}");
+                if took >= IN_TIME {
+                    is_stopped_in_time(&pool, name, source_of(scripts, name)).await;
+                }
             }
         }
         still_answers(&pool).await;
     });
 }
 
+fn source_of(scripts: &[(&str, &'static str)], name: &str) -> &'static str {
+    scripts.iter().find(|(known, _)| *known == name).map(|(_, source)| *source).unwrap()
+}
+
+/// By itself, in a worker that is warm. What this machine is late for anything at that moment is not the script's.
+async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        still_answers(pool).await;
+        let started = Instant::now();
+        let stopped = async {
+            let end = pool.workers.validate(&validator(source), r#"{"a": 1}"#).await;
+            (end, started.elapsed())
+        };
+        let waited = async {
+            tokio::time::sleep(IN_TIME).await;
+            started.elapsed()
+        };
+        let ((end, took), in_time) = tokio::join!(stopped, waited);
+        assert!(end.map_or(true, |validation| !validation.passes()), "{name}");
+        if took < in_time {
+            return;
+        }
+        seen.push((took, in_time));
+    }
+    assert!(seen.len() < ATTEMPTS, "{name} took longer than a wait of {IN_TIME:?} each time: {seen:?}");
+}
+
+/// A machine that stands still for half a second makes even this one late, though not each time.
 async fn still_answers(pool: &Pool) {
     let fine = validator("module.exports = (args) => ({valid: args.a === 1, errors: []})");
-    let validation = pool.workers.validate(&fine, r#"{"a": 1}"#).await.unwrap();
-    assert!(validation.passes());
+    for attempt in 1..=ATTEMPTS {
+        match pool.workers.validate(&fine, r#"{"a": 1}"#).await {
+            Err(KnowledgeError::TimedOut { .. }) if attempt < ATTEMPTS => {}
+            end => return assert!(end.unwrap().passes()),
+        }
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ use super::names::is_joined;
 use crate::diagnostic::Code;
 use crate::findings::{At, Findings};
 
+/// What of a server's section nobody takes for the place of a key.
+const KEYLESS: [&str; 3] = ["transport", "server_command", "health_check"];
 /// No header has a longer name.
 const LONGEST_HEADER: usize = 64;
 
@@ -46,17 +48,21 @@ fn has_user(url: &str) -> bool {
     place.split(['/', '?', '#', '\\']).next().unwrap_or_default().contains('@')
 }
 
-/// The lines of a manifest that may have a key in them, written where its name belongs.
+/// The lines of a manifest that may have a key in them: where its name belongs, what nobody knows beside it, and an address
+/// with more than a place.
 pub(crate) fn lines_with_keys(root: &Node) -> BTreeSet<u64> {
     let mut lines = BTreeSet::new();
     let Some(section) = root.get("tool").and_then(|tool| tool.get("mcp_specific")) else { return lines };
-    if let (Some(word), Some(key)) = (section.key("key"), section.get("key")) {
-        lines.insert(word.line);
-        all_lines(key, &mut lines);
+    for (word, value) in section.entries() {
+        let may_have_one = match word.as_str() {
+            "url" => value.text().is_some_and(|url| url.contains(['@', '?'])),
+            word => !KEYLESS.contains(&word),
+        };
+        if may_have_one {
+            lines.insert(word.line);
+            all_lines(value, &mut lines);
+        }
     }
-    lines.extend(
-        section.get("url").filter(|url| url.text().is_some_and(|url| url.contains('@'))).map(|url| url.line),
-    );
     lines
 }
 

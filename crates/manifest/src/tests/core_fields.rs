@@ -188,6 +188,25 @@ fn the_simple_example_of_the_document_loads_as_it_stands() {
     assert_eq!(manifest.tools().next().unwrap().1.name().as_str(), "exa.web_search");
 }
 
+/// Its dots stand for what a tool has there; all else is as it stands.
+#[test]
+fn the_complex_example_of_the_document_loads_with_its_dots_filled_in() {
+    let text = "tool:\n  schema_version: 2.0\n  id: clickup\n  type: mcp\n  name: ClickUp\n  version: 1.0.0\n  \
+                description: ClickUp project management\n  knowledge_strategy: executable\n\n  executable_knowledge:\n    \
+                helpers: [{id: h, language: javascript, runtime: isolated_vm, function: f}]\n    \
+                validators: [{id: v, validates: create_task, language: javascript, function: f}]\n\n  api_complexity:\n    \
+                payload_schemas: [{type: native, detection: event field exists, payload_path: body}]\n    \
+                field_mappings: {due: {structure: date}}\n    \
+                api_quirks: [{quirk: q, description: d, mitigation: m}]\n\n  \
+                anti_patterns: [{pattern: p, description: d, wrong: w, correct: c}]\n\n  examples:\n    create_task:\n      \
+                - scenario: success\n        input: {name: x}\n        output: {id: 1}\n      \
+                - scenario: failure_invalid_param\n        input: {}\n        error: {code: INVALID}\n";
+    let (manifest, found) = read(text);
+    let told: Vec<_> = found.iter().map(|one| one.code).collect();
+    assert_eq!(told, [MissingScenario, MissingScenario], "warnings only: {}", shown(&found));
+    assert_eq!(manifest.unwrap().schema_version(), SchemaVersion::V2);
+}
+
 #[test]
 fn sections_are_taken_by_their_type() {
     let mcp = "  mcp_specific:\n    server_command: npx -y @package/server\n    transport: stdio\n    \
@@ -318,7 +337,7 @@ fn a_key_is_named_and_travels_behind_tls_or_not_at_all() {
     wrong("transport: streamable_http, url: \"https://me:key@a.org/\"", "url");
     check(
         &server(&format!("{far}, key: {{name: k, value: secret}}")),
-        &[(UnknownField, line, "tool.mcp_specific.key.value")],
+        &[(UnknownField, line, "tool.mcp_specific.key")],
     );
     check(
         &server(&format!("{far}, key: {{}}")),
@@ -339,10 +358,21 @@ fn a_key_that_stands_where_its_name_belongs_is_not_repeated() {
         "transport: sse, url: \"https://me:PLANTED@a.org/\"",
         "transport: sse, url: \"https://me:PLANTED@/\"",
         "transport: sse, url: \"https://me:PLANTED@a.org/\", bogus: 1",
+        "transport: sse, url: \"https://a.org/\", key: {name: k, PLANTED: 1}",
+        "transport: sse, url: \"https://a.org/\", key: {name: k, namePLANTED: k}",
+        "transport: sse, url: \"https://a.org/\", api_key: PLANTED",
+        "transport: sse, url: \"https://a.org/\", headers: {Authorization: Bearer PLANTED}",
+        "transport: websocket, url: \"https://a.org/?token=PLANTED\"",
+        "transport: sse, url: \"https://a.org/\", key: {\n  name: k,\n  PLANTED: 1,\n  PLANTED: 2}",
+        "transport: sse, url: \"https://a.org/\", key: {name:\n  PLANTED, : [",
     ] {
         let (manifest, found) =
             read(&good(&format!("  mcp_specific: {{{section}}}\n")).replace("PLANTED", planted));
         let told: String = found.iter().map(|one| format!("{one} {}\n", one.to_json())).collect();
         assert!(manifest.is_none() && !told.is_empty() && !told.contains(planted), "{section}\n{told}");
     }
+    // A key of digits is no text, and how to make it one would be to repeat it.
+    let number = "  mcp_specific: {transport: sse, url: \"https://a.org/\", key: {name: 4711081512}}\n";
+    let (_, found) = read(&good(number));
+    assert!(!shown(&found).contains("4711081512") && !found.is_empty(), "{}", shown(&found));
 }
