@@ -17,7 +17,7 @@ struct Walk {
     records: Vec<Vec<Value>>,
 }
 
-fn prepared() -> Home {
+pub(super) fn prepared() -> Home {
     let home = Home::initialised().without_alarms();
     table::configure(&home);
     home
