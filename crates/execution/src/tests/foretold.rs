@@ -159,9 +159,9 @@ fn happened(result: &ToolResult) -> Word {
 #[tokio::test]
 async fn t045_what_is_explained_is_what_happens_whatever_happened_before() {
     let mut seen = std::collections::HashMap::new();
-    for number in 1..=8 {
+    for number in 1..=5 {
         let mut story = Story::begin(number);
-        for _ in 0..120 {
+        for _ in 0..80 {
             if story.dice.roll(3) == 0 {
                 story.turn_of_events().await;
             }
@@ -169,6 +169,6 @@ async fn t045_what_is_explained_is_what_happens_whatever_happened_before() {
         }
         story.seen.iter().for_each(|word| *seen.entry(*word).or_insert(0) += 1);
     }
-    let enough = |word| seen.get(word).is_some_and(|times| *times > 60);
+    let enough = |word| seen.get(word).is_some_and(|times| *times > 25);
     assert!(["permit", "ask", "deny"].into_iter().all(enough), "{seen:?}");
 }
