@@ -51,9 +51,10 @@ impl Given {
 
     /// The same without the key, where the provider repeats it.
     fn masked(mut self, credential: &Credential) -> Given {
-        let mask = |text: &mut String| match credential.masked(text) {
-            Some(masked) => *text = masked,
-            None => {}
+        let mask = |text: &mut String| {
+            if let Some(masked) = credential.masked(text) {
+                *text = masked;
+            }
         };
         for Hit { title, url, snippet, published } in &mut self.hits {
             [title, url, snippet].into_iter().chain(published).for_each(mask);
