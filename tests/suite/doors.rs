@@ -1,6 +1,7 @@
 //! Every door gives the same answer: output, verdict and record.
 
 mod equivalence;
+mod explanation;
 mod sameness;
 mod table;
 mod ways;

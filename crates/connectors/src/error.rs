@@ -74,6 +74,7 @@ impl McpError {
             McpError::Outbound(error) => matches!(
                 **error,
                 OutboundError::Garbled { .. }
+                    | OutboundError::NoAnswer { .. }
                     | OutboundError::BadFrame { .. }
                     | OutboundError::TooMuch { .. }
                     | OutboundError::TimedOut { .. }

@@ -24,6 +24,7 @@ mod rule;
 mod schedules;
 mod shown;
 mod standing;
+mod told;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -41,7 +42,9 @@ use tool::{Arguments, CallId, Caller};
 
 pub(crate) use asking::{approve, confirm, leave};
 pub use card::{Card, CardLine, Fact, ShownChange, Side, Tone};
-pub(crate) use foresee::{Foreseen, foresee};
+#[cfg(test)]
+pub(crate) use dice::Dice;
+pub(crate) use foresee::{Foreseen, Look, foresee};
 pub use hand::Asking;
 pub(crate) use hand::{Approved, Hand};
 pub use operator::{Answer, DecideError, Decided, Lasting, Listed};

@@ -1,7 +1,7 @@
 //! What would become of a call, and why, without running it.
 //!
-//! The judgement is the road's own, so what is explained is what would happen. Nothing is reserved, counted or put
-//! on record, and no tool is started.
+//! The judgement is the road's own, so what is explained is what would happen. Nothing is reserved or counted, and no tool
+//! is started. On record is only what an agent was told of what is in files that a call would change.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool::{Mode, Refusal, RefusalCode, RuleRef};
 
-use crate::approvals::{self, Foreseen};
+use crate::approvals::{self, Foreseen, Look};
 use crate::call::{Call, Request};
 use crate::layer::ToolExecutionLayer;
 use crate::look_up::look_up;
 use crate::pipeline;
+use crate::repeats::{self, Earlier};
 
 /// What would become of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +41,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Finding {
-    /// It would run.
+    /// It would run; or has run before under its key, and its end would be told again.
     Permit,
     /// A human would be asked.
     Ask {
@@ -75,12 +76,27 @@ impl Finding {
     }
 }
 
+/// Who hears an explanation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearer {
+    /// Who would make the call: what a call would tell is told, and leaves a trace as it would.
+    Caller,
+    /// The human, who may see what is in the files.
+    Operator,
+}
+
 impl ToolExecutionLayer {
     /// What would become of this call now, or in another mode.
-    pub async fn explain(&self, request: Request, mode: Option<Mode>) -> Explanation {
+    pub async fn explain(&self, request: Request, mode: Option<Mode>, hearer: Hearer) -> Explanation {
         let (world, mode) = (self.world.load_full(), mode.unwrap_or_else(|| self.mode()));
         let (call, arguments) = Call::suppose(request, &self.ledger, world, mode);
-        let judged = AssertUnwindSafe(suppose(self, &call, arguments)).catch_unwind().await;
+        let look = match hearer {
+            Hearer::Operator => Look::Freely,
+            // A mode that does not hold must not open to an agent what the one that does keeps shut.
+            Hearer::Caller if mode == self.mode() => Look::OnRecord,
+            Hearer::Caller => Look::Not,
+        };
+        let judged = AssertUnwindSafe(suppose(self, &call, arguments, look)).catch_unwind().await;
         let (tool_name, (finding, rules)) =
             judged.unwrap_or_else(|_| (call.tool_name.clone(), found(Err(fault(&call)))));
         let policy_hash = call.world.policy.hash().to_owned();
@@ -93,17 +109,33 @@ async fn suppose(
     layer: &ToolExecutionLayer,
     call: &Call,
     arguments: Value,
+    look: Look,
 ) -> (String, (Finding, Vec<RuleRef>)) {
-    let tool = match layer.admits(call).and_then(|()| look_up(call, &arguments)) {
-        Ok(tool) => tool,
+    let (earlier, tool) = match known(layer, call, &arguments).await {
+        Ok(known) => known,
         Err(refusal) => return (refusal.tool.clone(), found(Err(refusal))),
     };
     let name = tool.definition().name().to_string();
+    if let Some(earlier) = earlier {
+        let id = earlier.decision.call.call_id.to_string();
+        return (name, (Finding::Permit, vec![RuleRef { file: "ledger".into(), line: 0, id: id.into() }]));
+    }
     let verdict = pipeline::judge(layer, call, tool.definition(), tool.schema(), arguments).await;
     match verdict {
-        Ok(Verdict::Question(question)) => (name, asked(layer, call, tool, question).await),
+        Ok(Verdict::Question(question)) => (name, asked(layer, call, tool, question, look).await),
         verdict => (name, found(verdict)),
     }
+}
+
+/// The tool of a call that is let in, and the call that was run under its key, if it has one.
+async fn known<'a>(
+    layer: &ToolExecutionLayer,
+    call: &'a Call,
+    arguments: &Value,
+) -> Result<(Option<Earlier>, &'a Arc<Tool>), Box<Refusal>> {
+    layer.admits(call)?;
+    let earlier = repeats::ran_before(layer, call).await?;
+    Ok((earlier, look_up(call, arguments)?))
 }
 
 /// What would come of a question: not every call that needs a human can be shown to one, and some have their answer.
@@ -112,9 +144,10 @@ async fn asked(
     call: &Call,
     tool: &Arc<Tool>,
     question: Question,
+    look: Look,
 ) -> (Finding, Vec<RuleRef>) {
     let (asked_by, mut rules) = (question.asked_by().to_vec(), question.rules());
-    match approvals::foresee(layer, call, tool, question).await {
+    match approvals::foresee(layer, call, tool, question, look).await {
         Ok(Foreseen::Asks(refusal)) => (Finding::Ask { refusal, asked_by }, rules),
         Ok(Foreseen::Answered(answer)) => {
             rules.push(answer);

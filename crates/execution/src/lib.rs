@@ -43,7 +43,7 @@ pub use approvals::{
 pub use call::{CuratedMap, Request};
 pub use calls::{CallStanding, Cancelled, Standing};
 pub use content::redactor;
-pub use explain::{Explanation, Finding};
+pub use explain::{Explanation, Finding, Hearer};
 pub use governance::{Difference, Effect};
 pub use host::{
     Advice, Below, Host, HostArgument, HostCall, HostJudge, HostReview, HostTool, HostToolName, HostVerdict,

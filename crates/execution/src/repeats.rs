@@ -79,17 +79,28 @@ pub(crate) async fn stop_repeat(layer: &ToolExecutionLayer, call: &Call) -> Resu
             Err(ended) => call.in_time(ended.cancelled()).await?,
         }
     }
-    let (ledger, wanted) = (Arc::clone(&layer.ledger), key.to_owned());
+    match ran_before(layer, call).await? {
+        None => Ok(()),
+        Some(earlier) => Err(Halt::Repeated(Box::new(earlier))),
+    }
+}
+
+/// The call that was run under the key of this one, if there is one. A key that stands for another call is refused.
+pub(crate) async fn ran_before(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+) -> Result<Option<Earlier>, Box<Refusal>> {
+    let Some(key) = call.key.as_ref() else { return Ok(None) };
+    let (ledger, wanted) = (Arc::clone(&layer.ledger), key.scoped.clone());
     let reading = tokio::task::spawn_blocking(move || earlier(&ledger, &wanted));
     let found = match call.in_time(reading).await? {
         Ok(Ok(found)) => found,
-        Ok(Err(error)) => return Err(recorder::unavailable(&call.tool_name, &error).into()),
-        Err(_) => return Err(unreadable(call).into()),
+        Ok(Err(error)) => return Err(recorder::unavailable(&call.tool_name, &error)),
+        Err(_) => return Err(unreadable(call)),
     };
     match found {
-        None => Ok(()),
-        Some(earlier) if earlier.is_the_same(call) => Err(Halt::Repeated(Box::new(earlier))),
-        Some(earlier) => Err(conflict(call, &earlier).into()),
+        Some(earlier) if !earlier.is_the_same(call) => Err(conflict(call, &earlier)),
+        found => Ok(found),
     }
 }
 

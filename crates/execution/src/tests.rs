@@ -2,6 +2,7 @@
 
 mod calls;
 mod explain;
+mod foretold;
 mod guardrail;
 mod host;
 mod limits;

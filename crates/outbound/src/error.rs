@@ -51,6 +51,12 @@ pub enum OutboundError {
         /// What is wrong.
         cause: hyper::Error,
     },
+    /// It says again and again that an answer will come.
+    #[error("`{host}` announces an answer and gives none")]
+    NoAnswer {
+        /// The host.
+        host: String,
+    },
     /// One redirect too many.
     #[error("`{host}` redirects for the {hops}th time")]
     TooManyRedirects {
@@ -140,7 +146,7 @@ impl From<OutboundError> for Failure {
                 FailureKind::Unreadable,
                 "there is no way past this; for a certificate of one's own, `web.ca_file` in sinew.yaml",
             ),
-            OutboundError::Garbled { .. } => {
+            OutboundError::Garbled { .. } | OutboundError::NoAnswer { .. } => {
                 (FailureKind::Unreadable, "it is no web server, or a broken one")
             }
             OutboundError::TooManyRedirects { .. } | OutboundError::BadRedirect { .. } => {

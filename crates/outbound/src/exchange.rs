@@ -1,5 +1,8 @@
 //! One question and its answer over one connection, which is closed afterwards. HTTP/1.1 only: one framing to get right.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -9,6 +12,7 @@ use hyper::header::{
 };
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -23,6 +27,8 @@ const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// More headers than this, or more bytes of them, and it is no answer.
 const MOST_HEADERS: usize = 128;
 const MOST_HEADER_BYTES: usize = 128 * 1024;
+/// More heads like `100 Continue` before the answer, and none is waited for.
+const MOST_ANNOUNCED: usize = 32;
 /// More codings than this and the body is left as it is: nobody nests them to save space.
 const MOST_CODINGS: usize = 4;
 /// What a header is kept up to.
@@ -87,8 +93,23 @@ pub(crate) async fn send(
         let (name, value) = credential.for_place(place)?;
         request.headers_mut().insert(name, value);
     }
-    let response = sender.send_request(request).await.map_err(garbled)?;
-    Ok((response, driving))
+    let announcing = announcements(&mut request);
+    tokio::select! {
+        response = sender.send_request(request) => Ok((response.map_err(garbled)?, driving)),
+        () = announcing.notified() => Err(OutboundError::NoAnswer { host: place.host.clone() }),
+    }
+}
+
+/// Says when more was announced before an answer than anybody announces: each is small, and none is the last.
+fn announcements(request: &mut Request<Full<Bytes>>) -> Arc<Notify> {
+    let (enough, count) = (Arc::new(Notify::new()), AtomicUsize::new(0));
+    let told = Arc::clone(&enough);
+    hyper::ext::on_informational(request, move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) >= MOST_ANNOUNCED {
+            told.notify_one();
+        }
+    });
+    enough
 }
 
 fn request(url: &Url, question: &Question) -> Result<Request<Full<Bytes>>, OutboundError> {

@@ -8,6 +8,7 @@ mod calls_cancel;
 mod calls_list;
 mod events;
 mod execute;
+mod explain;
 mod grants_list;
 mod grants_revoke;
 mod ledger_export;
@@ -67,6 +68,7 @@ const METHODS: &[Method<Control>] = &[
     mode_get::METHOD,
     mode_set::METHOD,
     execute::METHOD,
+    explain::METHOD,
     calls_list::METHOD,
     calls_cancel::METHOD,
     sessions_list::METHOD,

@@ -1,5 +1,5 @@
-//! `explain` of a call that a human decides about: an agent hears that one is asked, and nothing of what the call would
-//! do; nothing is asked by it.
+//! `explain` of a call that a human decides about: what it says is what happens, and nothing is asked by it. That an agent
+//! was told what is in a file is on record.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn facts(refusal: &Value) -> [&Value; 3] {
 }
 
 #[test]
-fn t045_what_no_card_can_show_is_refused_and_an_agent_cannot_learn_it_by_explain() {
+fn t045_what_no_card_can_show_is_refused_and_explained_so() {
     let home = asking_home(300);
     let tools = "tools:\n  write_file: {requires_approval: true}\n  edit_file: {requires_approval: true}\n  \
                  delete_file: {requires_approval: true}\n";
@@ -37,10 +37,17 @@ fn t045_what_no_card_can_show_is_refused_and_an_agent_cannot_learn_it_by_explain
         ("delete_file", json!({"path": "nowhere"}), "not_foreseeable"),
     ] {
         let told = explain(&mut agent, tool, &arguments, &json!({}));
-        assert_eq!(told["verdict"], "ask", "{tool} {detail}: {told}");
+        assert_eq!(told["verdict"], "deny", "{tool} {detail}: {told}");
         assert!(!told["rules"].as_array().unwrap().is_empty(), "with the rules that ask: {told}");
+        let note = daemon.home().records_so_far().pop().unwrap();
+        assert_eq!(
+            (&note["about"], &note["data"]["detail"]),
+            (&json!("explained"), &json!(detail)),
+            "{note}"
+        );
         let refused = agent.execute(tool, &arguments);
-        assert_eq!(refused["metadata"]["refusal"]["detail"], detail, "{refused}");
+        assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{tool}: {told}");
+        assert_eq!(told["refusal"]["detail"], detail, "{told}");
     }
     questions(&mut daemon.control(), 0);
     let told = explain(&mut agent, "write_file", &json!({"path": "a", "content": "x"}), &json!({}));
@@ -49,7 +56,7 @@ fn t045_what_no_card_can_show_is_refused_and_an_agent_cannot_learn_it_by_explain
 }
 
 #[test]
-fn t045_an_answer_that_is_there_is_not_used_up_by_explain() {
+fn t045_an_answer_that_is_there_is_explained_and_not_used_up() {
     let daemon = asking_daemon();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
     let arguments = json!({"path": "a.txt", "content": "x"});
@@ -60,10 +67,12 @@ fn t045_an_answer_that_is_there_is_not_used_up_by_explain() {
     decide(&mut control, &id, "approve");
     for _ in 0..2 {
         let told = explain(&mut agent, "write_file", &arguments, &brought);
-        assert_eq!(told["verdict"], "ask", "whether it is an answer to this is not said: {told}");
+        assert_eq!(told["verdict"], "permit", "{told}");
+        assert!(told["rules"].to_string().contains(&id), "by that answer: {told}");
     }
     let other = json!({"path": "a.txt", "content": "y"});
-    assert_eq!(explain(&mut agent, "write_file", &other, &brought)["verdict"], "ask");
+    let told = explain(&mut agent, "write_file", &other, &brought);
+    assert_eq!(told["refusal"]["detail"], "approval_mismatch", "{told}");
     assert_eq!(with_approval(&mut agent, &arguments, &id)["success"], true);
     let told = explain(&mut agent, "write_file", &arguments, &brought);
     assert_eq!(told["refusal"]["detail"], "approval_used", "{told}");
@@ -71,7 +80,7 @@ fn t045_an_answer_that_is_there_is_not_used_up_by_explain() {
     let id = ask(&mut agent, &arguments);
     daemon.home().run(&["approve", &id, "--for", "10m", "--yes"]).must_exit(0);
     let told = explain(&mut agent, "write_file", &arguments, &json!({}));
-    assert_eq!(told["verdict"], "ask", "a standing rule covers it, which only a look can tell: {told}");
+    assert_eq!(told["verdict"], "permit", "a standing rule covers it: {told}");
     assert_eq!(agent.execute("write_file", &arguments)["success"], true);
     let told = explain(&mut agent, "write_file", &json!({"path": "b.txt", "content": "x"}), &json!({}));
     assert_eq!(told["verdict"], "ask", "and nothing else: {told}");
@@ -89,4 +98,27 @@ fn t045_where_too_many_questions_wait_nobody_is_asked_and_it_is_explained_so() {
     let refused = agent.execute_with("write_file", &one_more, &json!({"approval": "async"}));
     assert_eq!((&told["verdict"], detail(&refused)), (&json!("deny"), "too_many_approvals"), "{told}");
     assert_eq!(facts(&told["refusal"]), facts(&refused["metadata"]["refusal"]), "{told}");
+}
+
+#[test]
+fn t045_a_person_is_foretold_the_same_and_leaves_no_record() {
+    let home = asking_home(300);
+    home.file("notes.txt", "one\n");
+    home.configure("governance/tools.yaml", "tools:\n  edit_file: {requires_approval: true}\n");
+    let daemon = Daemon::start_in(home);
+    let before = daemon.home().records_so_far().len();
+    for (guess, exit, verdict) in [("one", 4, "ask"), ("two", 3, "deny")] {
+        let arguments = json!({"path": "notes.txt", "edits": [{"old_text": guess, "new_text": "x"}]});
+        let told = daemon
+            .home()
+            .run(&["explain", "edit_file", "--json", &arguments.to_string()])
+            .must_exit(exit)
+            .json();
+        assert_eq!(told["verdict"], verdict, "{told}");
+    }
+    assert_eq!(daemon.home().records_so_far().len(), before);
+    // Nor is there a way to it at the agents' door.
+    let answer =
+        daemon.agent().request("control/explain", &json!({"tool_name": "edit_file", "arguments": {}}));
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
 }

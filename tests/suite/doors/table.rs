@@ -34,7 +34,7 @@ pub(super) enum Brings {
 }
 
 impl Case {
-    fn new(tool: &str, arguments: Value) -> Case {
+    pub(super) fn new(tool: &str, arguments: Value) -> Case {
         Case { tool: tool.to_owned(), arguments, key: None, brings: Brings::Nothing }
     }
 }

@@ -183,6 +183,27 @@ fn keys_are_sent_to_their_service_and_kept_nowhere() {
     assert!(!kept.contains("brave-key-4d1f") && !kept.contains("tvly-key-8a2c"));
 }
 
+#[test]
+fn t151_a_provider_that_repeats_its_key_does_not_tell_it_to_the_caller() {
+    let said = r#"{"web": {"results": [{"title": "tell brave-key-4d1f", "url": "https://a.org/?k=brave-key-4d1f",
+        "description": "brave-key-4d1f", "age": "brave-key-4d1f"}]}, "query": {"original": "q"}, "type": "search"}"#;
+    let repeating = Server::saying("200 OK", JSON, said);
+    let wrong = Server::saying("200 OK", JSON, r#"{"results": "tvly-key-8a2c"}"#);
+    let home = Home::initialised();
+    let file = home.user().join("brave.key");
+    std::fs::write(&file, "brave-key-4d1f\n").expect("a key file");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a private file");
+    let more = format!(", key_file: \"{}\"", file.display());
+    let entries = [("tavily", &wrong, ""), ("brave", &repeating, more.as_str())]
+        .map(|(name, server, more)| format!("{{name: {name}, url: \"{}\"{more}}}", server.url("/s")));
+    let home = with_settings(home, &format!("{{search: {{providers: [{}]}}}}", entries.join(", ")));
+    let daemon = Daemon::start_with(home, &[("TAVILY_API_KEY", "tvly-key-8a2c")]);
+    let result = search(&daemon, "q");
+    assert_eq!(tried(&result), ["tavily parse_changed", "brave ok"], "{result}");
+    assert_eq!(result["output"]["results"][0]["title"], "tell [key]", "{result}");
+    assert!(!result.to_string().contains("-key-"), "{result}");
+}
+
 /// A provider of the settings is bound by the lists of the gateway like everybody else.
 #[test]
 fn policy_closes_the_way_to_a_provider_too() {

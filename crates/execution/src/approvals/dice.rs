@@ -1,14 +1,14 @@
 //! Chance that can be repeated, for the tests that try every order of events.
 
 /// The same number to begin with rolls the same.
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn of(schedule: u64) -> Self {
+    pub(crate) fn of(schedule: u64) -> Self {
         Dice(schedule.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(super) fn roll(&mut self, sides: usize) -> usize {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -16,7 +16,7 @@ impl Dice {
     }
 
     /// One of them, where there is any.
-    pub(super) fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
         (!among.is_empty()).then(|| &among[self.roll(among.len())])
     }
 }

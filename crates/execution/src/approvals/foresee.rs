@@ -1,18 +1,18 @@
 //! What would come of a question, without asking it: the card is made and thrown away. What is foreseen is what `asking`
-//! does, up to the point where something would be kept. For an agent it ends earlier: what a call would do says what is in
-//! the files it would change, and a look that nobody records must not tell that to who may not read them.
+//! does, up to the point where something would be kept.
 
 use std::sync::Arc;
 
 use governance::Question;
 use registry::Tool;
-use tool::{Refusal, RuleRef, Side};
+use tool::{Refusal, RuleRef};
 
-use super::asking::{Hands, fresh_id, look_at_question, names, prepare};
+use super::asking::{self, Hands, fresh_id, look_at_question, names, prepare};
 use super::effect::Effect;
 use super::hand::{Asking, Hand};
 use super::queue::{Claim, Unusable};
 use super::refusals::{pending, too_many, unusable};
+use super::told;
 use crate::call::Call;
 use crate::layer::ToolExecutionLayer;
 
@@ -24,41 +24,82 @@ pub(crate) enum Foreseen {
     Answered(RuleRef),
 }
 
+/// Whether what a call would do is looked at. What it would do says what is in the files it would change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It is, for the operator, who may see them.
+    Freely,
+    /// It is, and an agent is told what came of it. That is on record, as the call's own refusal or question would be.
+    OnRecord,
+    /// It is not.
+    Not,
+}
+
 /// What would come of this question now, or why it would be refused without anybody being asked.
 pub(crate) async fn foresee(
     layer: &ToolExecutionLayer,
     call: &Call,
     tool: &Arc<Tool>,
     question: Question,
+    look: Look,
 ) -> Result<Foreseen, Box<Refusal>> {
-    if let Some(hand) = &call.hand {
+    // Where nobody is asked, an answer is not looked for either.
+    let brought = call.hand.as_ref().filter(|_| call.asking != Asking::Never);
+    if let Some(hand) = brought {
         match layer.approvals.standing(&hand.id, &call.caller) {
             Ok(()) | Err(Unusable::Pending) => {}
             Err(why) => return Err(unusable(call, &hand.id, &why)),
         }
     }
-    if call.caller.door.side() == Side::Agents {
-        return unlooked(layer, call, &question);
+    match look {
+        Look::Freely => looked(layer, call, tool, question, brought).await,
+        Look::OnRecord => {
+            call.keep_facts(&question.facts());
+            let foreseen = looked(layer, call, tool, question, brought).await;
+            told::record(layer, call, tool, &foreseen).await?;
+            foreseen
+        }
+        Look::Not => unlooked(layer, call, &question, brought),
     }
+}
+
+async fn looked(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    tool: &Arc<Tool>,
+    question: Question,
+    brought: Option<&Hand>,
+) -> Result<Foreseen, Box<Refusal>> {
     let rules = names(question.asked_by());
-    let (question, effect) = look_at_question(layer, call, tool, question).await?;
-    if let Some(hand) = &call.hand {
+    if let Some(hand) = brought {
+        let (_question, effect) = asking::look(layer, call, tool, question, Question::proposed).await?;
         return with_answer(layer, call, hand, &effect, &rules);
     }
-    let wanted = effect.wanted(call, question.proposed(), &layer.approvals.life, &rules);
-    let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
-    if let (Some(id), Asking::Wait | Asking::Async) = (covering, call.asking) {
-        return Ok(Foreseen::Answered(by(&id)));
-    }
+    let (question, effect) = look_at_question(layer, call, tool, question).await?;
     let id = fresh_id();
-    prepare(layer, call, &question, &effect, rules, (&id, Hands::Off))?.request(layer, call, &effect, &id)?;
+    if call.asking != Asking::Never {
+        let wanted = effect.wanted(call, question.proposed(), &layer.approvals.life, &rules);
+        let covering = layer.approvals.queue().covering(&wanted, layer.approvals.now()).cloned();
+        if let Some(id) = covering {
+            return Ok(Foreseen::Answered(by(&id)));
+        }
+    }
+    let prepared = prepare(layer, call, &question, &effect, rules, (&id, Hands::Off))?;
+    if call.asking != Asking::Never {
+        prepared.request(layer, call, &effect, &id)?;
+    }
     Ok(Foreseen::Asks(Box::new(question.unanswered())))
 }
 
-/// What an agent is told: the same whatever the files hold.
-fn unlooked(layer: &ToolExecutionLayer, call: &Call, question: &Question) -> Result<Foreseen, Box<Refusal>> {
+/// The same whatever the files hold.
+fn unlooked(
+    layer: &ToolExecutionLayer,
+    call: &Call,
+    question: &Question,
+    brought: Option<&Hand>,
+) -> Result<Foreseen, Box<Refusal>> {
     let approvals = &layer.approvals;
-    let Some(hand) = &call.hand else {
+    let Some(hand) = brought else {
         let room = approvals.queue().has_room_for(&call.caller, approvals.now());
         room.map_err(|full| too_many(call, full))?;
         return Ok(Foreseen::Asks(Box::new(question.unanswered())));

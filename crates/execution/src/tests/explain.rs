@@ -1,15 +1,18 @@
-//! What is explained is what happens, and explaining leaves no trace.
+//! What is explained is what happens, and explaining leaves no trace but where an agent is told what is in a file.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use governance::Permit;
 use registry::{Order, Preview, Running, ToolExecutor};
 use serde_json::{Value, json};
-use tool::{Category, Door, Failure, FailureKind, Mode, RefusalCode};
+use tool::{Category, Failure, FailureKind, Mode, RefusalCode};
 
 use super::{Bench, caller, done, records, request};
-use crate::{Finding, ToolExecutionLayer};
+use crate::{Finding, Hearer, Request, ToolExecutionLayer};
 
 /// A tool that looks and one that changes, and how often either ran.
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {
@@ -42,7 +45,7 @@ async fn what_is_explained_is_what_happens() {
             ("look", json!([])),
             ("change", json!({"text": "-----BEGIN RSA PRIVATE KEY-----"})),
         ] {
-            let told = layer.explain(request(tool, arguments.clone(), None), None).await;
+            let told = layer.explain(request(tool, arguments.clone(), None), None, Hearer::Caller).await;
             let result = layer.execute(request(tool, arguments.clone(), None)).await;
             assert_eq!(told.mode, mode);
             assert_eq!(told.finding == Finding::Permit, result.success, "{tool} in {mode}: {told:?}");
@@ -59,7 +62,8 @@ async fn what_is_explained_is_what_happens() {
 #[tokio::test]
 async fn another_mode_can_be_asked_about() {
     let (layer, _folder, _) = bench();
-    let in_mode = async |mode| layer.explain(request("change", json!({}), None), Some(mode)).await;
+    let in_mode =
+        async |mode| layer.explain(request("change", json!({}), None), Some(mode), Hearer::Operator).await;
     assert_eq!(in_mode(Mode::Normal).await.finding, Finding::Permit);
     let told = in_mode(Mode::Alert).await;
     let Finding::Ask { asked_by, .. } = &told.finding else { panic!("{told:?}") };
@@ -70,11 +74,13 @@ async fn another_mode_can_be_asked_about() {
 }
 
 #[tokio::test]
-async fn explaining_leaves_no_trace() {
+async fn explaining_by_the_rules_alone_leaves_no_trace() {
     let (layer, folder, ran) = bench();
     let before: (Vec<Value>, _) = (records(folder.path()), layer.status().remaining);
     for (tool, mode) in [("look", None), ("change", Some(Mode::Lockdown)), ("nowhere", None)] {
-        layer.explain(request(tool, json!({}), None), mode).await;
+        for hearer in [Hearer::Caller, Hearer::Operator] {
+            layer.explain(request(tool, json!({}), None), mode, hearer).await;
+        }
     }
     let counts = layer.status().calls;
     assert_eq!((counts.running, counts.done, counts.failed, counts.refused), (0, 0, 0, 0));
@@ -86,7 +92,7 @@ async fn explaining_leaves_no_trace() {
 async fn a_layer_that_takes_no_calls_says_so_here_too() {
     let (layer, _folder, _) = bench();
     layer.drain(std::time::Duration::ZERO).await;
-    let told = layer.explain(request("look", json!({}), None), None).await;
+    let told = layer.explain(request("look", json!({}), None), None, Hearer::Caller).await;
     assert_eq!(told.finding.refusal().map(|refusal| refusal.code), Some(RefusalCode::ShuttingDown));
 }
 
@@ -94,7 +100,11 @@ async fn a_layer_that_takes_no_calls_says_so_here_too() {
 fn an_explanation_is_one_flat_object() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (layer, _folder, _) = bench();
-    let told = runtime.block_on(layer.explain(request("CHANGE", json!({}), None), Some(Mode::Lockdown)));
+    let told = runtime.block_on(layer.explain(
+        request("CHANGE", json!({}), None),
+        Some(Mode::Lockdown),
+        Hearer::Caller,
+    ));
     let json = serde_json::to_value(&told).unwrap();
     assert_eq!((&json["verdict"], &json["tool_name"]), (&json!("deny"), &json!("change")), "{json}");
     assert_eq!(json["refusal"]["code"], "mode_denied", "{json}");
@@ -117,21 +127,75 @@ impl ToolExecutor for Edits {
     }
 }
 
+fn edits() -> (Arc<ToolExecutionLayer>, tempfile::TempDir) {
+    Bench::new().run_by("edit", Category::SYSTEM_WRITE, |_| {}, Edits).layer()
+}
+
+fn guess(text: &str) -> Request {
+    request("edit", json!({"old_text": text}), None)
+}
+
+fn notes(folder: &Path) -> Vec<Value> {
+    records(folder).into_iter().filter(|record| record["about"] == "explained").collect()
+}
+
 #[tokio::test]
-async fn an_agent_cannot_guess_by_it_what_a_file_holds() {
-    let (layer, _folder) = Bench::new().run_by("edit", Category::SYSTEM_WRITE, |_| {}, Edits).layer();
-    let guess = async |door, text| {
-        let mut guess = request("edit", json!({"old_text": text}), None);
-        guess.caller.door = door;
-        layer.explain(guess, Some(Mode::Alert)).await
-    };
-    for door in [Door::Socket, Door::Mcp, Door::Hook] {
-        let told = guess(door, "right").await;
-        assert_eq!(told.finding.as_str(), "ask", "{told:?}");
-        assert_eq!(told, guess(door, "wrong").await, "the same whatever it guesses");
+async fn a_guess_at_what_a_file_holds_is_told_as_the_call_tells_it_and_is_on_record() {
+    let (layer, folder) = edits();
+    layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
+    for (guesses, (text, verdict, detail)) in
+        [("right", "ask", None), ("wrong", "deny", Some("not_foreseeable"))].into_iter().enumerate()
+    {
+        let told = layer.explain(guess(text), None, Hearer::Caller).await;
+        assert_eq!(told.finding.as_str(), verdict, "{told:?}");
+        assert_eq!(told, layer.explain(guess(text), None, Hearer::Operator).await, "the same for a human");
+        let result = layer.execute(guess(text)).await;
+        let refused = result.metadata.refusal.unwrap();
+        assert_eq!(told.finding.refusal().map(|told| &told.reason), Some(&refused.reason));
+        let notes = notes(folder.path());
+        assert_eq!(notes.len(), guesses + 1, "one for the caller, none for the human");
+        let data = &notes[guesses]["data"];
+        assert_eq!(
+            (&data["tool"], &data["verdict"], &data["detail"]),
+            (&json!("edit"), &json!(verdict), &json!(detail))
+        );
+        assert!(!notes[guesses].to_string().contains(text), "by digest only: {data}");
     }
-    for door in [Door::Control, Door::Embedded] {
-        let told = [guess(door, "right").await, guess(door, "wrong").await];
-        assert_eq!(told.each_ref().map(|told| told.finding.as_str()), ["ask", "deny"], "{told:?}");
+    assert_eq!(layer.status().calls.refused, 2, "the calls; an explanation is none");
+}
+
+#[tokio::test]
+async fn a_mode_that_does_not_hold_opens_no_file_to_an_agent() {
+    let (layer, folder) = edits();
+    layer.set_mode(Mode::Lockdown, "test", &caller(), None).await.unwrap();
+    let in_alert = async |text, hearer| layer.explain(guess(text), Some(Mode::Alert), hearer).await;
+    let right = in_alert("right", Hearer::Caller).await;
+    assert_eq!(right.finding.as_str(), "ask", "{right:?}");
+    assert_eq!(right, in_alert("wrong", Hearer::Caller).await, "whatever it guesses");
+    assert_eq!(in_alert("wrong", Hearer::Operator).await.finding.as_str(), "deny");
+    assert!(notes(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_told() {
+    let (layer, _folder) = edits();
+    layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
+    layer.ledger.close();
+    let told = [guess("right"), guess("wrong")].map(|guess| layer.explain(guess, None, Hearer::Caller));
+    for told in futures_util::future::join_all(told).await {
+        let code = told.finding.refusal().map(|refusal| refusal.code);
+        assert_eq!(code, Some(RefusalCode::LedgerUnavailable), "{told:?}");
     }
+}
+
+#[tokio::test]
+async fn a_flood_of_guesses_is_slowed_down_like_one_of_refusals() {
+    let (layer, folder) = edits();
+    layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
+    while layer.refusals.turn().now_or_never().is_some() {}
+    // As many turns as take three seconds are given away before this one's.
+    (0..60).for_each(|_| assert!(layer.refusals.turn().now_or_never().is_none()));
+    let told = layer.explain(guess("wrong"), None, Hearer::Caller);
+    let told = tokio::time::timeout(Duration::from_secs(1), told).await;
+    assert!(told.is_err() && notes(folder.path()).is_empty(), "{told:?}");
 }

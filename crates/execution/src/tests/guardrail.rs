@@ -113,7 +113,8 @@ async fn only_a_permit_proves_a_repair() {
 #[tokio::test]
 async fn explaining_a_call_offers_the_same_repair() {
     let (layer, _folder, _) = bench();
-    let explained = layer.explain(request("put", json!({"file_path": "a.txt"}), None), None).await;
+    let explained =
+        layer.explain(request("put", json!({"file_path": "a.txt"}), None), None, crate::Hearer::Caller).await;
     let refusal = explained.finding.refusal().cloned().unwrap();
     let executed = layer.execute(request("put", json!({"file_path": "a.txt"}), None)).await;
     assert_eq!(refusal.repair, executed.metadata.refusal.unwrap().repair);

@@ -88,6 +88,24 @@ async fn t147_time_and_headers_have_caps() {
 }
 
 #[tokio::test]
+async fn t147_an_answer_that_is_only_announced_is_not_waited_for() {
+    let announcing = |most: usize| {
+        Server::start(move |_, stream| {
+            let mut announced = 0;
+            while announced < most && stream.write_all(b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n").is_ok() {
+                announced += 1;
+            }
+            let _ = stream.write_all(&response("200 OK", "", "x"));
+        })
+    };
+    let (few, many) = (announcing(32), announcing(1_000_000));
+    let answer = gatekeeper().get(&permit(OPEN), &few.url("/"), &[], caps(100)).await.unwrap();
+    assert_eq!(answer.body, b"x", "some are usual");
+    let end = gatekeeper().get(&permit(OPEN), &many.url("/"), &[], caps(100)).await;
+    assert_eq!(word(&end), "NoAnswer");
+}
+
+#[tokio::test]
 async fn what_nobody_acts_on_is_dropped() {
     let headers =
         "Content-Type: text/html\r\nContent-Encoding: gzip, br\r\nRetry-After: 7\r\nSet-Cookie: id=kept\r\n";

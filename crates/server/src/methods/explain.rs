@@ -1,6 +1,9 @@
-//! `sinew/explain`: what would become of a call, and by which rules. Nothing runs, and nothing is recorded.
+//! `sinew/explain`: what would become of a call, and by which rules. Nothing runs; what a call would tell of the files it
+//! would change is told, and on record.
 
 use std::sync::Arc;
+
+use execution::{Hearer, ToolExecutionLayer};
 
 use super::execute;
 use crate::agent::Agent;
@@ -11,9 +14,19 @@ use crate::session::Session;
 pub(crate) const METHOD: Method<Agent> = Method { name: "sinew/explain", run };
 
 fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    explained(&agent.layer, session, call, Hearer::Caller)
+}
+
+/// What the call that a message describes would come to, for whoever hears it.
+pub(crate) fn explained(
+    layer: &Arc<ToolExecutionLayer>,
+    session: &Session,
+    call: Call,
+    hearer: Hearer,
+) -> Result<Answer, RpcError> {
     let (request, mut params) = execute::request(session, call)?;
     let mode = params.want("mode")?;
     params.finish()?;
-    let layer = Arc::clone(&agent.layer);
-    Ok(Answer::later(async move { rpc::answer(&layer.explain(request, mode).await) }))
+    let layer = Arc::clone(layer);
+    Ok(Answer::later(async move { rpc::answer(&layer.explain(request, mode, hearer).await) }))
 }

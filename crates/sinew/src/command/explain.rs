@@ -1,7 +1,7 @@
 //! `sinew explain`: what would become of a call, by which rules, and what would have to change. The daemon judges if
-//! one runs, else this process, by the same road.
+//! one runs, else this process, by the same road. It is a person who asks, so it is asked at the human's door.
 
-use execution::{Explanation, Finding, ToolFilter};
+use execution::{Explanation, Finding, Hearer, ToolFilter};
 use serde_json::{Value, json};
 use tool::{Arguments, ToolDefinition};
 
@@ -45,7 +45,7 @@ fn through_daemon(
     params.insert("arguments".to_owned(), spoken.arguments(definition)?);
     params.insert("cwd".to_owned(), json!(setting.folder()));
     params.extend(mode.map(|mode| ("mode".to_owned(), json!(mode))));
-    let reply = setting.ask_agent("sinew/explain", Value::Object(params))?;
+    let reply = setting.ask_control("control/explain", Value::Object(params))?;
     serde_json::from_value(reply)
         .map_err(|error| Problem::new(Exit::Failed, format!("the daemon's answer cannot be read: {error}")))
 }
@@ -61,7 +61,8 @@ fn in_this_process(
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
     let tool = spoken.tool.clone();
     let arguments = spoken.arguments(tools::find(&definitions, &tool))?;
-    let explanation = runtime.block_on(layer.explain(call::request(setting, tool, arguments), mode));
+    let supposed = call::request(setting, tool, arguments);
+    let explanation = runtime.block_on(layer.explain(supposed, mode, Hearer::Operator));
     // A thread stuck in a dead mount must not keep the command from ending.
     runtime.shutdown_background();
     Ok(explanation)

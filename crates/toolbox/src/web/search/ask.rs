@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use outbound::{Answer, Caps, Key, KeyPlaces, Method, OutboundError, Question};
+use outbound::{Answer, Caps, Credential, KeyPlaces, Method, OutboundError, Question};
 use page::{Engine, Failing, Found, Hit, Purpose, Reading};
 use sandbox::Sandbox;
 use serde_json::json;
@@ -48,6 +48,20 @@ impl Given {
         let detail = Some(detail.into());
         Given { outcome, detail, retry_after: None, hits: Vec::new(), refusal: None, read: None }
     }
+
+    /// The same without the key, where the provider repeats it.
+    fn masked(mut self, credential: &Credential) -> Given {
+        let mask = |text: &mut String| {
+            if let Some(masked) = credential.masked(text) {
+                *text = masked;
+            }
+        };
+        for Hit { title, url, snippet, published } in &mut self.hits {
+            [title, url, snippet].into_iter().chain(published).for_each(mask);
+        }
+        self.detail.iter_mut().for_each(mask);
+        self
+    }
 }
 
 /// Asks a provider. An error means that nothing can be read at all, whoever is asked.
@@ -81,7 +95,11 @@ pub(crate) async fn ask(
     if let Some((outcome, detail)) = Outcome::of_status(provider.engine, &answer) {
         return Ok(Given { retry_after, ..Given::new(outcome, detail) });
     }
-    read(sandbox, provider.engine, &answer, search.most, caps).await
+    let given = read(sandbox, provider.engine, &answer, search.most, caps).await?;
+    Ok(match &question.credential {
+        Some(credential) => given.masked(credential),
+        None => given,
+    })
 }
 
 async fn read(
@@ -167,7 +185,7 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
             let freshness = search.range.map(|range| format!("p{}", letter(range)));
             pairs.extend(freshness.as_deref().map(|freshness| ("freshness", freshness)));
             let question = base(Question::get(with_query(url, &pairs)), "application/json");
-            Ok(question.header("x-subscription-token", key(provider)?.reveal()))
+            Ok(Question { credential: Some(credential(provider, Some("x-subscription-token"))?), ..question })
         }
         Engine::Tavily => {
             let range = search.range.map(|range| match range {
@@ -179,19 +197,18 @@ fn question(provider: &Provider, search: Search<'_>, user_agent: &str) -> Result
             let body = json!({"query": search.query, "max_results": search.most, "time_range": range});
             let question =
                 Question { method: Method::Post, body: body.to_string().into(), ..Question::get(url) };
-            let key = format!("Bearer {}", key(provider)?.reveal());
-            Ok(base(question, "application/json")
-                .header("content-type", "application/json")
-                .header("authorization", key))
+            let question = base(question, "application/json").header("content-type", "application/json");
+            Ok(Question { credential: Some(credential(provider, None)?), ..question })
         }
     }
 }
 
-/// The key of a provider, or where it would be looked for.
-fn key(provider: &Provider) -> Result<Key, String> {
-    let Provider { engine, key_file, key_variable, .. } = provider;
+/// The key of a provider, for its address alone; or where it would be looked for.
+fn credential(provider: &Provider, header: Option<&str>) -> Result<Credential, String> {
+    let Provider { engine, url, key_file, key_variable } = provider;
     let (account, file, variable) = (word(*engine).to_owned(), key_file.clone(), key_variable.clone());
-    KeyPlaces { account, file, variable }.find()
+    let key = KeyPlaces { account, file, variable }.find()?;
+    Credential::new(key, url, header).map_err(|error| error.to_string())
 }
 
 fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {

@@ -1,0 +1,16 @@
+//! `control/explain`: what would become of a call at the agents' door, told to the human: all of it, also what it would
+//! find in files, in any mode. Nothing runs, and nothing is recorded.
+
+use execution::Hearer;
+
+use super::Control;
+use crate::methods::explain;
+use crate::rpc::RpcError;
+use crate::service::{Answer, Call, Method};
+use crate::session::Session;
+
+pub(crate) const METHOD: Method<Control> = Method { name: "control/explain", run };
+
+fn run(control: &Control, session: &mut Session, call: Call) -> Result<Answer, RpcError> {
+    explain::explained(&control.layer, session, call, Hearer::Operator)
+}
