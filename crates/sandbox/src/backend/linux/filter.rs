@@ -7,8 +7,8 @@ use tool::SandboxTier;
 
 use super::raw;
 use super::syscalls::{
-    Answer, HIDE, KIND, LOCKS, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE,
-    PAIRED, PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SOCKET_LEVEL,
+    ADOPT, Answer, HIDE, KIND, LOCKS, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE,
+    PAIRED, PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SIBLING, SOCKET_LEVEL,
     THREAD, TYPING, UNIX, WATCHING, WITHOUT_FILE,
 };
 use crate::guard::{self, Guard};
@@ -64,7 +64,7 @@ fn program(tier: SandboxTier, network: Network) -> Vec<sock_filter> {
     program.extend(when(libc::SYS_fcntl, wishes_of_files()));
     program.extend(guard::held(Guard::SharedPages, when(libc::SYS_mmap, no_shared_pages())));
     program.extend(guard::held(Guard::OwnDescriptors, when(libc::SYS_close_range, own_tables())));
-    program.extend(guard::held(Guard::Hiding, when(libc::SYS_prctl, hiding())));
+    program.extend(when(libc::SYS_prctl, wishes_of_processes()));
     program.extend(when(libc::SYS_clone, clones()));
     for (number, place) in MODES {
         program.extend(guard::held(Guard::SetId, when(*number, no_powers(*place))));
@@ -105,6 +105,10 @@ fn clones() -> Vec<sock_filter> {
         vec![jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), refuse(Answer::NotPermitted)],
     ));
     part.extend(guard::held(
+        Guard::Orphans,
+        vec![jump(JUMP_ANY_BIT, SIBLING, 0, 1), refuse(Answer::NotPermitted)],
+    ));
+    part.extend(guard::held(
         Guard::OwnDescriptors,
         vec![
             jump(JUMP_ANY_BIT, THREAD, 0, 2),
@@ -116,13 +120,12 @@ fn clones() -> Vec<sock_filter> {
     part
 }
 
-fn hiding() -> Vec<sock_filter> {
-    vec![
-        step(LOAD, FIRST_ARGUMENT),
-        jump(JUMP_EQUAL, HIDE, 0, 1),
-        refuse(Answer::Ignored),
-        step(RETURN, ALLOW),
-    ]
+fn wishes_of_processes() -> Vec<sock_filter> {
+    let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
+    part.extend(guard::held(Guard::Hiding, vec![jump(JUMP_EQUAL, HIDE, 0, 1), refuse(Answer::Ignored)]));
+    part.extend(guard::held(Guard::Orphans, vec![jump(JUMP_EQUAL, ADOPT, 0, 1), refuse(Answer::Unsuited)]));
+    part.push(step(RETURN, ALLOW));
+    part
 }
 
 /// Memory that is shared and has no file.
@@ -370,6 +373,8 @@ mod tests {
         check(Network::Full, libc::SYS_setsockopt, [3, 6, 7], ALLOW);
         check(Network::Off, libc::SYS_prctl, [4, 0, 0], FAIL);
         check(Network::Off, libc::SYS_prctl, [15, 0, 0], ALLOW);
+        check(Network::Off, libc::SYS_prctl, [36, 1, 0], EINVAL);
+        check(Network::Off, libc::SYS_clone, [0x8011, 0, 0], EPERM);
         check(Network::Off, libc::SYS_fcntl, [3, 1031, 0], EPERM);
         check(Network::Off, libc::SYS_fcntl, [3, 1030, 0], ALLOW);
     }

@@ -5,19 +5,22 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tool::SandboxTier;
 
+use super::group::Group;
 use super::raw::{self, Forked};
 use super::{inside, mounts, powers};
+use crate::guard::{self, Guard};
 use crate::launcher::Setup;
 use crate::status::{Problem, Status, Step};
 
 /// Everything this process does. It never returns. `outcome` leads to the launcher.
-pub(crate) fn run(mut setup: Setup, outcome: OwnedFd) -> ! {
+pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> ! {
     let begun = prepare().and_then(|count| {
         let terminals = mounts::terminals();
         let forked = raw::fork().map_err(|cause| Problem::new(Step::Limits, "fork", &cause))?;
@@ -26,7 +29,7 @@ pub(crate) fn run(mut setup: Setup, outcome: OwnedFd) -> ! {
     let ready = match begun {
         Ok((Forked::Child, terminals, count)) => {
             drop((outcome, count));
-            inside::run(SandboxTier::Full, terminals, setup)
+            inside::run(SandboxTier::Full, terminals, group, setup)
         }
         Ok((Forked::Parent(child), _, count)) => powers::give_up_all().map(|()| (child, count)),
         Err(problem) => Err(problem),
@@ -39,7 +42,7 @@ pub(crate) fn run(mut setup: Setup, outcome: OwnedFd) -> ! {
         }
     };
     let _ = setup.say(&Status::Ready);
-    drop(setup);
+    drop((setup, group));
     let end = reap(child);
     let said = [end.to_le_bytes(), processes_so_far(&count).to_le_bytes()].concat();
     let _ = File::from(outcome).write_all(&said);
@@ -66,19 +69,53 @@ fn awaited() -> SigSet {
 
 /// Waits for the program and reaps everybody else's children; how it ended, as the kernel writes it.
 fn reap(child: Pid) -> i32 {
-    let signals = awaited();
+    let (signals, mut pace) = (awaited(), Pace::new());
     loop {
-        loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) if pid == child => return code,
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => return -(signal as i32),
-                Ok(WaitStatus::StillAlive) | Err(_) => break,
-                Ok(_) => {}
+        // The program first, however many others wait to be buried.
+        while let Some((who, end)) = bury(Some(child)).or_else(|| bury(None)) {
+            if who == child {
+                return end;
             }
+            pace.keep();
         }
         if signals.wait() == Ok(Signal::SIGTERM) {
             // Everybody in this namespace but this process.
             let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
+        }
+    }
+}
+
+/// Reaps one who has ended; who it was, and how.
+fn bury(whom: Option<Pid>) -> Option<(Pid, i32)> {
+    match waitpid(whom, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(who, code)) => Some((who, code)),
+        Ok(WaitStatus::Signaled(who, signal, _)) => Some((who, -(signal as i32))),
+        _ => None,
+    }
+}
+
+/// How long it takes to bury an orphan, once there were many. Until then it counts among the run's processes. Who goes from
+/// process to process, each the orphan of the one before, would else be gone from each before anybody has looked at it.
+const PACE: Duration = Duration::from_millis(2);
+/// So many are buried at once: a program that left some when it ended has no use for its time.
+const AT_ONCE: u32 = 32;
+
+/// When the next one may be buried.
+struct Pace {
+    paid_until: Instant,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { paid_until: Instant::now() }
+    }
+
+    /// Takes the time for one.
+    fn keep(&mut self) {
+        let now = Instant::now();
+        self.paid_until = self.paid_until.max(now) + PACE;
+        if self.paid_until > now + PACE * AT_ONCE && guard::stands(Guard::Pace) {
+            std::thread::sleep(PACE);
         }
     }
 }

@@ -8,6 +8,7 @@ use governance::Network;
 use rustix::fs::{Mode, OFlags};
 use tool::SandboxTier;
 
+use super::group::Group;
 use super::landlocked::{Rules, Scratch};
 use super::mounts::Terminals;
 use super::{filter, mounts, namespaces, powers, raw, start};
@@ -17,10 +18,13 @@ use crate::spec::Spec;
 use crate::status::{Problem, Status, Step};
 
 /// Everything this process does until it is another. It never returns.
-pub(crate) fn run(tier: SandboxTier, terminals: Terminals, mut setup: Setup) -> ! {
-    let prepared = prepare(tier, terminals);
+pub(crate) fn run(tier: SandboxTier, terminals: Terminals, group: Option<Group>, mut setup: Setup) -> ! {
+    let prepared = prepare(tier, terminals, group.as_ref());
     let problem = match setup.order(tier) {
-        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, terminals, rules)) {
+        Ok(Some(Ok(order))) => match prepared.and_then(|rules| {
+            group.as_ref().map_or(Ok(()), |group| group.limit(&order.spec.limits))?;
+            build(&order.spec, terminals, rules)
+        }) {
             Ok(program) => start::exec(&order.spec, &program, &order.stdio),
             Err(problem) => problem,
         },
@@ -32,7 +36,12 @@ pub(crate) fn run(tier: SandboxTier, terminals: Terminals, mut setup: Setup) -> 
 }
 
 /// What needs no order. The rules are those of most runs, which have no network.
-fn prepare(tier: SandboxTier, terminals: Terminals) -> Result<Option<Rules>, Problem> {
+fn prepare(
+    tier: SandboxTier,
+    terminals: Terminals,
+    group: Option<&Group>,
+) -> Result<Option<Rules>, Problem> {
+    group.map_or(Ok(()), Group::join)?;
     if tier != SandboxTier::Full {
         // Else the namespace's first process is its parent, and has done so.
         powers::end_with_parent()?;

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
+use super::group::{Account, Group};
 use super::reduced;
 use super::tally::{Before, Tally};
 use super::traffic::Traffic;
@@ -32,6 +33,8 @@ pub(crate) struct Run {
     pub(crate) tier: SandboxTier,
     /// The first process of the namespaces; where there are none, the one that becomes the program.
     pub(crate) child: Pid,
+    /// Where the kernel counts it, if it does.
+    pub(crate) group: Option<Group>,
     /// Where that first process says how the program ended.
     pub(crate) outcome: Option<OwnedFd>,
     pub(crate) traffic: Traffic,
@@ -46,8 +49,8 @@ pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
     let limits = if begun.gone { None } else { control.limits()? };
     let mut watch = match (limits, begun.gone) {
         (Some(limits), _) => Watch::new(run, limits),
-        (None, true) => return control.say(&Watch::new(run, Limits::default()).conclude()?),
-        (None, false) => return Ok(()),
+        (None, true) => return Watch::new(run, Limits::default()).tell(&mut control),
+        (None, false) => return let_go(run),
     };
     loop {
         watch.keep_time();
@@ -57,14 +60,20 @@ pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
             watch.end_for(End::Cancelled);
         }
         if seen.gone || watch.is_overdue() {
-            return match watch.why {
-                // Nobody is there to be told.
-                Some(End::Cancelled) => watch.conclude().map(drop),
-                _ => control.say(&watch.conclude()?),
-            };
+            return watch.tell(&mut control);
         }
         watch.look();
     }
+}
+
+/// Ends a launcher that nobody had an order for. What it made goes with it, but for its group.
+fn let_go(run: Run) -> io::Result<()> {
+    if let Some(group) = run.group {
+        kill(run.child, Signal::SIGKILL)?;
+        waitpid(run.child, None)?;
+        group.remove();
+    }
+    Ok(())
 }
 
 /// What happened while it was waited for.
@@ -95,6 +104,7 @@ fn pidfd(child: Pid) -> io::Result<OwnedFd> {
 struct Watch {
     tier: SandboxTier,
     child: Pid,
+    group: Option<Group>,
     outcome: Option<OwnedFd>,
     traffic: Traffic,
     limits: Limits,
@@ -109,10 +119,11 @@ struct Watch {
 
 impl Watch {
     fn new(run: Run, limits: Limits) -> Self {
-        let Run { tier, child, outcome, traffic, before } = run;
+        let Run { tier, child, group, outcome, traffic, before } = run;
         Watch {
             tier,
             child,
+            group,
             outcome,
             traffic,
             limits,
@@ -120,7 +131,7 @@ impl Watch {
             why: None,
             kill_at: None,
             killed_at: None,
-            tally: Tally::new(tier, before, limits),
+            tally: Tally::new(tier, child, before, limits),
         }
     }
 
@@ -147,11 +158,18 @@ impl Watch {
     fn kill_everything(&mut self) {
         self.kill_at = None;
         self.killed_at.get_or_insert_with(Instant::now);
+        self.kill_group();
         let _ = kill(self.child, Signal::SIGKILL);
         match self.tier {
             // The namespace goes with its first process.
             SandboxTier::Full => {}
             SandboxTier::Reduced | SandboxTier::None => reduced::kill_descendants(),
+        }
+    }
+
+    fn kill_group(&self) {
+        if let Some(group) = self.group.as_ref().filter(|_| guard::stands(Guard::KillGroup)) {
+            group.kill();
         }
     }
 
@@ -188,8 +206,17 @@ impl Watch {
         }
     }
 
-    /// Reaps, and puts the end together.
-    fn conclude(mut self) -> io::Result<Status> {
+    /// Says how it ended, before what is left of it is taken away: nobody needs to wait for that.
+    fn tell(self, control: &mut Control) -> io::Result<()> {
+        let is_heard = self.why != Some(End::Cancelled);
+        let (status, group) = self.conclude()?;
+        let told = if is_heard { control.say(&status) } else { Ok(()) };
+        group.map(Group::remove);
+        told
+    }
+
+    /// Reaps, and puts the end together; and the group that is left.
+    fn conclude(mut self) -> io::Result<(Status, Option<Group>)> {
         // One that does not vanish would be waited for without end.
         let reaped = (!self.is_overdue()).then(|| waitpid(self.child, None));
         let told = match (self.outcome.take(), reaped) {
@@ -199,10 +226,13 @@ impl Watch {
             (None, _) => None,
         };
         if self.tier != SandboxTier::Full {
+            self.kill_group();
             reduced::kill_descendants();
         }
+        let account = self.group.as_ref().map_or_else(Account::default, Group::account);
         let end = match (self.why, told) {
             (Some(why), _) => why,
+            (None, _) if account.is_out_of_memory => End::OutOfMemory,
             (None, Some((code @ 0.., _))) => End::Exited(code),
             (None, Some((signal, _))) if -signal == libc::SIGSYS => End::Denied,
             (None, Some((signal, _))) => End::Signalled(-signal),
@@ -210,14 +240,13 @@ impl Watch {
         };
         let spent = spent(&self.traffic)?;
         let processes = told.map_or(0, |(_, processes)| u64::try_from(processes).unwrap_or(0));
-        Ok(Status::Ended(
-            end,
-            Spent {
-                max_rss_bytes: spent.max_rss_bytes.max(self.tally.most_memory),
-                processes: processes.max(self.tally.most_processes).max(1),
-                ..spent
-            },
-        ))
+        let spent = Spent {
+            cpu: spent.cpu.max(account.cpu),
+            max_rss_bytes: spent.max_rss_bytes.max(self.tally.most_memory).max(account.most_memory),
+            processes: processes.max(self.tally.most_processes).max(1),
+            ..spent
+        };
+        Ok((Status::Ended(end, spent), self.group))
     }
 }
 

@@ -1,0 +1,87 @@
+//! Programs that go from process to process, each of which ends once it has made the next: whoever looks at processes by
+//! their numbers finds those that are gone.
+
+use std::time::Duration;
+
+use governance::Network;
+use libtest_mimic::{Failed, Trial};
+use tests::hostile::{Outside, PYTHON};
+use tool::SandboxTier;
+
+use crate::controls::{World, run_without};
+use crate::guard::Guard;
+use crate::report::End;
+use crate::run::Finished;
+
+/// As many as most tools may have: with few, who hops waits for those it was to be buried.
+const PROCESSES: u64 = 200;
+/// A program that is not slowed makes many thousands in a second.
+const SLOW: u64 = 1_500;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("who_goes_from_process_to_process_is_slowed", slowed),
+        Trial::test("memory_that_goes_from_process_to_process_is_counted", counted),
+        Trial::test("reduced_runs_that_go_from_process_to_process_are_ended", ended),
+    ]
+}
+
+/// Runs an attempt with many processes.
+fn run(name: &str, tier: SandboxTier, without: &[Guard], memory_bytes: u64) -> Finished {
+    let (world, outside) = (World::new(), Outside::make());
+    let script = world.workspace.join("attempts.py").display().to_string();
+    let said = outside.described(&world.workspace, &world.read_only);
+    let mut confined = world.confined(Network::Off, &[PYTHON, &script, name, &said]);
+    let limits = &mut confined.spec.limits;
+    limits.processes = PROCESSES;
+    limits.memory_bytes = limits.memory_bytes.max(memory_bytes);
+    run_without(without, &confined, tier).expect("a run")
+}
+
+fn slowed() -> Result<(), Failed> {
+    let made = |name, without: &[Guard]| {
+        let finished = run(name, SandboxTier::Full, without, 1 << 30);
+        assert_eq!(finished.end, End::Exited(0), "{}", String::from_utf8_lossy(&finished.stderr.head));
+        finished.spent.processes
+    };
+    for (name, guard) in [
+        ("hop_for_a_second", Guard::Pace),
+        ("hop_among_siblings", Guard::Orphans),
+        ("hop_below_one_who_adopts", Guard::Orphans),
+    ] {
+        let (slow, fast) = (made(name, &[]), made(name, &[guard]));
+        println!("{name}: {slow} processes, {fast} without {guard:?}");
+        assert!(slow < SLOW && SLOW < fast, "{name}: {slow} and {fast}");
+    }
+    Ok(())
+}
+
+fn counted() -> Result<(), Failed> {
+    let ends: Vec<End> = (0..3)
+        .map(|_| run("hop_from_process_to_process", SandboxTier::Full, &[], 0).end)
+        .collect();
+    assert_eq!(ends, [End::OutOfMemory; 3]);
+    Ok(())
+}
+
+fn ended() -> Result<(), Failed> {
+    let during = run("hop_for_a_second", SandboxTier::Reduced, &[], 1 << 30);
+    assert_eq!(during.end, End::TooManyProcesses, "those who were not buried count");
+    for _ in 0..5 {
+        // Ended by itself, or for all that it began before that.
+        let after = run("hop_past_the_end", SandboxTier::Reduced, &[], 1 << 30);
+        assert!(is_calm(), "it goes on after {:?}", after.end);
+    }
+    Ok(())
+}
+
+/// Whether processes are made no faster than others on this machine make them.
+fn is_calm() -> bool {
+    let newest = || {
+        let text = std::fs::read_to_string("/proc/loadavg").expect("the newest process");
+        text.split_whitespace().last().and_then(|word| word.parse::<u64>().ok()).expect("its number")
+    };
+    let before = newest();
+    std::thread::sleep(Duration::from_millis(200));
+    newest().abs_diff(before) < 1_000
+}
