@@ -18,6 +18,7 @@ mod powers;
 #[allow(unsafe_code, reason = "the system calls that no safe crate offers, each a few lines with its reason")]
 mod raw;
 mod reduced;
+mod search;
 mod shares;
 mod spaces;
 mod start;

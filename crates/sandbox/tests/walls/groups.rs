@@ -17,8 +17,8 @@ use crate::controls::{World, attempt_in_group, is_escape, run_in_group_without};
 use crate::ends::{alive, clear, vanishes, word};
 use crate::error::SandboxError;
 use crate::guard::Guard::{
-    self, CpuLimit, KillDescendants, KillGroup, Landlock, MemoryGroup, MemoryWatch, ProcessGroup, ProcessLimit,
-    ReadOnlyRoot,
+    self, CpuLimit, KillDescendants, KillGroup, Landlock, MemoryGroup, MemoryWatch, ProcessGroup,
+    ProcessLimit, ReadOnlyRoot,
 };
 use crate::pool::Launcher;
 use crate::report::End;
@@ -68,7 +68,10 @@ fn folder() -> PathBuf {
 
 fn groups_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("a folder of groups").flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.contains("-run-")).collect()
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.contains("-run-"))
+        .collect()
 }
 
 fn must_go(folder: &Path, what: &str) {
@@ -99,8 +102,7 @@ fn own_group(folder: &Path) {
 }
 
 fn memory(folder: &Path) {
-    let fill =
-        |tier, without: &[Guard]| tried(tier, without, "fill_memory_in_children").expect("a run");
+    let fill = |tier, without: &[Guard]| tried(tier, without, "fill_memory_in_children").expect("a run");
     for tier in BOTH {
         assert_eq!(fill(tier, &[MemoryWatch]).0, End::OutOfMemory, "{tier:?}: by the kernel");
         assert_eq!(fill(tier, &[MemoryGroup]).0, End::OutOfMemory, "{tier:?}: by the watcher");
@@ -111,7 +113,8 @@ fn memory(folder: &Path) {
     }
     let world = World::new();
     let confined = world.confined(Network::Off, &["tail", "/dev/zero"]);
-    let finished = run_in_group_without(&[MemoryWatch, CpuLimit], &confined, SandboxTier::Full).expect("a run");
+    let finished =
+        run_in_group_without(&[MemoryWatch, CpuLimit], &confined, SandboxTier::Full).expect("a run");
     assert_eq!(finished.end, End::OutOfMemory);
     let most = finished.spent.max_rss_bytes >> 20;
     assert!((100..=128).contains(&most), "{most} MiB were granted");
@@ -186,7 +189,8 @@ fn refused(folder: &Path) {
 
 /// As root, and where these tests are asked for: has this process be in a group that is delegated to who it becomes.
 pub(crate) fn delegate() {
-    if geteuid().is_root() && std::env::args().any(|word| word.contains(WORD))
+    if geteuid().is_root()
+        && std::env::args().any(|word| word.contains(WORD))
         && let Err(error) = delegate_anew()
     {
         println!("no group can be delegated: {error}");

@@ -57,9 +57,8 @@ fn slowed() -> Result<(), Failed> {
 }
 
 fn counted() -> Result<(), Failed> {
-    let ends: Vec<End> = (0..3)
-        .map(|_| run("hop_from_process_to_process", SandboxTier::Full, &[], 0).end)
-        .collect();
+    let ends: Vec<End> =
+        (0..3).map(|_| run("hop_from_process_to_process", SandboxTier::Full, &[], 0).end).collect();
     assert_eq!(ends, [End::OutOfMemory; 3]);
     Ok(())
 }

@@ -152,7 +152,8 @@ fn text(base: &Path, name: &str) -> Result<String, String> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    let written = OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written =
+        OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| said(path, &error))
 }
 
@@ -216,7 +217,10 @@ mod tests {
     fn who_is_started_below_stays_there() {
         let look = Look::new("sinew.service", "pids\n", "");
         let groups = Groups::take(&look.own.join(DAEMON)).unwrap();
-        assert_eq!((groups.base.as_path(), look.get("cgroup.subtree_control")), (&*look.own, "+pids".to_owned()));
+        assert_eq!(
+            (groups.base.as_path(), look.get("cgroup.subtree_control")),
+            (&*look.own, "+pids".to_owned())
+        );
         assert_eq!(look.get("sinew-daemon/cgroup.procs"), "", "nobody is moved");
     }
 
@@ -271,8 +275,12 @@ mod tests {
     fn the_groups_of_launchers_that_are_gone_are_removed_and_no_others() {
         let look = Look::new("a", "memory\n", &format!("{}\n", own()));
         let gone = (1..).map(|number| i32::MAX - number).find(|id| kill(Pid::from_raw(*id), None).is_err());
-        let names =
-            [format!("sinew-run-{}", gone.unwrap()), format!("sinew-run-{}", own()), "sinew-run-x".to_owned(), "other".to_owned()];
+        let names = [
+            format!("sinew-run-{}", gone.unwrap()),
+            format!("sinew-run-{}", own()),
+            "sinew-run-x".to_owned(),
+            "other".to_owned(),
+        ];
         names.iter().for_each(|name| std::fs::create_dir(look.own.join(name)).unwrap());
         Groups::take(&look.own).unwrap();
         let left: Vec<bool> = names.iter().map(|name| look.own.join(name).exists()).collect();

@@ -36,11 +36,7 @@ pub(crate) fn run(tier: SandboxTier, terminals: Terminals, group: Option<Group>,
 }
 
 /// What needs no order. The rules are those of most runs, which have no network.
-fn prepare(
-    tier: SandboxTier,
-    terminals: Terminals,
-    group: Option<&Group>,
-) -> Result<Option<Rules>, Problem> {
+fn prepare(tier: SandboxTier, terminals: Terminals, group: Option<&Group>) -> Result<Option<Rules>, Problem> {
     group.map_or(Ok(()), Group::join)?;
     if tier != SandboxTier::Full {
         // Else the namespace's first process is its parent, and has done so.
@@ -52,6 +48,7 @@ fn prepare(
         // when the order comes.
         rustix::process::setsid().map_err(|cause| Problem::new(Step::Limits, "session", &cause.into()))?;
     }
+    start::prepare()?;
     powers::for_programs()?;
     guard::stands(Guard::Landlock).then(|| Rules::new(Network::Off, terminals)).transpose()
 }
