@@ -108,6 +108,11 @@ impl Sandbox {
         backend::groups()
     }
 
+    /// Whether the daemon that is this process has such groups.
+    pub fn has_groups(&self, daemon: i32) -> bool {
+        backend::has_groups(daemon)
+    }
+
     /// Leans against the walls from inside. `folder` is a private one that exists; what is made there is removed.
     pub fn check(&self, folder: &Path) -> std::io::Result<Vec<Finding>> {
         match self.availability().tier {

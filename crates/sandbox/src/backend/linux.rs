@@ -14,6 +14,7 @@ mod landlocked;
 mod memory;
 mod mounts;
 mod namespaces;
+mod outcome;
 mod powers;
 #[allow(unsafe_code, reason = "the system calls that no safe crate offers, each a few lines with its reason")]
 mod raw;
@@ -56,6 +57,13 @@ pub(crate) fn ask_to_be_traced() -> io::Result<()> {
 /// What the kernel holds each run to as a whole, by a group of its own, or why it does not.
 pub(crate) fn groups() -> Result<Vec<&'static str>, &'static str> {
     Groups::of_this_process().map(|groups| groups.controllers().iter().map(|one| one.as_str()).collect())
+}
+
+/// Whether a daemon has moved into a group of its own, to have others beside it.
+pub(crate) fn has_groups(daemon: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{daemon}/cgroup")).unwrap_or_default();
+    let own = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    own.rsplit('/').next() == Some(groups::DAEMON)
 }
 
 /// What a launcher is told of groups; nothing where there are none.

@@ -10,5 +10,5 @@ mod profile;
 mod start;
 #[cfg(target_os = "macos")]
 pub(crate) use start::{
-    Below, ask_to_be_traced, await_launcher, close_strays, group_for_launcher, groups, serve,
+    Below, ask_to_be_traced, await_launcher, close_strays, group_for_launcher, groups, has_groups, serve,
 };

@@ -1,14 +1,13 @@
 //! Programs that go from process to process, each of which ends once it has made the next: whoever looks at processes by
 //! their numbers finds those that are gone.
 
-use std::time::Duration;
-
 use governance::Network;
 use libtest_mimic::{Failed, Trial};
 use tests::hostile::{Outside, PYTHON};
 use tool::SandboxTier;
 
 use crate::controls::{World, run_without};
+use crate::ends::alive;
 use crate::guard::Guard;
 use crate::report::End;
 use crate::run::Finished;
@@ -17,6 +16,8 @@ use crate::run::Finished;
 const PROCESSES: u64 = 200;
 /// A program that is not slowed makes many thousands in a second.
 const SLOW: u64 = 1_500;
+const TRIES: usize = 4;
+const LOOKS: usize = 50;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -26,8 +27,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs an attempt with many processes.
-fn run(name: &str, tier: SandboxTier, without: &[Guard], memory_bytes: u64) -> Finished {
+/// Runs an attempt with many processes; and a word that its command line has and no other.
+fn run_named(name: &str, tier: SandboxTier, without: &[Guard], memory_bytes: u64) -> (Finished, String) {
     let (world, outside) = (World::new(), Outside::make());
     let script = world.workspace.join("attempts.py").display().to_string();
     let said = outside.described(&world.workspace, &world.read_only);
@@ -35,7 +36,11 @@ fn run(name: &str, tier: SandboxTier, without: &[Guard], memory_bytes: u64) -> F
     let limits = &mut confined.spec.limits;
     limits.processes = PROCESSES;
     limits.memory_bytes = limits.memory_bytes.max(memory_bytes);
-    run_without(without, &confined, tier).expect("a run")
+    (run_without(without, &confined, tier).expect("a run"), script)
+}
+
+fn run(name: &str, tier: SandboxTier, without: &[Guard], memory_bytes: u64) -> Finished {
+    run_named(name, tier, without, memory_bytes).0
 }
 
 fn slowed() -> Result<(), Failed> {
@@ -44,12 +49,17 @@ fn slowed() -> Result<(), Failed> {
         assert_eq!(finished.end, End::Exited(0), "{}", String::from_utf8_lossy(&finished.stderr.head));
         finished.spent.processes
     };
+    // One that has no processor for a while makes few of them, so it may try again.
+    let quickly = |name, guard| {
+        let tries = (0..TRIES).map(|_| made(name, &[guard]));
+        tries.into_iter().find(|made| *made > SLOW).unwrap_or(0)
+    };
     for (name, guard) in [
         ("hop_for_a_second", Guard::Pace),
         ("hop_among_siblings", Guard::Orphans),
         ("hop_below_one_who_adopts", Guard::Orphans),
     ] {
-        let (slow, fast) = (made(name, &[]), made(name, &[guard]));
+        let (slow, fast) = (made(name, &[]), quickly(name, guard));
         println!("{name}: {slow} processes, {fast} without {guard:?}");
         assert!(slow < SLOW && SLOW < fast, "{name}: {slow} and {fast}");
     }
@@ -68,19 +78,10 @@ fn ended() -> Result<(), Failed> {
     assert_eq!(during.end, End::TooManyProcesses, "those who were not buried count");
     for _ in 0..5 {
         // Ended by itself, or for all that it began before that.
-        let after = run("hop_past_the_end", SandboxTier::Reduced, &[], 1 << 30);
-        assert!(is_calm(), "it goes on after {:?}", after.end);
+        let (after, word) = run_named("hop_past_the_end", SandboxTier::Reduced, &[], 1 << 30);
+        // Each look misses it now and then, if it is there.
+        let is_gone = (0..LOOKS).all(|_| alive(&word).is_empty());
+        assert!(is_gone, "it goes on after {:?}", after.end);
     }
     Ok(())
-}
-
-/// Whether processes are made no faster than others on this machine make them.
-fn is_calm() -> bool {
-    let newest = || {
-        let text = std::fs::read_to_string("/proc/loadavg").expect("the newest process");
-        text.split_whitespace().last().and_then(|word| word.parse::<u64>().ok()).expect("its number")
-    };
-    let before = newest();
-    std::thread::sleep(Duration::from_millis(200));
-    newest().abs_diff(before) < 1_000
 }

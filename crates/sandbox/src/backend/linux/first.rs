@@ -2,18 +2,21 @@
 //! reaping whatever is left to it. When it ends, the kernel ends everything else in the namespace.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tool::SandboxTier;
 
 use super::group::Group;
+use super::outcome::Outcome;
 use super::raw::{self, Forked};
+use super::traffic::{Traffic, spent};
 use super::{inside, mounts, powers};
 use crate::guard::{self, Guard};
 use crate::launcher::Setup;
@@ -21,20 +24,20 @@ use crate::status::{Problem, Status, Step};
 
 /// Everything this process does. It never returns. `outcome` leads to the launcher.
 pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> ! {
-    let begun = prepare().and_then(|count| {
+    let begun = prepare().and_then(|accounts| {
         let terminals = mounts::terminals();
         let forked = raw::fork().map_err(|cause| Problem::new(Step::Limits, "fork", &cause))?;
-        Ok((forked, terminals, count))
+        Ok((forked, terminals, accounts))
     });
     let ready = match begun {
-        Ok((Forked::Child, terminals, count)) => {
-            drop((outcome, count));
+        Ok((Forked::Child, terminals, accounts)) => {
+            drop((outcome, accounts));
             inside::run(SandboxTier::Full, terminals, group, setup)
         }
-        Ok((Forked::Parent(child), _, count)) => powers::give_up_all().map(|()| (child, count)),
+        Ok((Forked::Parent(child), _, accounts)) => powers::give_up_all().map(|()| (child, accounts)),
         Err(problem) => Err(problem),
     };
-    let (child, count) = match ready {
+    let (child, accounts) = match ready {
         Ok(ready) => ready,
         Err(problem) => {
             let _ = setup.say(&Status::Failed(problem));
@@ -44,14 +47,25 @@ pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> !
     let _ = setup.say(&Status::Ready);
     drop((setup, group));
     let end = reap(child);
-    let said = [end.to_le_bytes(), processes_so_far(&count).to_le_bytes()].concat();
-    let _ = File::from(outcome).write_all(&said);
+    let processes = processes_so_far(&accounts.count);
+    // Who is left would be a child of this process.
+    let is_alone = waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD);
+    let spent = is_alone.then(|| spent(&accounts.traffic).ok()).flatten();
+    let _ = Outcome { end, processes, spent }.tell(&mut File::from(outcome));
     raw::exit(0)
 }
 
-/// Everything before there is a second process; where the kernel counts those of this namespace.
-fn prepare() -> Result<File, Problem> {
+/// Where the kernel counts what this namespace has.
+struct Accounts {
+    count: File,
+    traffic: Traffic,
+}
+
+/// Everything before there is a second process.
+fn prepare() -> Result<Accounts, Problem> {
     let problem = |what: &str, cause: io::Error| Problem::new(Step::Limits, what, &cause);
+    // Before nobody may look into this process any more, itself included.
+    let traffic = Traffic::open().map_err(|cause| problem("/proc/self/io", cause))?;
     powers::end_with_parent()?;
     powers::hide()?;
     rustix::process::setsid().map_err(|cause| problem("session", cause.into()))?;
@@ -59,7 +73,8 @@ fn prepare() -> Result<File, Problem> {
     mounts::processes()?;
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&awaited()), None)
         .map_err(|cause| problem("signals", cause.into()))?;
-    File::open("/proc/loadavg").map_err(|cause| problem("/proc/loadavg", cause))
+    let count = File::open("/proc/loadavg").map_err(|cause| problem("/proc/loadavg", cause))?;
+    Ok(Accounts { count, traffic })
 }
 
 /// The two signals this process acts on wait until it asks for them.
@@ -121,10 +136,10 @@ impl Pace {
 }
 
 /// How many processes and threads this namespace has had besides this one: they are numbered one after the other.
-fn processes_so_far(count: &File) -> i32 {
+fn processes_so_far(count: &File) -> u64 {
     let mut bytes = [0; 128];
     let read = count.read_at(&mut bytes, 0).unwrap_or(0);
     let text = String::from_utf8_lossy(bytes.get(..read).unwrap_or_default()).into_owned();
-    let newest = text.split_whitespace().last().and_then(|word| word.parse::<i32>().ok());
-    newest.map_or(0, |newest| (newest - 1).max(0))
+    let newest = text.split_whitespace().last().and_then(|word| word.parse::<u64>().ok());
+    newest.map_or(0, |newest| newest.saturating_sub(1))
 }
