@@ -93,7 +93,9 @@ fn prepare(tier: SandboxTier, group: &OsStr) -> Result<Option<Group>, Problem> {
     match (prepared, group) {
         (Ok(()), group) => Ok(group),
         (Err(problem), group) => {
-            group.map(Group::remove);
+            if let Some(group) = group {
+                group.remove();
+            }
             Err(problem)
         }
     }
@@ -112,7 +114,7 @@ fn watch(tier: SandboxTier, group: Option<Group>, control: Control, mut setup: S
     } else {
         let Forked::Parent(child) = raw::fork()? else {
             drop((control, traffic, before));
-            inside::run(tier, mounts::Terminals::None, group, setup)
+            inside::run(tier, mounts::Terminals::None, group.as_ref(), setup)
         };
         setup.say(&Status::Ready)?;
         drop(setup);

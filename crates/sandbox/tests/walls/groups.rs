@@ -117,7 +117,10 @@ fn memory(folder: &Path) {
         run_in_group_without(&[MemoryWatch, CpuLimit], &confined, SandboxTier::Full).expect("a run");
     assert_eq!(finished.end, End::OutOfMemory);
     let most = finished.spent.max_rss_bytes >> 20;
-    assert!((100..=128).contains(&most), "{most} MiB were granted");
+    assert!(
+        (100..160).contains(&most),
+        "128 MiB were granted, and pages of its program are no part of that: {most}"
+    );
     must_go(folder, "after the runs");
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> !
     let ready = match begun {
         Ok((Forked::Child, terminals, accounts)) => {
             drop((outcome, accounts));
-            inside::run(SandboxTier::Full, terminals, group, setup)
+            inside::run(SandboxTier::Full, terminals, group.as_ref(), setup)
         }
         Ok((Forked::Parent(child), _, accounts)) => powers::give_up_all().map(|()| (child, accounts)),
         Err(problem) => Err(problem),

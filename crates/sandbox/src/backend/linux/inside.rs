@@ -18,13 +18,10 @@ use crate::spec::Spec;
 use crate::status::{Problem, Status, Step};
 
 /// Everything this process does until it is another. It never returns.
-pub(crate) fn run(tier: SandboxTier, terminals: Terminals, group: Option<Group>, mut setup: Setup) -> ! {
-    let prepared = prepare(tier, terminals, group.as_ref());
+pub(crate) fn run(tier: SandboxTier, terminals: Terminals, group: Option<&Group>, mut setup: Setup) -> ! {
+    let prepared = prepare(tier, terminals, group);
     let problem = match setup.order(tier) {
-        Ok(Some(Ok(order))) => match prepared.and_then(|rules| {
-            group.as_ref().map_or(Ok(()), |group| group.limit(&order.spec.limits))?;
-            build(&order.spec, terminals, rules)
-        }) {
+        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, terminals, rules, group)) {
             Ok(program) => start::exec(&order.spec, &program, &order.stdio),
             Err(problem) => problem,
         },
@@ -54,7 +51,13 @@ fn prepare(tier: SandboxTier, terminals: Terminals, group: Option<&Group>) -> Re
 }
 
 /// Builds the walls; the program, opened behind them.
-fn build(spec: &Spec, terminals: Terminals, prepared: Option<Rules>) -> Result<OwnedFd, Problem> {
+fn build(
+    spec: &Spec,
+    terminals: Terminals,
+    prepared: Option<Rules>,
+    group: Option<&Group>,
+) -> Result<OwnedFd, Problem> {
+    group.map_or(Ok(()), |group| group.limit(&spec.limits))?;
     // Before the mounts, whose scratch space could cover it; but what is in a granted folder is taken as it is shown.
     let outside = (!is_granted(spec)).then(|| open_program(spec)).transpose()?;
     let scratch = match spec.tier {

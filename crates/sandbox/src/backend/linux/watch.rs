@@ -240,7 +240,9 @@ impl Watch {
         if self.is_over() {
             waitpid(self.child, None)?;
         }
-        self.group.map(Group::remove);
+        if let Some(group) = self.group {
+            group.remove();
+        }
         told
     }
 
