@@ -111,9 +111,9 @@ fn bury(whom: Option<Pid>) -> Option<(Pid, i32)> {
 
 /// How long it takes to bury an orphan, once there were many. Until then it counts among the run's processes. Who goes from
 /// process to process, each the orphan of the one before, would else be gone from each before anybody has looked at it.
-const PACE: Duration = Duration::from_millis(2);
+const PACE: Duration = Duration::from_millis(10);
 /// So many are buried at once: a program that left some when it ended has no use for its time.
-const AT_ONCE: u32 = 32;
+const AT_ONCE: u32 = 64;
 
 /// When the next one may be buried.
 struct Pace {

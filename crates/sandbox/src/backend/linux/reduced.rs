@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// How often it is looked whether somebody has.
 const GLANCE: Duration = Duration::from_millis(1);
 /// How many orphans are buried in one look.
-const AT_A_TIME: u32 = 4;
+const AT_A_TIME: u32 = 2;
 
 /// Has every orphan below this process become its child.
 pub(crate) fn adopt_orphans() -> Result<(), Problem> {
