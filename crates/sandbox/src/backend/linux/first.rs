@@ -87,13 +87,16 @@ fn reap(child: Pid) -> i32 {
     let (signals, mut pace) = (awaited(), Pace::new());
     loop {
         // The program first, however many others wait to be buried.
-        while let Some((who, end)) = bury(Some(child)).or_else(|| bury(None)) {
+        while let Some((who, end)) = bury(Some(child)).or_else(|| pace.allows().then(|| bury(None)).flatten())
+        {
             if who == child {
                 return end;
             }
             pace.keep();
         }
-        if signals.wait() == Ok(Signal::SIGTERM) {
+        if !pace.allows() {
+            std::thread::sleep(GLANCE);
+        } else if signals.wait() == Ok(Signal::SIGTERM) {
             // Everybody in this namespace but this process.
             let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
         }
@@ -111,7 +114,9 @@ fn bury(whom: Option<Pid>) -> Option<(Pid, i32)> {
 
 /// How long it takes to bury an orphan, once there were many. Until then it counts among the run's processes. Who goes from
 /// process to process, each the orphan of the one before, would else be gone from each before anybody has looked at it.
-const PACE: Duration = Duration::from_millis(10);
+const PACE: Duration = Duration::from_millis(50);
+/// How often it is looked meanwhile whether the program has ended.
+const GLANCE: Duration = Duration::from_millis(2);
 /// So many are buried at once: a program that left some when it ended has no use for its time.
 const AT_ONCE: u32 = 64;
 
@@ -125,13 +130,14 @@ impl Pace {
         Pace { paid_until: Instant::now() }
     }
 
+    /// Whether one may be buried now.
+    fn allows(&self) -> bool {
+        self.paid_until <= Instant::now() + PACE * AT_ONCE || !guard::stands(Guard::Pace)
+    }
+
     /// Takes the time for one.
     fn keep(&mut self) {
-        let now = Instant::now();
-        self.paid_until = self.paid_until.max(now) + PACE;
-        if self.paid_until > now + PACE * AT_ONCE && guard::stands(Guard::Pace) {
-            std::thread::sleep(PACE);
-        }
+        self.paid_until = self.paid_until.max(Instant::now()) + PACE;
     }
 }
 
