@@ -1039,6 +1039,103 @@ def fill_memory_in_children(at):
         os.waitpid(child, 0)
 
 
+def hop_by_fork():
+    """Goes on in a child, and in a child of that, without end, while each parent ends."""
+    while True:
+        try:
+            if os.fork():
+                os._exit(0)
+        except OSError:
+            pass
+
+
+def hop(flags):
+    """The same as fast as can be, in the same memory, with what else the kernel is asked for."""
+    import mmap
+
+    if MACHINE != "x86_64":
+        hop_by_fork()
+    # clone, and go on in who was made, or if none was; exit in who made it. No stack is used, which both have.
+    code = b"\xbf" + struct.pack("<I", 0x111 | flags) + bytes.fromhex(
+        "31f6" "31d2" "4d31d2" "4d31c0" "b838000000" "0f05" "85c0" "7ee6" "b83c000000" "31ff" "0f05"
+    )
+    page = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7)
+    page.write(code)
+    ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
+
+
+def hop_with_memory(hop):
+    """Holds more than is granted in processes of which none lives long enough to be looked at."""
+    import time
+
+    for _ in range(3):
+        if os.fork() == 0:
+            held = b"x" * (60 << 20)
+            hop()
+            os._exit(len(held) & 1)
+    time.sleep(3)
+
+
+@probe
+def hop_by_forks(at):
+    hop_with_memory(hop_by_fork)
+
+
+@probe
+def hop_from_process_to_process(at):
+    hop_with_memory(lambda: hop(0))
+
+
+def hop_a_second(flags):
+    import time
+
+    if os.fork() == 0:
+        hop(flags)
+    time.sleep(1)
+
+
+@probe
+def hop_for_a_second(at):
+    hop_a_second(0)
+
+
+@probe
+def hop_among_siblings(at):
+    # All of them are children of one who need not bury them.
+    import signal
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    hop_a_second(0x8000)
+
+
+@probe
+def hop_below_one_who_adopts(at):
+    import signal
+
+    if LIBC.prctl(36, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    hop_a_second(0)
+
+
+@probe
+def hop_past_the_end(at):
+    # The program ends, and what it left is never the same process for long.
+    if os.fork() == 0:
+        os.setsid()
+        hop(0)
+
+
+@probe
+def raise_limits_of_group(at):
+    # Where the kernel holds a run to its limits, by its own files.
+    group = next(line[3:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::"))
+    mounts = (line.split() for line in open("/proc/self/mountinfo") if " - cgroup2 " in line)
+    folder = next(words[4] for words in mounts) + group
+    with open(folder + "/pids.max", "w") as file:
+        file.write("max")
+
+
 def main():
     if sys.argv[1:] == ["--list"]:
         print("\n".join(ATTEMPTS))

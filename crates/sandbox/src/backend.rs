@@ -3,9 +3,13 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Below, ask_to_be_traced, await_launcher, close_strays, serve};
+pub(crate) use linux::{
+    Below, ask_to_be_traced, await_launcher, close_strays, group_for_launcher, groups, has_groups, serve,
+};
 
 #[cfg(any(target_os = "macos", test))]
 mod macos;
 #[cfg(target_os = "macos")]
-pub(crate) use macos::{Below, ask_to_be_traced, await_launcher, close_strays, serve};
+pub(crate) use macos::{
+    Below, ask_to_be_traced, await_launcher, close_strays, group_for_launcher, groups, has_groups, serve,
+};

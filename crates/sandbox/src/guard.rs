@@ -86,6 +86,8 @@ pub(crate) enum Guard {
     SharedPages,
     /// Processes that let nobody look into them.
     Hiding,
+    /// Processes that are nobody's orphans when their parents end.
+    Orphans,
     /// Threads with descriptors of their own, which nobody would see.
     OwnDescriptors,
     /// A session of its own.
@@ -108,6 +110,14 @@ pub(crate) enum Guard {
     SizeLimit,
     /// Processes.
     ProcessLimit,
+    /// Orphans are buried one after the other.
+    Pace,
+    /// The memory of all processes together, where the kernel counts it.
+    MemoryGroup,
+    /// Their number, where it does.
+    ProcessGroup,
+    /// They are ended together, where it can.
+    KillGroup,
     /// The memory of all processes together.
     MemoryWatch,
     /// The tables for it count.
@@ -200,6 +210,6 @@ pub(crate) mod left_out {
     fn was_told(word: &str) -> bool {
         let mut words = std::env::args();
         words.next().as_deref() == Some(NAME)
-            && words.nth(1).is_some_and(|told| told.split(',').any(|one| one == word))
+            && words.nth(2).is_some_and(|told| told.split(',').any(|one| one == word))
     }
 }

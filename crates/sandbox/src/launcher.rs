@@ -2,6 +2,7 @@
 //! line exists, and gets two sockets, as its standard input and output. Who watches a run speaks to the daemon through
 //! one, who becomes the program through the other, so that an order goes to whom it is for and wakes nobody else.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -52,7 +53,7 @@ pub fn enter() -> Entered {
     if name == NAME {
         let tier = words.next().map(|word| spec::tier(&word));
         let served = match tier {
-            Some(Ok(tier)) => serve(tier),
+            Some(Ok(tier)) => serve(tier, &words.next().unwrap_or_default()),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         };
         return Entered::Launcher(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -66,10 +67,10 @@ pub(crate) fn is_available() -> bool {
     IS_ENTERED.load(Ordering::Acquire)
 }
 
-fn serve(tier: SandboxTier) -> io::Result<()> {
+fn serve(tier: SandboxTier, group: &OsStr) -> io::Result<()> {
     let (control, setup) = sockets()?;
     rustix::process::chdir("/")?;
-    backend::serve(tier, control, setup)
+    backend::serve(tier, group, control, setup)
 }
 
 /// Takes the sockets away from where the program would find them, and closes everything that came along by mistake.

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tool::SandboxTier;
 
-use crate::backend::Below;
+use crate::backend::{self, Below};
 use crate::error::SandboxError;
 use crate::launcher::{self, NAME};
 use crate::line;
@@ -153,7 +153,7 @@ fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
     };
     let theirs = |socket: StdStream| Stdio::from(OwnedFd::from(socket));
     let mut command = Command::new(own_program()?);
-    command.arg0(NAME).arg(tier.as_str()).env_clear().process_group(0);
+    command.arg0(NAME).arg(tier.as_str()).arg(backend::group_for_launcher()).env_clear().process_group(0);
     #[cfg(test)]
     command.arg(crate::guard::word());
     command.stdin(theirs(control.1)).stdout(theirs(setup.1)).stderr(Stdio::null());

@@ -102,6 +102,17 @@ impl Sandbox {
         self.availability.get_or_init(check::availability)
     }
 
+    /// What the kernel holds each run to as a whole, by a control group of its own; or why it does not, and a watcher alone
+    /// does.
+    pub fn groups(&self) -> Result<Vec<&'static str>, &'static str> {
+        backend::groups()
+    }
+
+    /// Whether the daemon that is this process has such groups.
+    pub fn has_groups(&self, daemon: i32) -> bool {
+        backend::has_groups(daemon)
+    }
+
     /// Leans against the walls from inside. `folder` is a private one that exists; what is made there is removed.
     pub fn check(&self, folder: &Path) -> std::io::Result<Vec<Finding>> {
         match self.availability().tier {

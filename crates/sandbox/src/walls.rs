@@ -61,6 +61,12 @@ mod controls;
 #[path = "../tests/walls/ends.rs"]
 mod ends;
 #[cfg(target_os = "linux")]
+#[path = "../tests/walls/groups.rs"]
+mod groups;
+#[cfg(target_os = "linux")]
+#[path = "../tests/walls/hops.rs"]
+mod hops;
+#[cfg(target_os = "linux")]
 #[path = "../tests/walls/pools.rs"]
 mod pools;
 #[cfg(target_os = "linux")]
@@ -81,9 +87,19 @@ fn main() -> ExitCode {
         Entered::Worker(task) => return workers::serve(&task),
         Entered::Program => {}
     }
+    #[cfg(target_os = "linux")]
+    groups::delegate();
     tests::give_up_root_for_good();
     #[cfg(target_os = "linux")]
-    let trials = [controls::trials(), ends::trials(), pools::trials(), timeouts::trials(), workers::trials()];
+    let trials = [
+        controls::trials(),
+        ends::trials(),
+        groups::trials(),
+        hops::trials(),
+        pools::trials(),
+        timeouts::trials(),
+        workers::trials(),
+    ];
     // What stands elsewhere has no single walls to leave out.
     #[cfg(not(target_os = "linux"))]
     let trials = [workers::trials()];

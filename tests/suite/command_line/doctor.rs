@@ -38,6 +38,10 @@ fn every_area_has_its_rows_and_a_machine_that_is_well_is_told_so() {
     for check in ["answers and records", "agents' door", "your own door", "service"] {
         assert_eq!(standing(&told, check), "good", "{check}: {told}");
     }
+    let limits = told["checks"].as_array().expect("checks").iter();
+    let limits: Vec<&Value> = limits.filter(|row| row["check"] == "limits of a run as a whole").collect();
+    let [limits] = limits[..] else { panic!("one line: {told}") };
+    assert!(limits["found"].as_str().expect("a cause").starts_with("by "), "{limits}");
     assert_eq!((&told["schema_version"], &told["ok"]), (&Value::from(1), &Value::from(true)));
     let page = daemon.home().run(&["doctor"]).must_exit(0).stdout();
     assert!(page.contains("Sinew can do its work here") && page.contains("sinew pin set"), "{page}");

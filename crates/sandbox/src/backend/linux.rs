@@ -6,16 +6,20 @@
 mod below;
 mod filter;
 mod first;
+mod group;
+mod groups;
 mod held;
 mod inside;
 mod landlocked;
 mod memory;
 mod mounts;
 mod namespaces;
+mod outcome;
 mod powers;
 #[allow(unsafe_code, reason = "the system calls that no safe crate offers, each a few lines with its reason")]
 mod raw;
 mod reduced;
+mod search;
 mod shares;
 mod spaces;
 mod start;
@@ -26,12 +30,15 @@ mod watch;
 
 pub(crate) use below::{Below, await_launcher};
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 
 use tool::SandboxTier;
 
 use crate::launcher::{Control, Setup};
 use crate::status::{Problem, Status, Step};
+use group::Group;
+use groups::Groups;
 use raw::Forked;
 use tally::Before;
 use traffic::Traffic;
@@ -47,32 +54,70 @@ pub(crate) fn ask_to_be_traced() -> io::Result<()> {
     raw::ask_to_be_traced()
 }
 
+/// What the kernel holds each run to as a whole, by a group of its own, or why it does not.
+pub(crate) fn groups() -> Result<Vec<&'static str>, &'static str> {
+    Groups::of_this_process().map(|groups| groups.controllers().iter().map(|one| one.as_str()).collect())
+}
+
+/// Whether a daemon has moved into a group of its own, to have others beside it.
+pub(crate) fn has_groups(daemon: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{daemon}/cgroup")).unwrap_or_default();
+    let own = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    own.rsplit('/').next() == Some(groups::DAEMON)
+}
+
+/// What a launcher is told of groups; nothing where there are none.
+pub(crate) fn group_for_launcher() -> OsString {
+    let told = Groups::of_this_process().map(|groups| {
+        groups.sweep();
+        groups.word()
+    });
+    told.unwrap_or_default()
+}
+
 /// Does what can be done before it is known what is to run, waits for it, and says how it ended.
-pub(crate) fn serve(tier: SandboxTier, control: Control, mut setup: Setup) -> io::Result<()> {
+pub(crate) fn serve(tier: SandboxTier, group: &OsStr, control: Control, mut setup: Setup) -> io::Result<()> {
+    match prepare(tier, group) {
+        Ok(group) => watch(tier, group, control, setup),
+        Err(problem) => setup.say(&Status::Failed(problem)),
+    }
+}
+
+fn prepare(tier: SandboxTier, group: &OsStr) -> Result<Option<Group>, Problem> {
+    let group = (!group.is_empty()).then(|| Group::make(group)).transpose()?;
     let prepared = match tier {
         SandboxTier::Full => namespaces::make(),
         SandboxTier::Reduced => reduced::adopt_orphans(),
         SandboxTier::None => Err(Problem::new(Step::Message, "tier", &io::ErrorKind::InvalidInput.into())),
     };
-    if let Err(problem) = prepared {
-        return setup.say(&Status::Failed(problem));
+    match (prepared, group) {
+        (Ok(()), group) => Ok(group),
+        (Err(problem), group) => {
+            if let Some(group) = group {
+                group.remove();
+            }
+            Err(problem)
+        }
     }
+}
+
+fn watch(tier: SandboxTier, group: Option<Group>, control: Control, mut setup: Setup) -> io::Result<()> {
     let (traffic, before) = (Traffic::open()?, Before::ask()?);
     if tier == SandboxTier::Full {
         let (outcome, outcome_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let Forked::Parent(child) = raw::fork()? else {
             drop((control, traffic, before, outcome));
-            first::run(setup, outcome_end)
+            first::run(setup, group, outcome_end)
         };
         drop((setup, outcome_end));
-        watch::until_the_end(Run { tier, child, outcome: Some(outcome), traffic, before }, control)
+        watch::until_the_end(Run { tier, child, group, outcome: Some(outcome), traffic, before }, control)
     } else {
         let Forked::Parent(child) = raw::fork()? else {
             drop((control, traffic, before));
-            inside::run(tier, mounts::Terminals::None, setup)
+            inside::run(tier, mounts::Terminals::None, group.as_ref(), setup)
         };
         setup.say(&Status::Ready)?;
         drop(setup);
-        watch::until_the_end(Run { tier, child, outcome: None, traffic, before }, control)
+        watch::until_the_end(Run { tier, child, group, outcome: None, traffic, before }, control)
     }
 }

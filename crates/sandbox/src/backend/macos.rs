@@ -9,4 +9,6 @@ mod profile;
 #[cfg(target_os = "macos")]
 mod start;
 #[cfg(target_os = "macos")]
-pub(crate) use start::{Below, ask_to_be_traced, await_launcher, close_strays, serve};
+pub(crate) use start::{
+    Below, ask_to_be_traced, await_launcher, close_strays, group_for_launcher, groups, has_groups, serve,
+};

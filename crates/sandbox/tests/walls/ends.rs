@@ -79,7 +79,7 @@ pub(crate) fn vanishes(word: &str, within: Duration) -> bool {
 }
 
 /// Ends what a test left on purpose.
-fn clear(word: &str) {
+pub(crate) fn clear(word: &str) {
     for process in alive(word) {
         let _ = kill(process, Signal::SIGKILL);
     }
@@ -309,7 +309,7 @@ if os.fork() == 0:
     threading.Thread(target=outlive).start()
     ctypes.CDLL(None).syscall({'x86_64': 60}.get(os.uname().machine, 93), 0)
 os.read(reader, 1)";
-    for (without, lives) in [(&[][..], false), (&[Guard::EveryThread], true)] {
+    for (without, lives) in [(&[][..], false), (&[Guard::KillDescendants], true)] {
         let world = World::new();
         let confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE]);
         let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");

@@ -42,6 +42,9 @@ fn service(facts: &Facts) -> String {
          TimeoutStopSec=45\n\
          UMask=0077\n\
          LimitNOFILE=8192\n\
+         # Each run has a group of its own below this one, and its end by the kernel is not the daemon's.\n\
+         Delegate=memory pids\n\
+         OOMPolicy=continue\n\
          \n\
          [Install]\n\
          WantedBy=default.target\n",
@@ -123,5 +126,13 @@ mod tests {
         let listen = r#"ListenStream=/home/a "b" & <c> 100%% $d/s/run/agent.sock"#;
         assert!(socket.text.lines().any(|there| there == listen), "{}", socket.text);
         assert_eq!(quoted(r"a\$b"), r#""a\\$b""#);
+    }
+
+    #[test]
+    fn runs_can_have_groups_of_their_own() {
+        let [service, _] = &files(&awkward())[..] else { panic!("two files") };
+        for line in ["Delegate=memory pids", "OOMPolicy=continue"] {
+            assert!(service.text.lines().any(|there| there == line), "{}", service.text);
+        }
     }
 }

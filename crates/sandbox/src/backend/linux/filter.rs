@@ -1,25 +1,28 @@
 //! The list of refused system calls as a program for the kernel. A call from another architecture ends the process:
 //! its numbers mean other calls.
 
+use std::collections::BTreeMap;
+
 use governance::Network;
 use libc::sock_filter;
 use tool::SandboxTier;
 
 use super::raw;
+use super::search::{self, Call};
 use super::syscalls::{
-    Answer, HIDE, KIND, LOCKS, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS, OWN_TABLE,
-    PAIRED, PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SOCKET_LEVEL,
-    THREAD, TYPING, UNIX, WATCHING, WITHOUT_FILE,
+    ADOPT, Answer, HIDE, KIND, LOCKS, MAKES, MODES, NETLINK, NETWORK_FAMILIES, NEW_NAMESPACES, OPENS,
+    OWN_TABLE, PAIRED, PIPE_SIZE, REFUSED, SEND_BUFFER, SENDING, SET_ID, SHARED, SHARED_DESCRIPTORS, SIBLING,
+    SOCKET_LEVEL, THREAD, TYPING, UNIX, WATCHING, WITHOUT_FILE,
 };
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
 // Instructions of the kernel's filter machine.
-const LOAD: u16 = 0x20;
-const JUMP_EQUAL: u16 = 0x15;
-const JUMP_AT_LEAST: u16 = 0x35;
+pub(crate) const LOAD: u16 = 0x20;
+pub(crate) const JUMP_EQUAL: u16 = 0x15;
+pub(crate) const JUMP_AT_LEAST: u16 = 0x35;
 const JUMP_ANY_BIT: u16 = 0x45;
-const RETURN: u16 = 0x06;
+pub(crate) const RETURN: u16 = 0x06;
 const KEEP_BITS: u16 = 0x54;
 
 // Where the parts of a call are. Only the low half of an argument: the kernel takes these as 32 bits.
@@ -32,7 +35,7 @@ const FOURTH_ARGUMENT: u32 = 40;
 const ARGUMENT: u32 = 8;
 
 // What becomes of a call.
-const ALLOW: u32 = 0x7fff_0000;
+pub(crate) const ALLOW: u32 = 0x7fff_0000;
 const KILL: u32 = 0x8000_0000;
 const FAIL: u32 = 0x0005_0000;
 
@@ -51,32 +54,47 @@ pub(crate) fn install(tier: SandboxTier, network: Network) -> Result<(), Problem
 fn program(tier: SandboxTier, network: Network) -> Vec<sock_filter> {
     let mut program = guard::held(Guard::Architecture, only_ours());
     program.push(step(LOAD, NUMBER));
-    for (number, answer) in guard::held(Guard::Calls, REFUSED) {
-        program.extend([jump(JUMP_EQUAL, narrow(*number), 0, 1), refuse(*answer)]);
+    program.extend(search::program(&calls(tier, network)));
+    program
+}
+
+/// What becomes of each call that is not simply allowed, in the order of their numbers.
+fn calls(tier: SandboxTier, network: Network) -> Vec<Call> {
+    let mut calls = BTreeMap::new();
+    let mut put = |guard, number, part: Vec<sock_filter>| {
+        if guard::stands(guard) {
+            calls.entry(narrow(number)).or_insert(part);
+        }
+    };
+    for (number, answer) in REFUSED {
+        put(Guard::Calls, *number, vec![refuse(*answer)]);
     }
     for number in SENDING.iter().filter(|_| network == Network::Off) {
-        program.extend(guard::held(Guard::Sending, when(*number, vec![refuse(Answer::NotPermitted)])));
+        put(Guard::Sending, *number, vec![refuse(Answer::NotPermitted)]);
     }
     for number in WATCHING.iter().filter(|_| tier != SandboxTier::Full) {
-        program.extend(guard::held(Guard::WatchedFiles, when(*number, vec![refuse(Answer::NotThere)])));
+        put(Guard::WatchedFiles, *number, vec![refuse(Answer::NotThere)]);
     }
-    program.extend(guard::held(Guard::Buffers, when(libc::SYS_setsockopt, send_buffers())));
-    program.extend(when(libc::SYS_fcntl, wishes_of_files()));
-    program.extend(guard::held(Guard::SharedPages, when(libc::SYS_mmap, no_shared_pages())));
-    program.extend(guard::held(Guard::OwnDescriptors, when(libc::SYS_close_range, own_tables())));
-    program.extend(guard::held(Guard::Hiding, when(libc::SYS_prctl, hiding())));
-    program.extend(when(libc::SYS_clone, clones()));
+    put(Guard::Buffers, libc::SYS_setsockopt, send_buffers());
+    put(Guard::SharedPages, libc::SYS_mmap, no_shared_pages());
+    put(Guard::OwnDescriptors, libc::SYS_close_range, own_tables());
     for (number, place) in MODES {
-        program.extend(guard::held(Guard::SetId, when(*number, no_powers(*place))));
+        put(Guard::SetId, *number, no_powers(*place));
     }
     for (number, place) in OPENS {
-        program.extend(guard::held(Guard::SetId, when(*number, made_without_powers(*place))));
+        put(Guard::SetId, *number, made_without_powers(*place));
     }
-    program.extend(guard::held(Guard::Typing, when(libc::SYS_ioctl, typing())));
-    program.extend(guard::held(Guard::Pairs, when(libc::SYS_socketpair, only_pairs())));
-    program.extend(guard::held(Guard::Sockets, when(libc::SYS_socket, sockets(network))));
-    program.push(step(RETURN, ALLOW));
-    program
+    put(Guard::Typing, libc::SYS_ioctl, typing());
+    put(Guard::Pairs, libc::SYS_socketpair, only_pairs());
+    put(Guard::Sockets, libc::SYS_socket, sockets(network));
+    // Of these several walls have a part, and each says whether it stands.
+    let several = [
+        (libc::SYS_fcntl, wishes_of_files()),
+        (libc::SYS_prctl, wishes_of_processes()),
+        (libc::SYS_clone, clones()),
+    ];
+    calls.extend(several.map(|(number, part)| (narrow(number), part)));
+    calls.into_iter().map(|(number, part)| Call { number, part }).collect()
 }
 
 fn only_ours() -> Vec<sock_filter> {
@@ -90,19 +108,15 @@ fn only_ours() -> Vec<sock_filter> {
     ]
 }
 
-/// A part that runs for one call only, and ends in a return.
-fn when(number: libc::c_long, part: Vec<sock_filter>) -> Vec<sock_filter> {
-    let past = u8::try_from(part.len()).unwrap_or(u8::MAX);
-    let mut whole = vec![jump(JUMP_EQUAL, narrow(number), 0, past)];
-    whole.extend(part);
-    whole
-}
-
 fn clones() -> Vec<sock_filter> {
     let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
     part.extend(guard::held(
         Guard::CloneFlags,
         vec![jump(JUMP_ANY_BIT, NEW_NAMESPACES, 0, 1), refuse(Answer::NotPermitted)],
+    ));
+    part.extend(guard::held(
+        Guard::Orphans,
+        vec![jump(JUMP_ANY_BIT, SIBLING, 0, 1), refuse(Answer::NotPermitted)],
     ));
     part.extend(guard::held(
         Guard::OwnDescriptors,
@@ -116,13 +130,12 @@ fn clones() -> Vec<sock_filter> {
     part
 }
 
-fn hiding() -> Vec<sock_filter> {
-    vec![
-        step(LOAD, FIRST_ARGUMENT),
-        jump(JUMP_EQUAL, HIDE, 0, 1),
-        refuse(Answer::Ignored),
-        step(RETURN, ALLOW),
-    ]
+fn wishes_of_processes() -> Vec<sock_filter> {
+    let mut part = vec![step(LOAD, FIRST_ARGUMENT)];
+    part.extend(guard::held(Guard::Hiding, vec![jump(JUMP_EQUAL, HIDE, 0, 1), refuse(Answer::Ignored)]));
+    part.extend(guard::held(Guard::Orphans, vec![jump(JUMP_EQUAL, ADOPT, 0, 1), refuse(Answer::Unsuited)]));
+    part.push(step(RETURN, ALLOW));
+    part
 }
 
 /// Memory that is shared and has no file.
@@ -250,11 +263,11 @@ fn narrow(number: libc::c_long) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn step(code: u16, k: u32) -> sock_filter {
+pub(crate) fn step(code: u16, k: u32) -> sock_filter {
     sock_filter { code, jt: 0, jf: 0, k }
 }
 
-fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+pub(crate) fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
@@ -288,6 +301,10 @@ mod tests {
                     continue;
                 }
                 RETURN => return k,
+                search::JUMP => {
+                    at += 1 + k as usize;
+                    continue;
+                }
                 JUMP_EQUAL => loaded == k,
                 JUMP_AT_LEAST => loaded >= k,
                 JUMP_ANY_BIT => loaded & k != 0,
@@ -370,6 +387,8 @@ mod tests {
         check(Network::Full, libc::SYS_setsockopt, [3, 6, 7], ALLOW);
         check(Network::Off, libc::SYS_prctl, [4, 0, 0], FAIL);
         check(Network::Off, libc::SYS_prctl, [15, 0, 0], ALLOW);
+        check(Network::Off, libc::SYS_prctl, [36, 1, 0], EINVAL);
+        check(Network::Off, libc::SYS_clone, [0x8011, 0, 0], EPERM);
         check(Network::Off, libc::SYS_fcntl, [3, 1031, 0], EPERM);
         check(Network::Off, libc::SYS_fcntl, [3, 1030, 0], ALLOW);
     }

@@ -2,36 +2,42 @@
 //! reaping whatever is left to it. When it ends, the kernel ends everything else in the namespace.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tool::SandboxTier;
 
+use super::group::Group;
+use super::outcome::Outcome;
 use super::raw::{self, Forked};
+use super::traffic::{Traffic, spent};
 use super::{inside, mounts, powers};
+use crate::guard::{self, Guard};
 use crate::launcher::Setup;
 use crate::status::{Problem, Status, Step};
 
 /// Everything this process does. It never returns. `outcome` leads to the launcher.
-pub(crate) fn run(mut setup: Setup, outcome: OwnedFd) -> ! {
-    let begun = prepare().and_then(|count| {
+pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> ! {
+    let begun = prepare().and_then(|accounts| {
         let terminals = mounts::terminals();
         let forked = raw::fork().map_err(|cause| Problem::new(Step::Limits, "fork", &cause))?;
-        Ok((forked, terminals, count))
+        Ok((forked, terminals, accounts))
     });
     let ready = match begun {
-        Ok((Forked::Child, terminals, count)) => {
-            drop((outcome, count));
-            inside::run(SandboxTier::Full, terminals, setup)
+        Ok((Forked::Child, terminals, accounts)) => {
+            drop((outcome, accounts));
+            inside::run(SandboxTier::Full, terminals, group.as_ref(), setup)
         }
-        Ok((Forked::Parent(child), _, count)) => powers::give_up_all().map(|()| (child, count)),
+        Ok((Forked::Parent(child), _, accounts)) => powers::give_up_all().map(|()| (child, accounts)),
         Err(problem) => Err(problem),
     };
-    let (child, count) = match ready {
+    let (child, accounts) = match ready {
         Ok(ready) => ready,
         Err(problem) => {
             let _ = setup.say(&Status::Failed(problem));
@@ -39,16 +45,27 @@ pub(crate) fn run(mut setup: Setup, outcome: OwnedFd) -> ! {
         }
     };
     let _ = setup.say(&Status::Ready);
-    drop(setup);
+    drop((setup, group));
     let end = reap(child);
-    let said = [end.to_le_bytes(), processes_so_far(&count).to_le_bytes()].concat();
-    let _ = File::from(outcome).write_all(&said);
+    let processes = processes_so_far(&accounts.count);
+    // Who is left would be a child of this process.
+    let is_alone = waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD);
+    let spent = is_alone.then(|| spent(&accounts.traffic).ok()).flatten();
+    let _ = Outcome { end, processes, spent }.tell(&mut File::from(outcome));
     raw::exit(0)
 }
 
-/// Everything before there is a second process; where the kernel counts those of this namespace.
-fn prepare() -> Result<File, Problem> {
+/// Where the kernel counts what this namespace has.
+struct Accounts {
+    count: File,
+    traffic: Traffic,
+}
+
+/// Everything before there is a second process.
+fn prepare() -> Result<Accounts, Problem> {
     let problem = |what: &str, cause: io::Error| Problem::new(Step::Limits, what, &cause);
+    // Before nobody may look into this process any more, itself included.
+    let traffic = Traffic::open().map_err(|cause| problem("/proc/self/io", cause))?;
     powers::end_with_parent()?;
     powers::hide()?;
     rustix::process::setsid().map_err(|cause| problem("session", cause.into()))?;
@@ -56,7 +73,8 @@ fn prepare() -> Result<File, Problem> {
     mounts::processes()?;
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&awaited()), None)
         .map_err(|cause| problem("signals", cause.into()))?;
-    File::open("/proc/loadavg").map_err(|cause| problem("/proc/loadavg", cause))
+    let count = File::open("/proc/loadavg").map_err(|cause| problem("/proc/loadavg", cause))?;
+    Ok(Accounts { count, traffic })
 }
 
 /// The two signals this process acts on wait until it asks for them.
@@ -66,28 +84,68 @@ fn awaited() -> SigSet {
 
 /// Waits for the program and reaps everybody else's children; how it ended, as the kernel writes it.
 fn reap(child: Pid) -> i32 {
-    let signals = awaited();
+    let (signals, mut pace) = (awaited(), Pace::new());
     loop {
-        loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) if pid == child => return code,
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => return -(signal as i32),
-                Ok(WaitStatus::StillAlive) | Err(_) => break,
-                Ok(_) => {}
+        // The program first, however many others wait to be buried.
+        while let Some((who, end)) = bury(Some(child)).or_else(|| pace.allows().then(|| bury(None)).flatten())
+        {
+            if who == child {
+                return end;
             }
+            pace.keep();
         }
-        if signals.wait() == Ok(Signal::SIGTERM) {
+        if !pace.allows() {
+            std::thread::sleep(GLANCE);
+        } else if signals.wait() == Ok(Signal::SIGTERM) {
             // Everybody in this namespace but this process.
             let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
         }
     }
 }
 
+/// Reaps one who has ended; who it was, and how.
+fn bury(whom: Option<Pid>) -> Option<(Pid, i32)> {
+    match waitpid(whom, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(who, code)) => Some((who, code)),
+        Ok(WaitStatus::Signaled(who, signal, _)) => Some((who, -(signal as i32))),
+        _ => None,
+    }
+}
+
+/// How long it takes to bury an orphan, once there were many. Until then it counts among the run's processes. Who goes from
+/// process to process, each the orphan of the one before, would else be gone from each before anybody has looked at it.
+const PACE: Duration = Duration::from_millis(50);
+/// How often it is looked meanwhile whether the program has ended.
+const GLANCE: Duration = Duration::from_millis(2);
+/// So many are buried at once: a program that left some when it ended has no use for its time.
+const AT_ONCE: u32 = 64;
+
+/// When the next one may be buried.
+struct Pace {
+    paid_until: Instant,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { paid_until: Instant::now() }
+    }
+
+    /// Whether one may be buried now.
+    fn allows(&self) -> bool {
+        self.paid_until <= Instant::now() + PACE * AT_ONCE || !guard::stands(Guard::Pace)
+    }
+
+    /// Takes the time for one.
+    fn keep(&mut self) {
+        self.paid_until = self.paid_until.max(Instant::now()) + PACE;
+    }
+}
+
 /// How many processes and threads this namespace has had besides this one: they are numbered one after the other.
-fn processes_so_far(count: &File) -> i32 {
+fn processes_so_far(count: &File) -> u64 {
     let mut bytes = [0; 128];
     let read = count.read_at(&mut bytes, 0).unwrap_or(0);
     let text = String::from_utf8_lossy(bytes.get(..read).unwrap_or_default()).into_owned();
-    let newest = text.split_whitespace().last().and_then(|word| word.parse::<i32>().ok());
-    newest.map_or(0, |newest| (newest - 1).max(0))
+    let newest = text.split_whitespace().last().and_then(|word| word.parse::<u64>().ok());
+    newest.map_or(0, |newest| newest.saturating_sub(1))
 }

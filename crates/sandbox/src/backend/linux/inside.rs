@@ -8,6 +8,7 @@ use governance::Network;
 use rustix::fs::{Mode, OFlags};
 use tool::SandboxTier;
 
+use super::group::Group;
 use super::landlocked::{Rules, Scratch};
 use super::mounts::Terminals;
 use super::{filter, mounts, namespaces, powers, raw, start};
@@ -17,10 +18,10 @@ use crate::spec::Spec;
 use crate::status::{Problem, Status, Step};
 
 /// Everything this process does until it is another. It never returns.
-pub(crate) fn run(tier: SandboxTier, terminals: Terminals, mut setup: Setup) -> ! {
-    let prepared = prepare(tier, terminals);
+pub(crate) fn run(tier: SandboxTier, terminals: Terminals, group: Option<&Group>, mut setup: Setup) -> ! {
+    let prepared = prepare(tier, terminals, group);
     let problem = match setup.order(tier) {
-        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, terminals, rules)) {
+        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, terminals, rules, group)) {
             Ok(program) => start::exec(&order.spec, &program, &order.stdio),
             Err(problem) => problem,
         },
@@ -32,7 +33,8 @@ pub(crate) fn run(tier: SandboxTier, terminals: Terminals, mut setup: Setup) -> 
 }
 
 /// What needs no order. The rules are those of most runs, which have no network.
-fn prepare(tier: SandboxTier, terminals: Terminals) -> Result<Option<Rules>, Problem> {
+fn prepare(tier: SandboxTier, terminals: Terminals, group: Option<&Group>) -> Result<Option<Rules>, Problem> {
+    group.map_or(Ok(()), Group::join)?;
     if tier != SandboxTier::Full {
         // Else the namespace's first process is its parent, and has done so.
         powers::end_with_parent()?;
@@ -43,12 +45,19 @@ fn prepare(tier: SandboxTier, terminals: Terminals) -> Result<Option<Rules>, Pro
         // when the order comes.
         rustix::process::setsid().map_err(|cause| Problem::new(Step::Limits, "session", &cause.into()))?;
     }
+    start::prepare()?;
     powers::for_programs()?;
     guard::stands(Guard::Landlock).then(|| Rules::new(Network::Off, terminals)).transpose()
 }
 
 /// Builds the walls; the program, opened behind them.
-fn build(spec: &Spec, terminals: Terminals, prepared: Option<Rules>) -> Result<OwnedFd, Problem> {
+fn build(
+    spec: &Spec,
+    terminals: Terminals,
+    prepared: Option<Rules>,
+    group: Option<&Group>,
+) -> Result<OwnedFd, Problem> {
+    group.map_or(Ok(()), |group| group.limit(&spec.limits))?;
     // Before the mounts, whose scratch space could cover it; but what is in a granted folder is taken as it is shown.
     let outside = (!is_granted(spec)).then(|| open_program(spec)).transpose()?;
     let scratch = match spec.tier {

@@ -10,6 +10,8 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
+use rustix::fs::{FileType, fstat};
+
 use super::mounts::Terminals;
 use super::raw;
 use crate::environment::SCRATCH;
@@ -150,7 +152,9 @@ fn allow(
         }
         Err(error) => return Err(said(&path.display().to_string(), &error)),
     };
-    let access = if path.is_dir() { access } else { access & AccessFs::from_file(abi) };
+    let is_folder =
+        fstat(&opened).is_ok_and(|facts| FileType::from_raw_mode(facts.st_mode) == FileType::Directory);
+    let access = if is_folder { access } else { access & AccessFs::from_file(abi) };
     rules
         .add_rule(PathBeneath::new(opened, access))
         .map_err(|error| said(&path.display().to_string(), &error))

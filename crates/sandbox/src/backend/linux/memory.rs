@@ -42,7 +42,8 @@ impl std::ops::AddAssign for Pages {
 pub(crate) fn quick(process: i32) -> Pages {
     let status = |folder: PathBuf| std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let mut text = status(folder_of(process));
-    if kilobytes(&text, "RssAnon:").is_none() {
+    // One that is dead has none, unless it is only its first thread that is.
+    if kilobytes(&text, "RssAnon:").is_none() && !text.contains("\nThreads:\t1\n") {
         text = alive(process).map(status).unwrap_or_default();
     }
     let bytes = |name| kilobytes(&text, name).unwrap_or(0);

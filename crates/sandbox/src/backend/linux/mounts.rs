@@ -7,10 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
-    open_tree,
-};
+use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
 
 use super::raw::{self, Reach};
 use crate::environment::SCRATCH;
@@ -30,7 +27,6 @@ const OTHER_SCRATCH: &str = "/var/tmp";
 
 /// Rebuilds what this mount namespace shows.
 pub(crate) fn build(spec: &Spec) -> Result<(), Problem> {
-    at("/", mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))?;
     let granted = take_granted(spec)?;
     for path in guard::held(Guard::Pinned, spec.pinned.as_slice()) {
         pin(path)?;

@@ -63,9 +63,10 @@ pub(crate) enum Reach {
     AllBelow,
 }
 
-/// Sets flags on a mount.
+/// Sets flags on a mount, and has nothing that the machine mounts later appear below it.
 pub(crate) fn set_mount_flags(tree: impl AsFd, reach: Reach, flags: u64) -> io::Result<()> {
-    let attributes = MountAttributes { set: flags, ..MountAttributes::default() };
+    let attributes =
+        MountAttributes { set: flags, propagation: libc::MS_PRIVATE, ..MountAttributes::default() };
     let depth = if reach == Reach::AllBelow { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the descriptor is open, the path is an empty C string, and the structure and its size are the kernel's.
     checked(unsafe {

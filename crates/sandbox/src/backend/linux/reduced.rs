@@ -2,17 +2,22 @@
 //! below it, whatever sessions it made; all of it is found by its parents and ended until nothing new appears.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::getpid;
-use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::{Pid, getpid};
 
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-/// Rounds of looking and killing: a program that starts processes faster than they are found is caught by its own
-/// limits long before.
-const ROUNDS: usize = 1000;
+/// The longest it is tried to end everybody. Who is in the middle of a call that cannot be interrupted ends after it.
+const LONGEST: Duration = Duration::from_secs(5);
+/// How often it is looked whether somebody has.
+const GLANCE: Duration = Duration::from_millis(1);
+/// How many orphans are buried in one look.
+const AT_A_TIME: u32 = 2;
 
 /// Has every orphan below this process become its child.
 pub(crate) fn adopt_orphans() -> Result<(), Problem> {
@@ -23,31 +28,52 @@ pub(crate) fn adopt_orphans() -> Result<(), Problem> {
         .map_err(|cause| Problem::new(Step::Namespaces, "subreaper", &cause.into()))
 }
 
-/// Ends everything below this process, and reaps it. Orphans come here, so while there is a child there may be more
-/// below it, and without one there is nothing.
+/// Ends everything below this process, and reaps it. Whose parent ends comes here, so it is enough to end the children of
+/// this process until it has none. They are found and ended at once: who goes from process to process is soon elsewhere.
 pub(crate) fn kill_descendants() {
     if !guard::stands(Guard::KillDescendants) {
         return;
     }
-    for _ in 0..ROUNDS {
+    let until = Instant::now() + LONGEST;
+    while Instant::now() < until {
+        let mut has_ended = false;
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Err(nix::errno::Errno::ECHILD) => return,
+                Err(Errno::ECHILD) => return,
                 Ok(WaitStatus::StillAlive) | Err(_) => break,
-                Ok(_) => {}
+                Ok(_) => has_ended = true,
             }
         }
-        descendants().into_iter().for_each(end);
+        // Nobody else buries them, so their numbers are still theirs.
+        for child in children() {
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        if !has_ended {
+            std::thread::sleep(GLANCE);
+        }
     }
 }
 
-/// Ends a process that was seen below this one, if the number is still of such a one: numbers are given out again.
-fn end(process: i32) {
-    let Some(id) = rustix::process::Pid::from_raw(process) else { return };
-    let Ok(handle) = pidfd_open(id, PidfdFlags::empty()) else { return };
-    if descendants().contains(&process) {
-        let _ = pidfd_send_signal(&handle, rustix::process::Signal::KILL);
+/// The children of this process, the dead included.
+fn children() -> Vec<Pid> {
+    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    list.split_whitespace().filter_map(|id| id.parse().ok()).map(Pid::from_raw).collect()
+}
+
+/// Buries some of the orphans that have ended, but for the program; how many more there are. They count among the run's
+/// processes until then: who goes from process to process, each the orphan of the one before, would else never be seen.
+pub(crate) fn bury_some(program: Pid) -> u64 {
+    let (mut buried, mut left) = (0, 0);
+    for child in children().into_iter().filter(|child| *child != program) {
+        let flags = if buried < AT_A_TIME { WaitPidFlag::empty() } else { WaitPidFlag::WNOWAIT };
+        let flags = flags | WaitPidFlag::WNOHANG | WaitPidFlag::WEXITED;
+        match waitid(Id::Pid(child), flags) {
+            Ok(WaitStatus::StillAlive) | Err(_) => {}
+            Ok(_) if buried < AT_A_TIME => buried += 1,
+            Ok(_) => left += 1,
+        }
     }
+    left
 }
 
 /// Everything below this process that is not yet dead.

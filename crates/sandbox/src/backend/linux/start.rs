@@ -21,8 +21,26 @@ use crate::status::{Problem, Step};
 const HEADROOM: u64 = 512 * 1024 * 1024;
 /// Signals that wait, timers included: most programs have none. The user has a fixed number of them.
 const SIGNALS: u64 = 1024;
+/// Memory that cannot be paged out.
+const LOCKED: u64 = 64 * 1024;
 /// The launcher and the first process count among the user's in the namespace.
 const OUR_OWN: u64 = 2;
+
+/// What is the same for every program, before there is an order.
+pub(crate) fn prepare() -> Result<(), Problem> {
+    let problem = |what: &str, cause: io::Error| Problem::new(Step::Limits, what, &cause);
+    raw::usual_signals();
+    nix::sys::signal::SigSet::empty().thread_set_mask().map_err(|cause| problem("signals", cause.into()))?;
+    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+    for (guard, resource, limit) in [
+        (Guard::CoreLimit, Resource::Core, 0),
+        (Guard::LockLimit, Resource::Memlock, LOCKED),
+        (Guard::SignalLimit, Resource::Sigpending, SIGNALS),
+    ] {
+        set(guard, resource, limit, limit).map_err(|cause| problem("resources", cause))?;
+    }
+    Ok(())
+}
 
 /// Becomes the program, or says why not.
 pub(crate) fn exec(spec: &Spec, program: &OwnedFd, stdio: &[OwnedFd; DESCRIPTORS]) -> Problem {
@@ -36,11 +54,6 @@ pub(crate) fn exec(spec: &Spec, program: &OwnedFd, stdio: &[OwnedFd; DESCRIPTORS
     if let Err(problem) = guard::may(Step::Limits) {
         return problem;
     }
-    raw::usual_signals();
-    if let Err(cause) = nix::sys::signal::SigSet::empty().thread_set_mask() {
-        return step(Step::Limits, "signals", cause.into());
-    }
-    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
     let cause = match (strings(&spec.words), strings(&spec.variables)) {
         (Ok(words), Ok(variables)) => become_it(spec, program, &words, &variables),
         (Err(cause), _) | (_, Err(cause)) => cause,
@@ -82,20 +95,9 @@ fn take_stdio([input, output, errors]: &[OwnedFd; DESCRIPTORS]) -> io::Result<()
 }
 
 fn limit(limits: &Limits, tier: SandboxTier) -> io::Result<()> {
-    let set = |guard, resource, soft: u64, hard: u64| {
-        if !guard::stands(guard) {
-            return Ok(());
-        }
-        let allowed = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let limit = Rlimit { current: Some(soft.min(allowed)), maximum: Some(hard.min(allowed)) };
-        setrlimit(resource, limit)
-    };
-    set(Guard::CoreLimit, Resource::Core, 0, 0)?;
     set(Guard::FilesLimit, Resource::Nofile, limits.open_files, limits.open_files)?;
     let memory = limits.memory_bytes.saturating_add(HEADROOM);
     set(Guard::DataLimit, Resource::Data, memory, memory)?;
-    set(Guard::LockLimit, Resource::Memlock, 64 * 1024, 64 * 1024)?;
-    set(Guard::SignalLimit, Resource::Sigpending, SIGNALS, SIGNALS)?;
     if limits.cpu_seconds > 0 {
         set(Guard::CpuLimit, Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds + 1)?;
     }
@@ -106,9 +108,24 @@ fn limit(limits: &Limits, tier: SandboxTier) -> io::Result<()> {
         // In a user namespace the kernel counts what is in it; outside, all that the user runs.
         SandboxTier::Full => {
             let processes = limits.processes.saturating_add(OUR_OWN);
-            Ok(set(Guard::ProcessLimit, Resource::Nproc, processes, processes)?)
+            set(Guard::ProcessLimit, Resource::Nproc, processes, processes)
         }
         SandboxTier::Reduced | SandboxTier::None => Ok(()),
+    }
+}
+
+/// Sets a limit, or as much of it as this process may have itself.
+fn set(guard: Guard, resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    if !guard::stands(guard) {
+        return Ok(());
+    }
+    let limit = |soft, hard| Rlimit { current: Some(soft), maximum: Some(hard) };
+    match setrlimit(resource, limit(soft, hard)) {
+        Err(rustix::io::Errno::PERM) => {
+            let allowed = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+            Ok(setrlimit(resource, limit(soft.min(allowed), hard.min(allowed)))?)
+        }
+        done => Ok(done?),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
 use tool::SandboxTier;
 
 use super::held::Held;
@@ -32,6 +33,8 @@ impl Before {
 /// What was seen so far.
 pub(crate) struct Tally {
     tier: SandboxTier,
+    /// As `Run` has it.
+    child: Pid,
     before: Before,
     limits: Limits,
     looked_at: Instant,
@@ -57,9 +60,10 @@ struct Quick {
 }
 
 impl Tally {
-    pub(crate) fn new(tier: SandboxTier, before: Before, limits: Limits) -> Tally {
+    pub(crate) fn new(tier: SandboxTier, child: Pid, before: Before, limits: Limits) -> Tally {
         Tally {
             tier,
+            child,
             before,
             limits,
             looked_at: Instant::now(),
@@ -118,7 +122,8 @@ impl Tally {
             // The kernel counts threads and all. The first process is among them, and no part of what was granted.
             SandboxTier::Full => (self.processes.len() as u64).saturating_sub(1),
             SandboxTier::Reduced | SandboxTier::None => {
-                self.processes.iter().map(|one| reduced::threads(*one)).sum()
+                let running: u64 = self.processes.iter().map(|one| reduced::threads(*one)).sum();
+                running + reduced::bury_some(self.child)
             }
         };
         self.most_processes = self.most_processes.max(running);
@@ -179,7 +184,8 @@ fn list(tier: SandboxTier) -> Vec<i32> {
 
 fn quick(processes: &[i32], scratch: u64) -> Quick {
     let (mut all, mut largest) = (Pages::default(), 0);
-    for pages in processes.iter().map(|process| memory::quick(*process)) {
+    // The newest first: of whom it is known for the shortest time who they are.
+    for pages in processes.iter().rev().map(|process| memory::quick(*process)) {
         all += pages;
         largest = pages.beside(scratch).max(largest);
     }

@@ -1,9 +1,14 @@
-//! What a run reads and writes. The kernel adds what a process did to its parent's account when it is reaped, so in the
-//! end the launcher has everybody's.
+//! What a run used, read and wrote. The kernel adds what a process did to its parent's account when it is reaped, so in the
+//! end whoever has reaped everybody has everybody's.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::report::Spent;
 
 /// The two accounts of this process. Opened before the mounts, which show another `/proc`.
 #[derive(Debug)]
@@ -24,6 +29,23 @@ impl Traffic {
         let (all, own) = (counts(&self.all), counts(&self.own));
         (all.0.saturating_sub(own.0), all.1.saturating_sub(own.1))
     }
+}
+
+/// What everybody who was reaped has used.
+pub(crate) fn spent(traffic: &Traffic) -> io::Result<Spent> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let time = |value: nix::sys::time::TimeVal| {
+        let seconds = u64::try_from(value.tv_sec()).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(value.tv_usec()).unwrap_or(0))
+    };
+    let (read_bytes, written_bytes) = traffic.of_descendants();
+    Ok(Spent {
+        cpu: time(usage.user_time()) + time(usage.system_time()),
+        max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0) * 1024,
+        read_bytes,
+        written_bytes,
+        processes: 0,
+    })
 }
 
 fn counts(account: &File) -> (u64, u64) {

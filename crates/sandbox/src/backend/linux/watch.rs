@@ -2,20 +2,21 @@
 //! namespaces' processes, where nothing confined can reach it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
+use super::group::{Account, Group};
+use super::outcome::Outcome;
 use super::reduced;
 use super::tally::{Before, Tally};
-use super::traffic::Traffic;
+use super::traffic::{Traffic, spent};
 use crate::guard::{self, Guard};
 use crate::launcher::Control;
 use crate::report::{End, Spent};
@@ -32,6 +33,8 @@ pub(crate) struct Run {
     pub(crate) tier: SandboxTier,
     /// The first process of the namespaces; where there are none, the one that becomes the program.
     pub(crate) child: Pid,
+    /// Where the kernel counts it, if it does.
+    pub(crate) group: Option<Group>,
     /// Where that first process says how the program ended.
     pub(crate) outcome: Option<OwnedFd>,
     pub(crate) traffic: Traffic,
@@ -41,30 +44,40 @@ pub(crate) struct Run {
 /// Waits for a run, watches until nothing of it is left, and says how it ended if somebody is there to be told.
 pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
     let handle = pidfd(run.child)?;
-    let begun = wait(&handle, Some(&control), None)?;
+    let begun = wait(&handle, Some(&control), None, None)?;
     // It may be over before its limits are here, or have died without an order. What is to be said is the same.
     let limits = if begun.gone { None } else { control.limits()? };
     let mut watch = match (limits, begun.gone) {
         (Some(limits), _) => Watch::new(run, limits),
-        (None, true) => return control.say(&Watch::new(run, Limits::default()).conclude()?),
-        (None, false) => return Ok(()),
+        (None, true) => return Watch::new(run, Limits::default()).tell(&mut control),
+        (None, false) => return let_go(run),
     };
     loop {
         watch.keep_time();
         let is_heard = watch.why != Some(End::Cancelled);
-        let seen = wait(&handle, is_heard.then_some(&control), Some(watch.next_look()))?;
+        let seen =
+            wait(&handle, is_heard.then_some(&control), watch.outcome.as_ref(), Some(watch.next_look()))?;
+        if seen.told {
+            watch.hear();
+        }
         if seen.said && control.is_deserted() && guard::stands(Guard::Desertion) {
             watch.end_for(End::Cancelled);
         }
-        if seen.gone || watch.is_overdue() {
-            return match watch.why {
-                // Nobody is there to be told.
-                Some(End::Cancelled) => watch.conclude().map(drop),
-                _ => control.say(&watch.conclude()?),
-            };
+        if seen.gone || watch.is_over() || watch.is_overdue() {
+            return watch.tell(&mut control);
         }
         watch.look();
     }
+}
+
+/// Ends a launcher that nobody had an order for. What it made goes with it, but for its group.
+fn let_go(run: Run) -> io::Result<()> {
+    if let Some(group) = run.group {
+        kill(run.child, Signal::SIGKILL)?;
+        waitpid(run.child, None)?;
+        group.remove();
+    }
+    Ok(())
 }
 
 /// What happened while it was waited for.
@@ -73,18 +86,27 @@ struct Happened {
     gone: bool,
     /// There is something from the daemon, or it has gone.
     said: bool,
+    /// The same of the first process.
+    told: bool,
 }
 
 /// Waits until something happens, or for this long.
-fn wait(handle: &OwnedFd, control: Option<&Control>, longest: Option<Timespec>) -> io::Result<Happened> {
+fn wait(
+    handle: &OwnedFd,
+    control: Option<&Control>,
+    outcome: Option<&File>,
+    longest: Option<Timespec>,
+) -> io::Result<Happened> {
     let mut list = vec![PollFd::new(handle, PollFlags::IN)];
     list.extend(control.map(|control| PollFd::new(control, PollFlags::IN)));
+    list.extend(outcome.map(|outcome| PollFd::new(outcome, PollFlags::IN)));
     match poll(&mut list, longest.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
     let mut events = list.iter().map(|one| !one.revents().is_empty());
-    Ok(Happened { gone: events.next().unwrap_or(false), said: events.next().unwrap_or(false) })
+    let mut next = |is_asked: bool| is_asked && events.next().unwrap_or(false);
+    Ok(Happened { gone: next(true), said: next(control.is_some()), told: next(outcome.is_some()) })
 }
 
 fn pidfd(child: Pid) -> io::Result<OwnedFd> {
@@ -95,7 +117,10 @@ fn pidfd(child: Pid) -> io::Result<OwnedFd> {
 struct Watch {
     tier: SandboxTier,
     child: Pid,
-    outcome: Option<OwnedFd>,
+    group: Option<Group>,
+    outcome: Option<File>,
+    /// What it said.
+    told: Option<Outcome>,
     traffic: Traffic,
     limits: Limits,
     deadline: Instant,
@@ -109,18 +134,20 @@ struct Watch {
 
 impl Watch {
     fn new(run: Run, limits: Limits) -> Self {
-        let Run { tier, child, outcome, traffic, before } = run;
+        let Run { tier, child, group, outcome, traffic, before } = run;
         Watch {
             tier,
             child,
-            outcome,
+            group,
+            outcome: outcome.map(File::from),
+            told: None,
             traffic,
             limits,
             deadline: Instant::now() + limits.time,
             why: None,
             kill_at: None,
             killed_at: None,
-            tally: Tally::new(tier, before, limits),
+            tally: Tally::new(tier, child, before, limits),
         }
     }
 
@@ -147,11 +174,18 @@ impl Watch {
     fn kill_everything(&mut self) {
         self.kill_at = None;
         self.killed_at.get_or_insert_with(Instant::now);
+        self.kill_group();
         let _ = kill(self.child, Signal::SIGKILL);
         match self.tier {
             // The namespace goes with its first process.
             SandboxTier::Full => {}
             SandboxTier::Reduced | SandboxTier::None => reduced::kill_descendants(),
+        }
+    }
+
+    fn kill_group(&self) {
+        if let Some(group) = self.group.as_ref().filter(|_| guard::stands(Guard::KillGroup)) {
+            group.kill();
         }
     }
 
@@ -161,6 +195,16 @@ impl Watch {
             self.why = Some(why);
         }
         self.kill_everything();
+    }
+
+    /// Hears what the first process says, once it says something or has gone.
+    fn hear(&mut self) {
+        self.told = self.told.or(self.outcome.take().and_then(|mut from| Outcome::hear(&mut from)));
+    }
+
+    /// Whether nothing is left of the run, though its first process may be.
+    fn is_over(&self) -> bool {
+        self.told.is_some_and(|told| told.spent.is_some())
     }
 
     fn is_overdue(&self) -> bool {
@@ -188,60 +232,57 @@ impl Watch {
         }
     }
 
+    /// Says how it ended, before what is left of it is taken away: nobody needs to wait for that.
+    fn tell(mut self, control: &mut Control) -> io::Result<()> {
+        let status = self.conclude()?;
+        // Who went is not told.
+        let told = if self.why == Some(End::Cancelled) { Ok(()) } else { control.say(&status) };
+        if self.is_over() {
+            waitpid(self.child, None)?;
+        }
+        if let Some(group) = self.group {
+            group.remove();
+        }
+        told
+    }
+
     /// Reaps, and puts the end together.
-    fn conclude(mut self) -> io::Result<Status> {
+    fn conclude(&mut self) -> io::Result<Status> {
         // One that does not vanish would be waited for without end.
-        let reaped = (!self.is_overdue()).then(|| waitpid(self.child, None));
-        let told = match (self.outcome.take(), reaped) {
-            (Some(outcome), _) => heard(&mut File::from(outcome)),
-            (None, Some(Ok(WaitStatus::Exited(_, code)))) => Some((code, 0)),
-            (None, Some(Ok(WaitStatus::Signaled(_, signal, _)))) => Some((-(signal as i32), 0)),
+        let is_waited_for = !self.is_over() && !self.is_overdue();
+        let reaped = is_waited_for.then(|| waitpid(self.child, None));
+        self.hear();
+        let told = match (self.told, reaped) {
+            (Some(told), _) => Some((told.end, told.processes)),
+            (None, Some(Ok(WaitStatus::Exited(_, code)))) if self.tier != SandboxTier::Full => {
+                Some((code, 0))
+            }
+            (None, Some(Ok(WaitStatus::Signaled(_, signal, _)))) if self.tier != SandboxTier::Full => {
+                Some((-(signal as i32), 0))
+            }
             (None, _) => None,
         };
         if self.tier != SandboxTier::Full {
+            self.kill_group();
             reduced::kill_descendants();
         }
+        let account = self.group.as_ref().map_or_else(Account::default, Group::account);
         let end = match (self.why, told) {
             (Some(why), _) => why,
+            (None, _) if account.is_out_of_memory => End::OutOfMemory,
             (None, Some((code @ 0.., _))) => End::Exited(code),
             (None, Some((signal, _))) if -signal == libc::SIGSYS => End::Denied,
             (None, Some((signal, _))) => End::Signalled(-signal),
             (None, None) => End::Killed,
         };
-        let spent = spent(&self.traffic)?;
-        let processes = told.map_or(0, |(_, processes)| u64::try_from(processes).unwrap_or(0));
-        Ok(Status::Ended(
-            end,
-            Spent {
-                max_rss_bytes: spent.max_rss_bytes.max(self.tally.most_memory),
-                processes: processes.max(self.tally.most_processes).max(1),
-                ..spent
-            },
-        ))
+        let spent = self.told.and_then(|told| told.spent).map_or_else(|| spent(&self.traffic), Ok)?;
+        let processes = told.map_or(0, |(_, processes)| processes);
+        let spent = Spent {
+            cpu: spent.cpu.max(account.cpu),
+            max_rss_bytes: spent.max_rss_bytes.max(self.tally.most_memory).max(account.most_memory),
+            processes: processes.max(self.tally.most_processes).max(1),
+            ..spent
+        };
+        Ok(Status::Ended(end, spent))
     }
-}
-
-/// What the first process said: how the program ended as the kernel writes it, and how many processes there were.
-fn heard(from: &mut impl Read) -> Option<(i32, i32)> {
-    let (mut end, mut processes) = ([0; 4], [0; 4]);
-    from.read_exact(&mut end).ok()?;
-    from.read_exact(&mut processes).ok()?;
-    Some((i32::from_le_bytes(end), i32::from_le_bytes(processes)))
-}
-
-/// What everybody who was reaped has used.
-fn spent(traffic: &Traffic) -> io::Result<Spent> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let time = |value: nix::sys::time::TimeVal| {
-        let seconds = u64::try_from(value.tv_sec()).unwrap_or(0);
-        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(value.tv_usec()).unwrap_or(0))
-    };
-    let (read_bytes, written_bytes) = traffic.of_descendants();
-    Ok(Spent {
-        cpu: time(usage.user_time()) + time(usage.system_time()),
-        max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0) * 1024,
-        read_bytes,
-        written_bytes,
-        processes: 0,
-    })
 }

@@ -47,8 +47,23 @@ pub(crate) fn ask_to_be_traced() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// There are no groups here that a user's runs could have.
+pub(crate) fn groups() -> Result<Vec<&'static str>, &'static str> {
+    Err("this system has no control groups")
+}
+
+/// So no daemon has any.
+pub(crate) fn has_groups(_: i32) -> bool {
+    false
+}
+
+/// And nobody is told of one.
+pub(crate) fn group_for_launcher() -> OsString {
+    OsString::new()
+}
+
 /// Waits for its order, runs the program and says how it ended.
-pub(crate) fn serve(tier: SandboxTier, mut control: Control, mut setup: Setup) -> io::Result<()> {
+pub(crate) fn serve(tier: SandboxTier, _: &OsStr, mut control: Control, mut setup: Setup) -> io::Result<()> {
     if let Err(problem) = prepare(tier) {
         return setup.say(&Status::Failed(problem));
     }

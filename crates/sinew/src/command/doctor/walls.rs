@@ -1,6 +1,7 @@
 //! The walls, leant against from inside, and who may open a gate in them.
 
 use sandbox::{Finding, Sandbox};
+use server::{Holder, StateLock};
 use tool::SandboxTier;
 
 use super::row::Row;
@@ -15,7 +16,7 @@ pub(super) fn rows(setting: &Setting) -> Result<Vec<Row>, Problem> {
     // A folder of its own: where nobody has started Sinew yet there is none, and two that look must not meet.
     let own = tempfile::tempdir().map_err(unusable)?;
     let found = sandbox.check(own.path()).map_err(unusable)?;
-    let mut rows = vec![tier(sandbox)];
+    let mut rows = vec![tier(sandbox), limits(sandbox, setting)];
     rows.extend(found.iter().map(wall));
     rows.push(pin(setting));
     Ok(rows)
@@ -30,6 +31,24 @@ fn tier(sandbox: &Sandbox) -> Row {
             .remedy("allow what is missing, or accept `min_isolation: reduced` in tools.yaml"),
         SandboxTier::None => Row::bad(AREA, what, format!("none: {missing}"))
             .remedy("tools that must be confined are refused until this is mended"),
+    }
+}
+
+/// Who holds runs to their limits: of this process, or of the daemon if one runs.
+fn limits(sandbox: &Sandbox, setting: &Setting) -> Row {
+    let what = "limits of a run as a whole";
+    let daemon = match StateLock::holder(setting.home()) {
+        Holder::Process { pid } => pid,
+        Holder::Nobody => None,
+    };
+    match (sandbox.groups(), daemon) {
+        (_, Some(daemon)) if sandbox.has_groups(daemon) => {
+            Row::good(AREA, what, "by the kernel: the daemon has control groups")
+        }
+        (Ok(held), _) => {
+            Row::good(AREA, what, format!("by the kernel: control groups for {}", held.join(", ")))
+        }
+        (Err(why), _) => Row::note(AREA, what, format!("by a watcher, without control groups: {why}")),
     }
 }
 

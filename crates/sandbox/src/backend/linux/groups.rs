@@ -1,0 +1,289 @@
+//! Control groups, where they are delegated to the user: whoever starts launchers finds out whether they are, and moves into
+//! a group of its own, so that every run can have one beside it. What a run's does is in `group`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, geteuid};
+use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
+
+use super::group::{self, Controller};
+
+/// The group that a daemon sits in. The kernel wants nobody in a group whose groups below have limits.
+pub(crate) const DAEMON: &str = "sinew-daemon";
+/// How the kernel names the file system of groups of the second version.
+const MAGIC: u64 = 0x6367_7270;
+
+/// The group that was delegated, and what it can hold runs to.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    base: PathBuf,
+    controllers: Vec<Controller>,
+}
+
+impl Groups {
+    /// Those of this process, or why there are none. It is asked before the first launcher is started: later this process
+    /// could not move without it.
+    pub(crate) fn of_this_process() -> Result<&'static Groups, &'static str> {
+        static FOUND: OnceLock<Result<Groups, String>> = OnceLock::new();
+        FOUND.get_or_init(find).as_ref().map_err(String::as_str)
+    }
+
+    /// What each run is held to.
+    pub(crate) fn controllers(&self) -> &[Controller] {
+        &self.controllers
+    }
+
+    /// What a launcher must know to make a group for its run.
+    pub(crate) fn word(&self) -> OsString {
+        group::word(&self.controllers, &self.base)
+    }
+
+    /// Removes the groups of launchers that were killed, whichever daemon they were of. A launcher that lives removes its own.
+    pub(crate) fn sweep(&self) {
+        for entry in std::fs::read_dir(&self.base).into_iter().flatten().flatten() {
+            if let Some(launcher) = group::launcher_of(&entry.file_name())
+                && kill(Pid::from_raw(launcher), None) == Err(Errno::ESRCH)
+            {
+                group::discard(&self.base, &entry.file_name());
+            }
+        }
+    }
+
+    /// Makes a group usable that this process is in.
+    fn take(own: &Path) -> Result<Groups, String> {
+        let is_below = own.file_name() == Some(OsStr::new(DAEMON));
+        let base = if is_below { own.parent().unwrap_or(own) } else { own };
+        refuse_what_is_not_delegated(base)?;
+        let controllers = Controller::among(&text(base, "cgroup.controllers")?);
+        if controllers.is_empty() {
+            return Err(format!("neither memory nor pids is delegated to {}", base.display()));
+        }
+        let (listed, process) = (text(base, "cgroup.procs")?, std::process::id().to_string());
+        if listed.lines().any(|other| is_below || other != process) {
+            return Err(format!("other processes are in {}, which is not Sinew's alone", base.display()));
+        }
+        let groups = Groups { base: base.to_owned(), controllers };
+        if !is_below {
+            groups.move_below(&process)?;
+        }
+        groups.enable().inspect_err(|_| groups.move_back(is_below, &process))?;
+        groups.sweep();
+        Ok(groups)
+    }
+
+    fn move_below(&self, process: &str) -> Result<(), String> {
+        let below = self.base.join(DAEMON);
+        match std::fs::create_dir(&below) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(said(&below, &error)),
+            _ => write(&below.join("cgroup.procs"), process),
+        }
+    }
+
+    /// As it was.
+    fn move_back(&self, was_below: bool, process: &str) {
+        if !was_below && write(&self.base.join("cgroup.procs"), process).is_ok() {
+            let _ = std::fs::remove_dir(self.base.join(DAEMON));
+        }
+    }
+
+    fn enable(&self) -> Result<(), String> {
+        let words: Vec<String> = self.controllers.iter().map(|one| format!("+{}", one.as_str())).collect();
+        write(&self.base.join("cgroup.subtree_control"), &words.join(" "))
+    }
+}
+
+fn find() -> Result<Groups, String> {
+    if geteuid().is_root() {
+        return Err("root owns all groups, so none is known to be for Sinew".to_owned());
+    }
+    let read = |path| std::fs::read_to_string(path).map_err(|error| said(Path::new(path), &error));
+    let own = own_folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?);
+    let own = own.ok_or("this machine shows no control groups of the second version")?;
+    let kind = statfs(&own).map_err(|error| said(&own, &error.into()))?.f_type;
+    match u64::try_from(kind) {
+        Ok(MAGIC) => Groups::take(&own),
+        _ => Err(format!("{} is not of the kernel's control groups", own.display())),
+    }
+}
+
+/// Where a process is, by what the kernel says of its groups and mounts.
+fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (facts, kind) = line.split_once(" - ")?;
+        let mut facts = facts.split(' ').skip(3);
+        let (root, mounted_at) = (facts.next()?, facts.next()?);
+        // The kernel writes odd bytes of these names as numbers, and nobody mounts groups at such a name.
+        if !kind.starts_with("cgroup2 ") || root.contains('\\') || mounted_at.contains('\\') {
+            return None;
+        }
+        let below = Path::new(group).strip_prefix(root).ok()?;
+        Some(Path::new(mounted_at).join(below))
+    })
+}
+
+/// Delegated are the files by which the kernel has groups below made and entered.
+fn refuse_what_is_not_delegated(base: &Path) -> Result<(), String> {
+    let refused = || format!("{} is not delegated to this user", base.display());
+    if text(base, "cgroup.type").map_err(|_| refused())?.trim() != "domain" {
+        return Err(refused());
+    }
+    let is_ours = |path: PathBuf| {
+        let is_owner = path.metadata().is_ok_and(|facts| facts.uid() == geteuid().as_raw());
+        is_owner && accessat(CWD, &path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    };
+    let delegated = ["", "cgroup.procs", "cgroup.subtree_control"];
+    match delegated.iter().all(|name| is_ours(base.join(name))) {
+        true => Ok(()),
+        false => Err(refused()),
+    }
+}
+
+fn text(base: &Path, name: &str) -> Result<String, String> {
+    let path = base.join(name);
+    std::fs::read_to_string(&path).map_err(|error| said(&path, &error))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let written =
+        OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| said(path, &error))
+}
+
+fn said(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that looks like a group with this process in it. It is no kernel's, so its files only keep what is written.
+    struct Look {
+        _folder: tempfile::TempDir,
+        own: PathBuf,
+    }
+
+    impl Look {
+        fn new(own: &str, controllers: &str, processes: &str) -> Look {
+            let folder = tempfile::tempdir().unwrap();
+            let own = folder.path().join(own);
+            std::fs::create_dir_all(own.join(DAEMON)).unwrap();
+            let look = Look { _folder: folder, own };
+            for (name, text) in [
+                ("cgroup.type", "domain\n"),
+                ("cgroup.controllers", controllers),
+                ("cgroup.subtree_control", ""),
+                ("cgroup.procs", processes),
+                ("sinew-daemon/cgroup.procs", ""),
+            ] {
+                look.set(name, text);
+            }
+            look
+        }
+
+        fn set(&self, name: &str, text: &str) {
+            std::fs::write(self.own.join(name), text).unwrap();
+        }
+
+        fn get(&self, name: &str) -> String {
+            std::fs::read_to_string(self.own.join(name)).unwrap()
+        }
+    }
+
+    fn own() -> String {
+        std::process::id().to_string()
+    }
+
+    #[test]
+    fn what_is_delegated_is_taken_and_this_process_makes_room() {
+        let look = Look::new("sinew.service", "cpu io memory pids\n", &format!("{}\n", own()));
+        let groups = Groups::take(&look.own).unwrap();
+        assert_eq!(groups.controllers(), [Controller::Memory, Controller::Processes]);
+        assert_eq!(look.get("sinew-daemon/cgroup.procs"), own());
+        assert_eq!(look.get("cgroup.subtree_control"), "+memory +pids");
+        let word = groups.word().into_string().unwrap();
+        assert_eq!(word, format!("memory,pids:{}", look.own.display()));
+    }
+
+    #[test]
+    fn who_is_started_below_stays_there() {
+        let look = Look::new("sinew.service", "pids\n", "");
+        let groups = Groups::take(&look.own.join(DAEMON)).unwrap();
+        assert_eq!(
+            (groups.base.as_path(), look.get("cgroup.subtree_control")),
+            (&*look.own, "+pids".to_owned())
+        );
+        assert_eq!(look.get("sinew-daemon/cgroup.procs"), "", "nobody is moved");
+    }
+
+    #[test]
+    fn what_is_not_delegated_or_not_ours_alone_is_left_as_it_is() {
+        let alone = format!("{}\n", own());
+        let why = |look: &Look| {
+            let why = Groups::take(&look.own).unwrap_err();
+            assert_eq!(look.get("cgroup.subtree_control"), "", "{why}");
+            assert_eq!(look.get("sinew-daemon/cgroup.procs"), "", "{why}");
+            why
+        };
+        assert!(why(&Look::new("a", "cpu io\n", &alone)).contains("neither memory nor pids"));
+        assert!(why(&Look::new("a", "memory\n", &format!("1\n{alone}"))).contains("other processes"));
+        let threads = Look::new("a", "memory\n", &alone);
+        threads.set("cgroup.type", "threaded\n");
+        assert!(why(&threads).contains("not delegated"));
+        let root = Look::new("a", "memory\n", &alone);
+        std::fs::remove_file(root.own.join("cgroup.type")).unwrap();
+        assert!(why(&root).contains("not delegated"), "the machine's own has no kind");
+        let below = Look::new("a", "memory\n", "1\n");
+        assert!(Groups::take(&below.own.join(DAEMON)).unwrap_err().contains("other processes"));
+    }
+
+    #[test]
+    fn who_cannot_have_limits_below_goes_back() {
+        let look = Look::new("a", "memory\n", &format!("{}\n", own()));
+        std::fs::remove_file(look.own.join("cgroup.subtree_control")).unwrap();
+        std::os::unix::fs::symlink("/dev/full", look.own.join("cgroup.subtree_control")).unwrap();
+        if std::fs::metadata("/dev/full").unwrap().uid() != geteuid().as_raw() {
+            return println!("left out: /dev/full is another user's");
+        }
+        assert!(Groups::take(&look.own).unwrap_err().contains("subtree_control"));
+        assert_eq!(look.get("cgroup.procs").trim_end(), own());
+    }
+
+    #[test]
+    fn a_process_is_found_by_what_the_kernel_says() {
+        let groups = "12:pids:/x\n0::/user.slice/sinew.service\n";
+        let mounts = "24 1 0:22 / /sys rw - sysfs sysfs rw\n30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        let found = |groups, mounts| own_folder(groups, mounts);
+        let expected = Path::new("/sys/fs/cgroup/user.slice/sinew.service");
+        assert_eq!(found(groups, mounts).as_deref(), Some(expected));
+        let part = mounts.replace("0:26 / ", "0:26 /user.slice ");
+        assert_eq!(found(groups, &part).as_deref(), Some(Path::new("/sys/fs/cgroup/sinew.service")));
+        assert_eq!(found("0::/../elsewhere", &part), None, "outside of what is mounted");
+        assert_eq!(found("3:memory:/x\n", mounts), None, "only groups of the first version");
+        assert_eq!(found(groups, "24 1 0:22 / /sys rw - sysfs sysfs rw\n"), None);
+    }
+
+    #[test]
+    fn the_groups_of_launchers_that_are_gone_are_removed_and_no_others() {
+        let look = Look::new("a", "memory\n", &format!("{}\n", own()));
+        let gone = (1..).map(|number| i32::MAX - number).find(|id| kill(Pid::from_raw(*id), None).is_err());
+        let names = [
+            format!("sinew-run-{}", gone.unwrap()),
+            format!("sinew-run-{}", own()),
+            "sinew-run-x".to_owned(),
+            "other".to_owned(),
+        ];
+        names.iter().for_each(|name| std::fs::create_dir(look.own.join(name)).unwrap());
+        Groups::take(&look.own).unwrap();
+        let left: Vec<bool> = names.iter().map(|name| look.own.join(name).exists()).collect();
+        assert_eq!(left, [false, true, true, true]);
+    }
+}

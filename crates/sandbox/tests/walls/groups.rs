@@ -1,0 +1,234 @@
+//! Runs in control groups of their own, where those are delegated. A test that root starts has one delegated to the user that
+//! it becomes; elsewhere this program, started by itself in a group of its own, has what that group has:
+//! `systemd-run --user --scope -p Delegate=yes target/debug/deps/walls-… group`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use governance::Network;
+use libtest_mimic::{Failed, Trial};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use tool::SandboxTier;
+
+use crate::backend;
+use crate::controls::{World, attempt_in_group, is_escape, run_in_group_without};
+use crate::ends::{alive, clear, vanishes, word};
+use crate::error::SandboxError;
+use crate::guard::Guard::{
+    self, CpuLimit, KillDescendants, KillGroup, Landlock, MemoryGroup, MemoryWatch, ProcessGroup,
+    ProcessLimit, ReadOnlyRoot,
+};
+use crate::pool::Launcher;
+use crate::report::End;
+use crate::wait_for;
+
+/// What the names of these tests have in common, and no other's has.
+const WORD: &str = "group";
+/// Long enough for a loaded machine; only a failure waits for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LINGER: Duration = Duration::from_millis(500);
+const BOTH: [SandboxTier; 2] = [SandboxTier::Full, SandboxTier::Reduced];
+
+/// What a test is of: the folder of the groups.
+type Case = (&'static str, &'static str, fn(&Path));
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases: [Case; 7] = [
+        ("each_run_is_in_a_group_of_its_own_that_goes_with_it", "", own_group),
+        ("memory_is_held_by_the_group", "memory", memory),
+        ("processes_are_held_by_the_group", "pids", processes),
+        ("everybody_in_a_group_is_ended_with_it", "", killed),
+        ("a_run_cannot_change_its_group", "pids", closed),
+        ("the_group_of_a_launcher_that_was_killed_is_removed", "", swept),
+        ("where_no_group_can_be_made_nothing_runs", "", refused),
+    ];
+    let trial = |(name, needs, test): Case| Trial::test(name, move || check(needs, test));
+    cases.map(trial).into()
+}
+
+fn check(needs: &str, test: fn(&Path)) -> Result<(), Failed> {
+    match backend::groups() {
+        Ok(held) if needs.is_empty() || held.contains(&needs) => {
+            println!("the kernel holds {held:?}");
+            test(&folder());
+        }
+        Ok(held) => println!("LEFT OUT: the groups here hold {held:?}, and not {needs}"),
+        Err(why) => println!("LEFT OUT: {why}"),
+    }
+    Ok(())
+}
+
+/// Where the groups of runs are: beside that of this process.
+fn folder() -> PathBuf {
+    let word = backend::group_for_launcher().into_string().expect("text");
+    PathBuf::from(word.split_once(':').expect("controllers and a folder").1)
+}
+
+fn groups_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder of groups").flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.contains("-run-"))
+        .collect()
+}
+
+fn must_go(folder: &Path, what: &str) {
+    let began = Instant::now();
+    while !groups_in(folder).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "{what}: {:?}", groups_in(folder));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Makes an attempt. The machine may be an emulated one, where a second on a processor is soon over.
+fn tried(tier: SandboxTier, without: &[Guard], name: &str) -> Result<(End, String), SandboxError> {
+    attempt_in_group(tier, Network::Off, &[without, &[CpuLimit]].concat(), name)
+}
+
+fn own_group(folder: &Path) {
+    for tier in BOTH {
+        let world = World::new();
+        let confined = world.confined(Network::Off, &["cat", "/proc/self/cgroup"]);
+        let finished = run_in_group_without(&[], &confined, tier).expect("a run");
+        let said = String::from_utf8_lossy(&finished.stdout.head).into_owned();
+        let line = said.lines().find(|line| line.starts_with("0::")).expect("a group");
+        assert!(line.contains("/sinew-run-"), "{tier:?}: {line}");
+        must_go(folder, "after a run");
+        wait_for(async { Launcher::start(tier).await.expect("a launcher").end().await });
+        must_go(folder, "after a launcher that had nothing to do");
+    }
+}
+
+fn memory(folder: &Path) {
+    let fill = |tier, without: &[Guard]| tried(tier, without, "fill_memory_in_children").expect("a run");
+    for tier in BOTH {
+        assert_eq!(fill(tier, &[MemoryWatch]).0, End::OutOfMemory, "{tier:?}: by the kernel");
+        assert_eq!(fill(tier, &[MemoryGroup]).0, End::OutOfMemory, "{tier:?}: by the watcher");
+        let escaped = Ok(fill(tier, &[MemoryWatch, MemoryGroup]));
+        assert!(is_escape(&escaped), "{tier:?}: {escaped:?}");
+        let hops = tried(tier, &[MemoryWatch], "hop_from_process_to_process");
+        assert_eq!(hops.expect("a run").0, End::OutOfMemory, "{tier:?}: whoever has it");
+    }
+    let world = World::new();
+    let confined = world.confined(Network::Off, &["tail", "/dev/zero"]);
+    let finished =
+        run_in_group_without(&[MemoryWatch, CpuLimit], &confined, SandboxTier::Full).expect("a run");
+    assert_eq!(finished.end, End::OutOfMemory);
+    let most = finished.spent.max_rss_bytes >> 20;
+    assert!(
+        (100..160).contains(&most),
+        "128 MiB were granted, and pages of its program are no part of that: {most}"
+    );
+    must_go(folder, "after the runs");
+}
+
+fn processes(folder: &Path) {
+    let fork = |tier, without: &[Guard]| tried(tier, without, "fork_many");
+    let said = |tried: &Result<(End, String), SandboxError>| format!("{tried:?}");
+    let held = fork(SandboxTier::Full, &[ProcessLimit]);
+    assert!(said(&held).contains("EAGAIN"), "{held:?}");
+    let free = fork(SandboxTier::Full, &[ProcessLimit, ProcessGroup]);
+    assert!(is_escape(&free), "{free:?}");
+    let held = fork(SandboxTier::Reduced, &[]);
+    assert!(said(&held).contains("EAGAIN"), "it is refused, and not ended: {held:?}");
+    must_go(folder, "after the runs");
+}
+
+fn killed(folder: &Path) {
+    let (world, word) = (World::new(), word(5));
+    let script = format!(
+        "(setsid sh -c 'echo > up; exec sleep {word}' >/dev/null 2>&1 &) ; while [ ! -e up ]; do :; done; rm up; echo done"
+    );
+    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
+    let run = |without: &[Guard]| {
+        let finished = run_in_group_without(without, &confined, SandboxTier::Reduced).expect("a run");
+        assert_eq!((finished.end, finished.stdout.head.as_slice()), (End::Exited(0), &b"done\n"[..]));
+    };
+    run(&[KillDescendants]);
+    assert!(vanishes(&word, LINGER), "{:?}", alive(&word));
+    run(&[KillDescendants, KillGroup]);
+    must_go(folder, "a group is taken away with whoever is in it");
+    clear(&word);
+}
+
+fn closed(_: &Path) {
+    let raise = |without: &[Guard]| tried(SandboxTier::Full, without, "raise_limits_of_group");
+    for without in [&[][..], &[Landlock], &[ReadOnlyRoot]] {
+        let said = raise(without);
+        assert!(!is_escape(&said), "without {without:?}: {said:?}");
+    }
+    let open = raise(&[Landlock, ReadOnlyRoot]);
+    assert!(is_escape(&open), "{open:?}");
+}
+
+fn swept(folder: &Path) {
+    wait_for(async {
+        let launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
+        let process = launcher.process.id().expect("a launcher");
+        kill(Pid::from_raw(process.cast_signed()), Signal::SIGKILL).expect("a launcher to kill");
+        launcher.end().await;
+        assert_eq!(groups_in(folder), [format!("sinew-run-{process}")], "nobody was left to remove it");
+        Launcher::start(SandboxTier::Full).await.expect("another").end().await;
+    });
+    must_go(folder, "the next one sees to it");
+}
+
+fn refused(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let set = |mode| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    let world = World::new();
+    let confined = world.confined(Network::Off, &["touch", "made"]);
+    set(0o500);
+    let ran = BOTH.map(|tier| run_in_group_without(&[], &confined, tier).err());
+    set(0o755);
+    for problem in ran {
+        let said = problem.map(|problem| problem.to_string()).unwrap_or_default();
+        assert!(said.contains("could not be built") && said.contains("control group"), "{said}");
+    }
+    assert!(!world.workspace.join("made").exists(), "nothing ran");
+}
+
+/// As root, and where these tests are asked for: has this process be in a group that is delegated to who it becomes.
+pub(crate) fn delegate() {
+    if geteuid().is_root()
+        && std::env::args().any(|word| word.contains(WORD))
+        && let Err(error) = delegate_anew()
+    {
+        println!("no group can be delegated: {error}");
+    }
+}
+
+fn delegate_anew() -> io::Result<()> {
+    const WHO: u32 = 65534;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let line = mounts.lines().find(|line| line.contains(" - cgroup2 ")).ok_or(io::ErrorKind::NotFound)?;
+    let top = PathBuf::from(line.split(' ').nth(4).ok_or(io::ErrorKind::InvalidData)?);
+    remove_those_of_before(&top);
+    for controller in ["+memory", "+pids"] {
+        // One of them may be the first version's.
+        let _ = std::fs::write(top.join("cgroup.subtree_control"), controller);
+    }
+    let own = top.join(format!("sinew-test-{}", std::process::id()));
+    match std::fs::create_dir(&own) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    for name in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
+        std::os::unix::fs::chown(own.join(name), Some(WHO), Some(WHO))?;
+    }
+    std::fs::write(own.join("cgroup.procs"), std::process::id().to_string())
+}
+
+/// A process cannot remove the group it is in, so the next one does.
+fn remove_those_of_before(top: &Path) {
+    for entry in std::fs::read_dir(top).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("sinew-test-") {
+            for below in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                let _ = std::fs::remove_dir(below.path());
+            }
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
