@@ -1068,11 +1068,18 @@ def hop_with_memory(hop):
     """Holds more than is granted in processes of which none lives long enough to be looked at."""
     import time
 
+    # They begin together: the first one takes all the processes there are.
+    waits, begins = os.pipe()
     for _ in range(3):
         if os.fork() == 0:
-            held = b"x" * (60 << 20)
+            os.close(begins)
+            held = [b"x" * (25 << 20)]
+            os.read(waits, 1)
+            held.append(b"x" * (35 << 20))
             hop()
-            os._exit(len(held) & 1)
+            os._exit(len(held))
+    time.sleep(0.5)
+    os.close(begins)
     time.sleep(3)
 
 
