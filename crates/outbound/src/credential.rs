@@ -73,11 +73,23 @@ impl Credential {
         Ok((self.header.clone(), self.value.clone()))
     }
 
-    /// A text of the server without the key, where it repeats it.
+    /// A text of the server without the key, where it repeats it, or its beginning where the text was cut.
     pub fn masked(&self, text: &str) -> Option<String> {
         let key = self.key.reveal();
-        (key.len() >= SHORTEST_MASKED && text.contains(key)).then(|| text.replace(key, MASK))
+        if key.len() < SHORTEST_MASKED {
+            return None;
+        }
+        let whole = text.contains(key).then(|| text.replace(key, MASK));
+        without_cut_key(whole.as_deref().unwrap_or(text), key).or(whole)
     }
+}
+
+/// The text without a key that it was cut in the middle of.
+fn without_cut_key(text: &str, key: &str) -> Option<String> {
+    let text = text.trim_end_matches('…');
+    let before =
+        (SHORTEST_MASKED..key.len()).rev().find_map(|length| text.strip_suffix(key.get(..length)?))?;
+    Some(format!("{before}{MASK}"))
 }
 
 impl fmt::Debug for Credential {

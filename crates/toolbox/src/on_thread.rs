@@ -47,7 +47,8 @@ impl<A, O> OnThread<A, O> {
 enum Stopwatch {
     /// By this thread's own, which runs nothing but the body meanwhile. The kernel is asked twice.
     Thread(Duration),
-    /// By the wall clock, for what waits for nothing: asking the kernel would take as long as the body does.
+    /// By the wall clock, for what waits for nothing: at most a little more, and asking the kernel would take as long as the
+    /// body does.
     Wall(Instant),
 }
 

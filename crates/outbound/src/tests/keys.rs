@@ -120,5 +120,7 @@ fn what_repeats_a_key_is_told_without_it() {
     let credential = credential("https://a.test/", None);
     assert_eq!(credential.masked("no key-5b1c, key-5b1c!").as_deref(), Some("no [key], [key]!"));
     assert_eq!(credential.masked("nothing of it"), None);
+    assert_eq!(credential.masked("key-5b1c, cut: key-5b1…").as_deref(), Some("[key], cut: [key]"));
+    assert_eq!(credential.masked("too little to tell: ke…"), None);
     assert!(!format!("{credential:?}").contains("5b1c"));
 }

@@ -75,6 +75,10 @@ fn what_is_hidden_is_escaped_in_texts_and_in_json_that_is_written_already() {
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains(r#"plain é漢🦀 \n\"\\\u007f\u0085\u202e\udb40\udc41"#), "{text}");
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap()[hostile], hostile);
+    let spaced = RawValue::from_string("{\n\t\"é\": 1\r\n}".to_owned()).unwrap();
+    let mut out = Vec::new();
+    append(&mut out, &spaced, texts).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), spaced.get());
     let mut out = Vec::new();
     append(&mut out, &raw, texts).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), r#"{"k":"\u202eé"}"#);

@@ -93,7 +93,8 @@ fn reveal(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
     }
     let mut units = [0; 2];
     for c in text.chars() {
-        if c.is_ascii_graphic() || c == ' ' || !is_hidden(c) {
+        // White space between the parts of JSON that is written already; a text has none of it unescaped.
+        if c.is_ascii_graphic() || matches!(c, ' ' | '\t' | '\n' | '\r') || !is_hidden(c) {
             out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             continue;
         }
