@@ -1068,17 +1068,22 @@ def hop_with_memory(hop):
     """Holds more than is granted in processes of which none lives long enough to be looked at."""
     import time
 
-    # They begin together: the first one takes all the processes there are.
+    # They begin together, once all are ready: the first one takes all the processes there are.
     waits, begins = os.pipe()
+    hears, says = os.pipe()
     for _ in range(3):
         if os.fork() == 0:
             os.close(begins)
             held = [b"x" * (25 << 20)]
+            os.write(says, b"x")
+            os.close(says)
             os.read(waits, 1)
             held.append(b"x" * (35 << 20))
             hop()
             os._exit(len(held))
-    time.sleep(0.5)
+    os.close(says)
+    for _ in range(3):
+        os.read(hears, 1)
     os.close(begins)
     time.sleep(3)
 

@@ -108,7 +108,7 @@ impl Sandbox {
         backend::groups()
     }
 
-    /// Whether the daemon that is this process has such groups.
+    /// Whether the daemon with this number has such groups.
     pub fn has_groups(&self, daemon: i32) -> bool {
         backend::has_groups(daemon)
     }

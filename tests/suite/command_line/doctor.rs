@@ -41,7 +41,12 @@ fn every_area_has_its_rows_and_a_machine_that_is_well_is_told_so() {
     let limits = told["checks"].as_array().expect("checks").iter();
     let limits: Vec<&Value> = limits.filter(|row| row["check"] == "limits of a run as a whole").collect();
     let [limits] = limits[..] else { panic!("one line: {told}") };
-    assert!(limits["found"].as_str().expect("a cause").starts_with("by "), "{limits}");
+    let found = limits["found"].as_str().expect("a cause");
+    let (by, expected) = match limits["standing"].as_str() {
+        Some("good") => ("by the kernel: ", "what is held"),
+        _ => ("by a watcher, without control groups: ", "why the kernel does not"),
+    };
+    assert!(found.strip_prefix(by).is_some_and(|cause| !cause.is_empty()), "{expected}: {limits}");
     assert_eq!((&told["schema_version"], &told["ok"]), (&Value::from(1), &Value::from(true)));
     let page = daemon.home().run(&["doctor"]).must_exit(0).stdout();
     assert!(page.contains("Sinew can do its work here") && page.contains("sinew pin set"), "{page}");

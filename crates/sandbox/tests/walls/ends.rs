@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 16] = [
+    let cases: [Case; 17] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -46,6 +46,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_child_that_has_its_parents_memory_is_counted_once", one_memory_of_two),
         ("files_in_memory_that_are_mapped_are_counted_once", mapped_scratch),
         ("a_launcher_that_lost_its_first_process_is_not_used", lost_first_process),
+        ("a_launcher_whose_order_does_not_come_ends_well", no_order),
     ];
     cases.map(|(name, test)| Trial::test(name, test)).into()
 }
@@ -423,5 +424,20 @@ fn lost_first_process() -> Result<(), Failed> {
             }
         }
     });
+    Ok(())
+}
+
+/// Who would become the program goes, and with it the first process, while who watches has yet to hear of limits.
+fn no_order() -> Result<(), Failed> {
+    for tier in [SandboxTier::Full, SandboxTier::Reduced] {
+        wait_for(async {
+            let Launcher { setup, control, mut process, .. } =
+                Launcher::start(tier).await.expect("a launcher");
+            drop(setup);
+            let ended = tokio::time::timeout(PATIENCE, process.wait()).await.expect("an end");
+            assert!(ended.as_ref().is_ok_and(std::process::ExitStatus::success), "{tier:?}: {ended:?}");
+            drop(control);
+        });
+    }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! their numbers finds those that are gone.
 
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use governance::Network;
 use libtest_mimic::{Failed, Trial};
@@ -16,8 +17,8 @@ use crate::run::Finished;
 
 /// As many as most tools may have: with few, who hops waits for those it was to be buried.
 const PROCESSES: u64 = 200;
-/// A program that is not slowed makes many thousands in a second.
-const SLOW: u64 = 1_500;
+/// A program that is slowed makes fewer in a second, and one that is not many thousands.
+const SLOW: u64 = 400;
 const TRIES: usize = 4;
 const LOOKS: usize = 50;
 const CROWD: usize = 500;
@@ -25,6 +26,7 @@ const CROWD: usize = 500;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::test("who_goes_from_process_to_process_is_slowed", slowed),
+        Trial::test("a_program_is_asked_to_end_while_its_orphans_wait", asked),
         Trial::test("memory_that_goes_from_process_to_process_is_counted", counted),
         Trial::test("reduced_runs_that_go_from_process_to_process_are_ended", ended),
     ]
@@ -66,6 +68,39 @@ fn slowed() -> Result<(), Failed> {
         println!("{name}: {slow} processes, {fast} without {guard:?}");
         assert!(slow < SLOW && SLOW < fast, "{name}: {slow} and {fast}");
     }
+    Ok(())
+}
+
+/// Of these, most wait to be buried for longer than the program has.
+const ORPHANS: u32 = 200;
+/// To leave them, and to end once it was asked.
+const TIME: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(2);
+
+fn asked() -> Result<(), Failed> {
+    let code = format!(
+        "
+import os, signal, time
+def asked(*_):
+    open('asked', 'w').close()
+    os._exit(0)
+signal.signal(signal.SIGTERM, asked)
+for _ in range({ORPHANS}):
+    child = os.fork()
+    if child == 0:
+        os.fork()
+        os._exit(0)
+    os.waitpid(child, 0)
+time.sleep(60)"
+    );
+    let world = World::new();
+    let mut confined = world.confined(Network::Off, &[PYTHON, "-c", &code]);
+    confined.spec.limits.processes = u64::from(ORPHANS);
+    confined.spec.limits.grace = GRACE;
+    confined.deadline = Instant::now() + TIME;
+    let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
+    assert_eq!(finished.end, End::TimedOut, "{}", String::from_utf8_lossy(&finished.stderr.head));
+    assert!(world.workspace.join("asked").exists(), "it was killed without being asked");
     Ok(())
 }
 

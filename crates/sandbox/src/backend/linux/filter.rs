@@ -2,6 +2,7 @@
 //! its numbers mean other calls.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use governance::Network;
 use libc::sock_filter;
@@ -18,7 +19,7 @@ use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
 // Instructions of the kernel's filter machine.
-pub(crate) const LOAD: u16 = 0x20;
+const LOAD: u16 = 0x20;
 pub(crate) const JUMP_EQUAL: u16 = 0x15;
 pub(crate) const JUMP_AT_LEAST: u16 = 0x35;
 const JUMP_ANY_BIT: u16 = 0x45;
@@ -48,14 +49,16 @@ const X32: u32 = 0x4000_0000;
 
 /// Installs the filter.
 pub(crate) fn install(tier: SandboxTier, network: Network) -> Result<(), Problem> {
-    raw::filter_calls(&program(tier, network)).map_err(|cause| Problem::new(Step::Seccomp, "filter", &cause))
+    program(tier, network)
+        .and_then(|program| raw::filter_calls(&program))
+        .map_err(|cause| Problem::new(Step::Seccomp, "filter", &cause))
 }
 
-fn program(tier: SandboxTier, network: Network) -> Vec<sock_filter> {
+fn program(tier: SandboxTier, network: Network) -> io::Result<Vec<sock_filter>> {
     let mut program = guard::held(Guard::Architecture, only_ours());
     program.push(step(LOAD, NUMBER));
-    program.extend(search::program(&calls(tier, network)));
-    program
+    program.extend(search::program(&calls(tier, network))?);
+    Ok(program)
 }
 
 /// What becomes of each call that is not simply allowed, in the order of their numbers.
@@ -277,7 +280,7 @@ mod tests {
 
     /// What the program answers to a call: the kernel's machine, as far as it is used here.
     fn answer(network: Network, architecture: u32, number: u32, arguments: [u32; 4]) -> u32 {
-        let program = program(SandboxTier::Full, network);
+        let program = program(SandboxTier::Full, network).unwrap();
         let (mut at, mut loaded) = (0, 0);
         for _ in 0..program.len() + 1 {
             let sock_filter { code, jt, jf, k } = program[at];

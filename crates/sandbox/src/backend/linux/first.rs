@@ -94,9 +94,12 @@ fn reap(child: Pid) -> i32 {
             }
             pace.keep();
         }
-        if !pace.allows() {
-            std::thread::sleep(GLANCE);
-        } else if signals.wait() == Ok(Signal::SIGTERM) {
+        let signal = match pace.allows() {
+            true => signals.wait().ok(),
+            // Not for who has ended as well: they wait to be buried, so that one is always there.
+            false => raw::wait_for_signal(Signal::SIGTERM, GLANCE),
+        };
+        if signal == Some(Signal::SIGTERM) {
             // Everybody in this namespace but this process.
             let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
         }

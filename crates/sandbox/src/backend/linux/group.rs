@@ -1,16 +1,16 @@
 //! The control group of one run: the kernel counts its memory and its processes as a whole, refuses what is too much, and
 //! ends all of them at once. Made by the launcher before its namespaces, whose mounts cannot be written to; entered by who
-//! becomes the program before it has an order; removed by the launcher when nothing is left in it.
+//! becomes the program before it has an order; removed by the launcher, which ends whoever is left in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
 
 use crate::guard::{self, Guard};
 use crate::spec::Limits;
@@ -88,11 +88,14 @@ impl Group {
         let (controllers, base) = told.to_str().and_then(|word| word.split_once(':')).ok_or_else(invalid)?;
         let name = format!("{RUN}{}", std::process::id());
         let base = open(CWD, base).map_err(|cause| failed(base, &cause))?;
-        // One of the same name was of a launcher that had the same number.
-        let made = mkdirat(&base, &name, Mode::RWXU).or_else(|_| {
-            unlinkat(&base, &name, AtFlags::REMOVEDIR)?;
-            mkdirat(&base, &name, Mode::RWXU)
-        });
+        let made = match mkdirat(&base, &name, Mode::RWXU) {
+            // It was of a launcher that had the same number.
+            Err(Errno::EXIST) => {
+                remove(&base, &name);
+                mkdirat(&base, &name, Mode::RWXU)
+            }
+            made => made,
+        };
         made.map_err(|cause| failed(&name, &cause.into()))?;
         let folder = open(&base, &name).map_err(|cause| failed(&name, &cause))?;
         let group = Group { base, folder, name, controllers: Controller::among(controllers) };
@@ -131,7 +134,7 @@ impl Group {
 
     /// Ends everybody in it at once. A kernel that cannot leaves it to who would otherwise do it.
     pub(crate) fn kill(&self) {
-        let _ = self.write("cgroup.kill", "1");
+        kill(&self.folder);
     }
 
     /// What it came to.
@@ -146,7 +149,7 @@ impl Group {
 
     /// Takes it away, with whoever is still in it.
     pub(crate) fn remove(self) {
-        remove(&self.base, &self.name, || self.kill());
+        remove(&self.base, &self.name);
     }
 
     fn holds(&self, controller: Controller) -> bool {
@@ -158,8 +161,7 @@ impl Group {
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let file = openat(&self.folder, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-        File::from(file).write_all(text.as_bytes())
+        write(&self.folder, name, text)
     }
 
     /// Nothing of what this kernel does not have.
@@ -172,23 +174,39 @@ impl Group {
     }
 }
 
-/// Removes a group whose launcher is gone.
+/// Removes a group whose launcher is gone. Who is left in it may take a while to end, and whoever starts a launcher does not
+/// wait for that: the next one tries again.
 pub(crate) fn discard(base: &Path, name: &OsStr) {
-    let Ok(folder) = open(CWD, base) else { return };
-    remove(&folder, name, || {
-        let _ = std::fs::write(base.join(name).join("cgroup.kill"), "1");
-    });
+    let Ok(base) = open(CWD, base) else { return };
+    kill_in(&base, name);
+    let _ = unlinkat(&base, name, AtFlags::REMOVEDIR);
 }
 
-fn remove(base: &OwnedFd, name: impl AsRef<OsStr>, kill: impl Fn()) {
-    let (name, begun) = (name.as_ref().as_bytes(), Instant::now());
-    while unlinkat(base, name, AtFlags::REMOVEDIR) == Err(rustix::io::Errno::BUSY) {
+/// Removes a group with whoever is in it, and waits for their end.
+fn remove(base: &OwnedFd, name: &str) {
+    let begun = Instant::now();
+    while unlinkat(base, name, AtFlags::REMOVEDIR) == Err(Errno::BUSY) {
         if begun.elapsed() > TIME_TO_EMPTY {
             return;
         }
-        kill();
+        kill_in(base, name.as_ref());
         std::thread::sleep(GLANCE);
     }
+}
+
+fn kill_in(base: &OwnedFd, name: &OsStr) {
+    if let Ok(folder) = open(base, name) {
+        kill(&folder);
+    }
+}
+
+fn kill(folder: &OwnedFd) {
+    let _ = write(folder, "cgroup.kill", "1");
+}
+
+fn write(folder: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+    let file = openat(folder, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    File::from(file).write_all(text.as_bytes())
 }
 
 fn open(base: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> io::Result<OwnedFd> {
@@ -203,4 +221,47 @@ fn number(text: &str, name: &str) -> u64 {
 
 fn failed(what: &str, cause: &io::Error) -> Problem {
     Problem::new(Step::Limits, format!("control group: {what}"), cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(base: &Path) -> Result<Group, Problem> {
+        Group::make(&word(&[Controller::Processes], base))
+    }
+
+    fn own() -> String {
+        format!("{RUN}{}", std::process::id())
+    }
+
+    #[test]
+    fn one_of_the_same_name_gives_way_and_one_that_cannot_is_told() {
+        let base = tempfile::tempdir().unwrap();
+        let old = base.path().join(own());
+        std::fs::create_dir(&old).unwrap();
+        assert_eq!(make(base.path()).unwrap().name, own());
+        std::fs::write(old.join("cgroup.kill"), "").unwrap();
+        assert_eq!(make(base.path()).unwrap_err().code, libc::EEXIST);
+    }
+
+    /// In a file system where nobody makes folders, and none of that name is.
+    #[test]
+    fn why_none_can_be_made_is_told() {
+        let problem = make(Path::new("/sys")).unwrap_err();
+        assert!([libc::EPERM, libc::EACCES, libc::EROFS].contains(&problem.code), "{problem:?}");
+    }
+
+    #[test]
+    fn who_is_left_in_a_group_to_discard_is_killed_and_not_waited_for() {
+        let base = tempfile::tempdir().unwrap();
+        let (left, empty) = (base.path().join("left"), base.path().join("empty"));
+        [&left, &empty].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        std::fs::write(left.join("cgroup.kill"), "").unwrap();
+        for folder in [&left, &empty] {
+            discard(base.path(), folder.file_name().unwrap());
+        }
+        assert_eq!(std::fs::read_to_string(left.join("cgroup.kill")).unwrap(), "1");
+        assert!(!empty.exists());
+    }
 }

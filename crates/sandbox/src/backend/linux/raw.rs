@@ -2,7 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 
 /// Which of the two processes this is after a fork.
@@ -115,10 +118,19 @@ pub(crate) fn filter_calls(program: &[libc::sock_filter]) -> io::Result<()> {
 /// Gives every signal back its usual meaning: what is ignored stays ignored across an exec, and this runtime ignores
 /// SIGPIPE.
 pub(crate) fn usual_signals() {
-    for signal in nix::sys::signal::Signal::iterator() {
+    for signal in Signal::iterator() {
         // SAFETY: no handler is installed, so none can run; the two signals that cannot be set are refused harmlessly.
         let _ = unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) };
     }
+}
+
+/// Waits for a signal that is blocked, for no longer than this.
+pub(crate) fn wait_for_signal(signal: Signal, longest: Duration) -> Option<Signal> {
+    let signals: SigSet = [signal].into_iter().collect();
+    let longest = TimeSpec::from_duration(longest);
+    // SAFETY: both structures outlive the call, which only reads them, and nothing is asked about who sent it.
+    let heard = unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), longest.as_ref()) };
+    (heard == signal as i32).then_some(signal)
 }
 
 /// Brings up the loopback interface of this network namespace.

@@ -2,6 +2,7 @@
 //! below it, whatever sessions it made; all of it is found by its parents and ended until nothing new appears.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -56,8 +57,20 @@ pub(crate) fn kill_descendants() {
 
 /// The children of this process, the dead included.
 fn children() -> Vec<Pid> {
-    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    list.split_whitespace().filter_map(|id| id.parse().ok()).map(Pid::from_raw).collect()
+    children_by(std::fs::read_to_string("/proc/thread-self/children"))
+}
+
+/// By the kernel's list of them, or where it has none by looking through the machine's processes.
+fn children_by(list: io::Result<String>) -> Vec<Pid> {
+    let ids: Vec<i32> = match list {
+        Ok(list) => list.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
+        Err(_) => {
+            let ours = getpid().as_raw();
+            let children = parents().into_iter().filter(|(_, (parent, _))| *parent == ours);
+            children.map(|(id, _)| id).collect()
+        }
+    };
+    ids.into_iter().map(Pid::from_raw).collect()
 }
 
 /// Buries some of the orphans that have ended, but for the program; how many more there are. They count among the run's
@@ -78,10 +91,7 @@ pub(crate) fn bury_some(program: Pid) -> u64 {
 
 /// Everything below this process that is not yet dead.
 pub(crate) fn descendants() -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let parents: HashMap<i32, (i32, bool)> = ids.filter_map(|id| Some((id, parent_of(id)?))).collect();
-    let ours = getpid().as_raw();
+    let (parents, ours) = (parents(), getpid().as_raw());
     let is_below = |mut id: i32| {
         for _ in 0..parents.len() {
             match parents.get(&id) {
@@ -94,6 +104,13 @@ pub(crate) fn descendants() -> Vec<i32> {
     };
     let alive = parents.iter().filter(|(id, (_, is_dead))| !is_dead && is_below(**id));
     alive.map(|(id, _)| *id).collect()
+}
+
+/// Of every process of the machine what `parent_of` says.
+fn parents() -> HashMap<i32, (i32, bool)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };
+    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    ids.filter_map(|id| Some((id, parent_of(id)?))).collect()
 }
 
 /// How many threads a process has: to the kernel each is one of the user's.
@@ -120,4 +137,26 @@ fn parent_of(process: i32) -> Option<(i32, bool)> {
     let parent = words.next()?.parse().ok()?;
     let runs_on = guard::stands(Guard::EveryThread) && threads_in(&facts) > 1;
     Some((parent, matches!(state, "Z" | "X") && !runs_on))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_without_a_list_as_well_the_dead_included() {
+        let start = |seconds| std::process::Command::new("sleep").arg(seconds).spawn().unwrap();
+        let (mut dead, mut alive) = (start("0"), start("60"));
+        let ids = [&dead, &alive].map(|child| Pid::from_raw(child.id().cast_signed()));
+        // It has ended, and is not reaped.
+        waitid(Id::Pid(ids[0]), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
+        let (found, searched) = (children(), children_by(Err(io::ErrorKind::NotFound.into())));
+        alive.kill().unwrap();
+        for child in [&mut dead, &mut alive] {
+            child.wait().unwrap();
+        }
+        for id in ids {
+            assert!(found.contains(&id) && searched.contains(&id), "{id}: {found:?}, {searched:?}");
+        }
+    }
 }

@@ -2,6 +2,8 @@
 //! installed the kernel follows it once for each number there is, and afterwards for each call that is not always allowed: with
 //! a list, most of the price of a filter is walking along it.
 
+use std::io;
+
 use libc::sock_filter;
 
 use super::filter::{ALLOW, JUMP_AT_LEAST, JUMP_EQUAL, RETURN, jump, step};
@@ -17,16 +19,17 @@ pub(crate) struct Call {
     pub(crate) part: Vec<sock_filter>,
 }
 
-/// A program for a number that is loaded, with all of these sorted by theirs. What is not among them is allowed.
-pub(crate) fn program(calls: &[Call]) -> Vec<sock_filter> {
+/// A program for a number that is loaded, with all of these sorted by theirs. What is not among them is allowed. There is none
+/// with a part that is longer than can be passed over: other numbers would land in the middle of it.
+pub(crate) fn program(calls: &[Call]) -> io::Result<Vec<sock_filter>> {
     let (lower, upper) = calls.split_at(calls.len() / 2);
     match upper.first() {
         Some(first) if calls.len() > FEW => {
-            let (below, above) = (program(lower), program(upper));
+            let (below, above) = (program(lower)?, program(upper)?);
             let mut whole = fork(first.number, below.len());
             whole.extend(below);
             whole.extend(above);
-            whole
+            Ok(whole)
         }
         _ => one_by_one(calls),
     }
@@ -42,15 +45,15 @@ fn fork(number: u32, over: usize) -> Vec<sock_filter> {
     }
 }
 
-fn one_by_one(calls: &[Call]) -> Vec<sock_filter> {
+fn one_by_one(calls: &[Call]) -> io::Result<Vec<sock_filter>> {
     let mut whole = Vec::new();
     for Call { number, part } in calls {
-        let past = u8::try_from(part.len()).unwrap_or(u8::MAX);
+        let past = u8::try_from(part.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         whole.push(jump(JUMP_EQUAL, *number, 0, past));
         whole.extend(part);
     }
     whole.push(step(RETURN, ALLOW));
-    whole
+    Ok(whole)
 }
 
 #[cfg(test)]
@@ -81,7 +84,7 @@ mod tests {
                 .map(|place| place * 3 + 1)
                 .map(|number| Call { number, part: part(number) })
                 .collect();
-            let program = program(&calls);
+            let program = program(&calls).unwrap();
             for number in 0..700 {
                 let is_listed = calls.iter().any(|call| call.number == number);
                 let (said, steps) = answer(&program, number);
@@ -89,5 +92,12 @@ mod tests {
                 assert!(steps <= 20, "{steps} steps for {number} of {count}");
             }
         }
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_passed_over_is_refused() {
+        let of = |length| program(&[Call { number: 7, part: vec![step(RETURN, 1); length] }]);
+        assert_eq!(answer(&of(255).unwrap(), 8).0, ALLOW);
+        assert!(of(256).is_err());
     }
 }

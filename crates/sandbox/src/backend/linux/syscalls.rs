@@ -181,8 +181,7 @@ pub(crate) const WATCHING: &[libc::c_long] = &[
     libc::SYS_inotify_init1,
 ];
 
-/// A child that has its parent's parent. It and who makes it are one after the other nobody's for long enough to be looked
-/// at, unless orphans come to us, who take our time with them.
+/// A child that has its parent's parent. Neither it nor its maker becomes an orphan that we bury, so nothing slows it.
 pub(crate) const SIBLING: u32 = 0x0000_8000; // CLONE_PARENT
 /// How a process has orphans come to it instead: an option of `prctl`.
 pub(crate) const ADOPT: u32 = 36; // PR_SET_CHILD_SUBREAPER

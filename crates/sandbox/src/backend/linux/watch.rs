@@ -49,7 +49,12 @@ pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
     let limits = if begun.gone { None } else { control.limits()? };
     let mut watch = match (limits, begun.gone) {
         (Some(limits), _) => Watch::new(run, limits),
-        (None, true) => return Watch::new(run, Limits::default()).tell(&mut control),
+        (None, true) => {
+            let mut watch = Watch::new(run, Limits::default());
+            // Who has said that it is over is waited for once, as ever.
+            watch.hear();
+            return watch.tell(&mut control);
+        }
         (None, false) => return let_go(run),
     };
     loop {
