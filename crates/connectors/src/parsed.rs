@@ -3,6 +3,7 @@
 
 use knowledge::{Function, KnowledgeError, Workers};
 use serde_json::Value;
+use tool::strict_json;
 
 /// More values than this nobody reads, and no answer that is meant well has.
 pub(crate) const MOST_VALUES: usize = 128 * 1024;
@@ -21,7 +22,7 @@ pub(crate) fn value(text: &[u8]) -> Result<Value, Unfit> {
     if values(text) > MOST_VALUES {
         return Err(Unfit::TooMany);
     }
-    serde_json::from_slice(text).map_err(|_| Unfit::NotJson)
+    strict_json::parse_answer(text).map_err(|_| Unfit::NotJson)
 }
 
 /// What a function makes of its input.
@@ -78,5 +79,7 @@ mod tests {
         let long = json!("[,{".repeat(MOST_VALUES));
         assert_eq!(value(long.to_string().as_bytes()), Ok(long));
         assert_eq!(value(b"{"), Err(Unfit::NotJson));
+        let wrapped = json!({"$serde_json::private::RawValue": zeros(MOST_VALUES + 1)}).to_string();
+        assert_eq!(value(wrapped.as_bytes()), Err(Unfit::NotJson), "no text within becomes values");
     }
 }

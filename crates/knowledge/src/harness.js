@@ -46,25 +46,42 @@ export default (function (global) {
     return typeof completion === "function" ? completion : undefined;
   };
 
+  // What a text declares is its own here, and replaces nothing that has the same name elsewhere.
+  const within = new compile("return eval(arguments[0])");
+
   const put = (name, value) =>
     defineProperty(global, name, { value, writable: true, configurable: true, enumerable: true });
 
-  const run = (source, input) => {
+  const runBy = (means, source, input) => {
     const module = { exports: {} };
     put("module", module);
     put("exports", module.exports);
     put("args", input);
-    const completion = evaluate(source);
+    const completion = means(source);
     const callable = exported(own(module, "exports"), completion);
     return callable === undefined ? completion : callable(input);
   };
 
+  // Whoever calls a helper has, after it, what it had before.
+  const help = (source, input) => {
+    const module = own(global, "module");
+    const exports = own(global, "exports");
+    const args = own(global, "args");
+    try {
+      return runBy(within, source, input);
+    } finally {
+      put("module", module);
+      put("exports", exports);
+      put("args", args);
+    }
+  };
+
   const helpers = {};
   const define = (id, source) =>
-    defineProperty(helpers, id, { value: (input) => run(source, input), enumerable: true });
+    defineProperty(helpers, id, { value: (input) => help(source, input), enumerable: true });
 
   return {
-    run,
+    run: (source, input) => runBy(evaluate, source, input),
     own,
     parse: (source) => void new compile(source),
     helpers: () => put("helpers", helpers),

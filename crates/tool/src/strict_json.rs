@@ -3,6 +3,9 @@
 //! `serde_json` keeps the last of two equal keys, so that a checker and an executor that parse differently see
 //! different calls. Here a duplicate key, at any depth and however it is escaped, refuses the whole text, and so
 //! does a NUL inside a string or key: no tool can want one, and C interfaces cut text there.
+//!
+//! Nor is there an object with the key by which `serde_json` marks JSON that is written already: whoever reads such an object
+//! into a value anew gets what its text says instead of the object, however deep and however much that is.
 
 use std::fmt;
 
@@ -14,10 +17,22 @@ use serde_json::{Map, Value};
 /// reported.
 pub const DEEPEST: usize = 127;
 
-/// Parses one JSON value, refusing duplicate keys, NUL characters, trailing text and deep nesting.
+/// Parses one JSON value, refusing duplicate keys, NUL characters, reserved keys, trailing text and deep nesting.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict.deserialize(&mut deserializer).map_err(JsonError::from)?;
+    read(serde_json::Deserializer::from_str(text), Gate::Strict)
+}
+
+/// Parses what a program answered. Of two equal keys the last counts, and NUL is a character: nobody else reads the text. Reserved
+/// keys, trailing text and deep nesting are refused as ever.
+pub fn parse_answer(text: &[u8]) -> Result<Value, JsonError> {
+    read(serde_json::Deserializer::from_slice(text), Gate::Answer)
+}
+
+fn read<'de, R: serde_json::de::Read<'de>>(
+    mut deserializer: serde_json::Deserializer<R>,
+    gate: Gate,
+) -> Result<Value, JsonError> {
+    let value = gate.deserialize(&mut deserializer).map_err(JsonError::from)?;
     deserializer.end().map_err(JsonError::from)?;
     Ok(value)
 }
@@ -26,7 +41,7 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} at line {line} column {column}")]
 pub struct JsonError {
-    /// One word for programs: `duplicate_key`, `nul`, `too_deep` or `syntax`.
+    /// One word for programs: `duplicate_key`, `nul`, `reserved_key`, `too_deep` or `syntax`.
     pub detail: &'static str,
     /// What is wrong.
     pub message: String,
@@ -45,6 +60,8 @@ impl From<serde_json::Error> for JsonError {
             "duplicate_key"
         } else if message.starts_with(NUL) {
             "nul"
+        } else if message.starts_with(RESERVED_KEY) {
+            "reserved_key"
         } else if message.starts_with("recursion limit") {
             "too_deep"
         } else {
@@ -58,11 +75,34 @@ impl From<serde_json::Error> for JsonError {
 
 const DUPLICATE: &str = "duplicate key";
 const NUL: &str = "NUL character";
+const RESERVED_KEY: &str = "reserved key";
+/// With its feature `raw_value`, `serde_json` reads an object that begins with this key as what its text says.
+const RESERVED: &str = "$serde_json::private::RawValue";
 
-#[derive(Clone, Copy)]
-struct Strict;
+/// What is let through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Strict,
+    Answer,
+}
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl Gate {
+    fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        if self == Gate::Strict && text.contains('\0') {
+            return Err(E::custom(format!("{NUL} in a string")));
+        }
+        Ok(())
+    }
+
+    fn check_key<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
+        if key == RESERVED {
+            return Err(E::custom(format!("{RESERVED_KEY} `{RESERVED}`")));
+        }
+        self.check_text(key)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Gate {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -70,7 +110,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Gate {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,13 +138,13 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
-        refuse_nul(text)?;
+        self.check_text(text)?;
         Ok(Value::String(text.to_owned()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
-        while let Some(item) = items.next_element_seed(Strict)? {
+        while let Some(item) = items.next_element_seed(self)? {
             out.push(item);
         }
         Ok(Value::Array(out))
@@ -113,21 +153,20 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            refuse_nul(&key)?;
+            self.check_key(&key)?;
             match out.entry(key) {
+                Entry::Occupied(mut known) if self == Gate::Answer => {
+                    *known.get_mut() = entries.next_value_seed(self)?;
+                }
                 Entry::Occupied(known) => {
                     return Err(A::Error::custom(format!("{DUPLICATE} `{}`", known.key().escape_debug())));
                 }
                 // Its place is taken before its value is read, so that it is looked for once.
-                Entry::Vacant(free) => *free.insert(Value::Null) = entries.next_value_seed(Strict)?,
+                Entry::Vacant(free) => *free.insert(Value::Null) = entries.next_value_seed(self)?,
             }
         }
         Ok(Value::Object(out))
     }
-}
-
-fn refuse_nul<E: serde::de::Error>(text: &str) -> Result<(), E> {
-    if text.contains('\0') { Err(E::custom(format!("{NUL} in a string"))) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -154,6 +193,8 @@ mod tests {
         check(r#"{"x":[{"path":1,"p\u0061th":2}]}"#, "duplicate_key");
         check(r#"{"a":"x\u0000y"}"#, "nul");
         check(r#"{"a\u0000":1}"#, "nul");
+        check(r#"{"o":{"$serde_json::private::RawValue":"{}"}}"#, "reserved_key");
+        check(r#"{"o":{"a":1,"$serde_json::privat\u0065::RawValue":1}}"#, "reserved_key");
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(&nested(DEEPEST)).is_ok(), "as deep as is said");
         check(&nested(DEEPEST + 1), "too_deep");
@@ -162,5 +203,21 @@ mod tests {
         check("1e400", "syntax");
         let error = check("{\n \"a\": x}", "syntax");
         assert_eq!((error.line, error.column), (2, 7));
+    }
+
+    #[test]
+    fn an_answer_has_one_meaning_too() {
+        let read = |text: &str| parse_answer(text.as_bytes());
+        assert_eq!(read(r#"{"a":1,"a":[2],"b":"x\u0000"}"#).unwrap(), json!({"a": [2], "b": "x\0"}));
+        let wrapped = |text: &str| json!({"$serde_json::private::RawValue": text}).to_string();
+        // What serde_json makes of it by itself: the reason for all this.
+        assert_eq!(serde_json::from_str::<Value>(&wrapped("[1]")).unwrap(), json!([1]));
+        assert_eq!(read(&wrapped("[1]")).unwrap_err().detail, "reserved_key");
+        let deep = (0..10).fold(String::from("0"), |text, _| {
+            wrapped(&format!("{}{text}{}", "[".repeat(100), "]".repeat(100)))
+        });
+        assert_eq!(read(&format!("[{deep}]")).unwrap_err().detail, "reserved_key");
+        assert_eq!(read("[1] 2").unwrap_err().detail, "syntax");
+        assert_eq!(parse_answer(b"\"\xff\"").unwrap_err().detail, "syntax");
     }
 }

@@ -50,6 +50,21 @@ fn both_forms_of_a_function_run() {
 }
 
 #[test]
+fn a_helper_leaves_its_callers_names_alone() {
+    let helper = "function check() { return true; } module.exports = (t) => { args = t; return check(); };";
+    let source = "function check(t) { return t !== 'evil'; }
+        (function () {
+            try { helpers.norm('x'); helpers.fails('x'); } catch {}
+            return { args, passes: check(args.text), exports: module.exports };
+        })()";
+    let helpers = [("norm", helper), ("fails", "module.exports = () => { throw new Error('no'); };")];
+    let reply = ask(Task::Compute, source, &json!({"text": "evil"}), &helpers);
+    let Reply::Value(text) = reply else { panic!("{reply:?}") };
+    let expect = json!({"args": {"text": "evil"}, "passes": false, "exports": {}});
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expect);
+}
+
+#[test]
 fn a_helper_calls_another() {
     let helpers = [("to-upper", "function up(t) { return t.toUpperCase(); } module.exports = { up };")];
     let reply = ask(

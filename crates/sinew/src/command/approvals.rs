@@ -5,7 +5,8 @@ mod answer;
 mod watch;
 
 use execution::{CardLine, Listed, Tone, shown};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use tool::{json_kind, strict_json};
 
 use crate::cli::{ApprovalsCommand, ApproveArgs, DenyArgs, JsonArgs};
 use crate::exit::{Exit, Problem};
@@ -155,6 +156,14 @@ fn cut(summary: &str) -> String {
     match length > LONGEST {
         true => format!("{} … {} more", summary.chars().take(LONGEST).collect::<String>(), length - LONGEST),
         false => summary.to_owned(),
+    }
+}
+
+/// The arguments that a person wrote, with one meaning.
+fn arguments_in(text: &str) -> Result<Map<String, Value>, String> {
+    match strict_json::parse(text).map_err(|error| error.to_string())? {
+        Value::Object(arguments) => Ok(arguments),
+        other => Err(format!("it is {}", json_kind(&other))),
     }
 }
 

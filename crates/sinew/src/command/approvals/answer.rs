@@ -47,8 +47,8 @@ pub(super) fn edit(id: &str, arguments: &str, pin: PinArgs, output: JsonArgs) ->
             .map_err(|error| Problem::usage(format!("standard input cannot be read: {error}")))?,
         given => given.to_owned(),
     };
-    let arguments: Map<String, Value> = serde_json::from_str(&text)
-        .map_err(|error| Problem::usage(format!("the arguments are not a JSON object: {error}")))?;
+    let arguments = super::arguments_in(&text)
+        .map_err(|why| Problem::usage(format!("the arguments are not a JSON object: {why}")))?;
     let mut params = Map::new();
     params.insert("answer".to_owned(), json!("edit"));
     params.insert("arguments".to_owned(), Value::Object(arguments));

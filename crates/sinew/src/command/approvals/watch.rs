@@ -167,9 +167,9 @@ fn edit(desk: &mut Desk, view: &mut View, screen: &mut Screen, id: &str) -> Resu
     };
     let text = legible(&serde_json::to_string_pretty(&arguments).unwrap_or_default());
     let edited = screen.aside(|| in_editor(&text))?;
-    match edited.map(|text| serde_json::from_str::<Map<String, Value>>(&text)) {
+    match edited.map(|text| super::arguments_in(&text)) {
         Err(problem) => view.say(&problem.message),
-        Ok(Err(error)) => view.say(&format!("not changed: that is no JSON object: {error}")),
+        Ok(Err(why)) => view.say(&format!("not changed: that is no JSON object: {why}")),
         Ok(Ok(same)) if same == arguments => view.say("nothing was changed"),
         Ok(Ok(arguments)) => {
             let mut params = Map::new();
