@@ -86,7 +86,7 @@ async fn is_stopped_in_time(pool: &Pool, name: &str, source: &str) {
         }
         seen.push((took, in_time));
     }
-    panic!("{name} took longer than a wait of {IN_TIME:?} each time: {seen:?}");
+    assert!(seen.len() < ATTEMPTS, "{name} took longer than a wait of {IN_TIME:?} each time: {seen:?}");
 }
 
 /// A machine that stands still for half a second makes even this one late, though not each time.
