@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_left_in_a_group_to_discard_is_killed_and_not_waited_for() {
+    fn who_is_left_in_a_group_to_discard_is_killed_and_an_empty_one_goes() {
         let base = tempfile::tempdir().unwrap();
         let (left, empty) = (base.path().join("left"), base.path().join("empty"));
         [&left, &empty].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
