@@ -179,3 +179,22 @@ fn an_example_of_a_tool_that_only_looks_is_run_and_drift_is_told() {
     let unpromised = test(&echoing("system_write", promise, &says("hi")), 1);
     assert!(unpromised["why"].as_str().unwrap().contains("what `output_schema` promises"), "{unpromised}");
 }
+
+#[test]
+fn a_check_of_all_configuration_tells_of_manifests_too() {
+    let home = Home::new();
+    let errors = |code: i32| {
+        let told = home.run(&["check", "--json"]).must_exit(code).json();
+        (told["errors"].as_array().unwrap().clone(), told["warnings"].as_array().unwrap().len())
+    };
+    let (_, warnings) = errors(0);
+    home.put_tool("good.yaml", &format!("tool:\n{CORE}").replace("id: a", "id: An_Id"));
+    assert_eq!(errors(0), (vec![], warnings + 1), "a warning of a manifest is one of the configuration");
+    home.put_tool("broken.yaml", "tool: {id: broken, type: nonsense}\n");
+    let (told, _) = errors(7);
+    assert!(told.iter().all(|one| one["file"].as_str().unwrap().ends_with("broken.yaml")), "{told:?}");
+    let kind = told.iter().find(|one| one["message"].as_str().unwrap().starts_with("INVALID_ENUM_VALUE: "));
+    assert_eq!(kind.map(|one| (&one["line"], &one["column"])), Some((&json!(1), &json!(26))), "{told:?}");
+    let said = home.run(&["check"]).must_exit(7).stdout();
+    assert!(said.contains("it can be used, but not every manifest: 4 errors"), "{said}");
+}

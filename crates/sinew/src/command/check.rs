@@ -1,5 +1,6 @@
 //! `sinew check`: all configuration, read as the daemon reads it, and everything about it that a person should know.
 
+use ::manifest::Severity;
 use document::DocumentError;
 use execution::Host;
 use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
@@ -11,6 +12,7 @@ use server::Settings;
 use tool::ToolDefinition;
 use toolbox::Internals;
 
+use super::manifest;
 use crate::cli::JsonArgs;
 use crate::compose;
 use crate::exit::{Exit, Problem};
@@ -24,13 +26,18 @@ use crate::terminal::{BAD, GOOD, NOTE, paint, say, visible};
 pub(crate) struct Report {
     pub(crate) errors: Vec<DocumentError>,
     pub(crate) warnings: Vec<DocumentError>,
+    /// What is wrong with manifests: each of them stops only itself.
+    manifests: Vec<DocumentError>,
 }
 
 pub(crate) fn run(output: JsonArgs) -> Result<Exit, Problem> {
-    look(&Setting::find()?)?.show(output)
+    let setting = Setting::find()?;
+    let mut report = look(&setting)?;
+    report.manifests(&setting)?;
+    report.show(output)
 }
 
-/// Reads all of it.
+/// Reads all of it but manifests.
 pub(crate) fn look(setting: &Setting) -> Result<Report, Problem> {
     let mut registry = ToolRegistry::new();
     let mut report = Report::default();
@@ -123,6 +130,23 @@ impl Report {
         }
     }
 
+    fn manifests(&mut self, setting: &Setting) -> Result<(), Problem> {
+        let folder = setting.home().tools();
+        if !folder.is_dir() {
+            return Ok(());
+        }
+        for found in manifest::load(&[folder.to_owned()])?.diagnostics {
+            let severity = found.severity();
+            let message = format!("{}: {}", found.code.as_str(), found.place.message);
+            let place = DocumentError { message, ..found.place };
+            match severity {
+                Severity::Error => self.manifests.push(place),
+                Severity::Warning => self.warnings.push(place),
+            }
+        }
+        Ok(())
+    }
+
     /// A part of the configuration, or nothing, once its error is noted.
     fn take<T>(&mut self, file: &str, loaded: Result<T, Problem>) -> Option<T> {
         loaded
@@ -134,25 +158,26 @@ impl Report {
     }
 
     fn show(self, output: JsonArgs) -> Result<Exit, Problem> {
-        let exit = if self.errors.is_empty() { Exit::Done } else { Exit::BadConfiguration };
+        let errors: Vec<DocumentError> = self.errors.iter().chain(&self.manifests).cloned().collect();
+        let exit = if errors.is_empty() { Exit::Done } else { Exit::BadConfiguration };
         if output.json {
             let list = |found: &[DocumentError]| found.iter().map(told).collect::<Vec<Value>>();
             say(json!({"schema_version": 1, "ok": exit == Exit::Done,
-                "errors": list(&self.errors), "warnings": list(&self.warnings)}))?;
+                "errors": list(&errors), "warnings": list(&self.warnings)}))?;
             return Ok(exit);
         }
-        for (style, word, found) in [(BAD, "error", &self.errors), (NOTE, "warning", &self.warnings)] {
+        for (style, word, found) in [(BAD, "error", &errors), (NOTE, "warning", &self.warnings)] {
             for one in found {
                 say(format!("{} {}\n", paint(style, format!("{word}:")), visible(&one.to_string())))?;
             }
         }
         let count =
             |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
-        let counts =
-            format!("{}, {}", count(self.errors.len(), "error"), count(self.warnings.len(), "warning"));
-        say(match exit {
-            Exit::Done => paint(GOOD, format!("the configuration can be used: {counts}")),
-            _ => paint(BAD, format!("the configuration cannot be used: {counts}")),
+        let counts = format!("{}, {}", count(errors.len(), "error"), count(self.warnings.len(), "warning"));
+        say(match (self.errors.is_empty(), self.manifests.is_empty()) {
+            (true, true) => paint(GOOD, format!("the configuration can be used: {counts}")),
+            (true, false) => paint(BAD, format!("it can be used, but not every manifest: {counts}")),
+            (false, _) => paint(BAD, format!("the configuration cannot be used: {counts}")),
         })?;
         Ok(exit)
     }

@@ -31,7 +31,7 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<Exit, Problem> {
 }
 
 /// The manifests of these files and folders, with everything that is to be said about them.
-fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
+pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded, Problem> {
     let failed = |error: &dyn std::fmt::Display| Problem::new(Exit::Failed, error.to_string());
     let mut registry = ToolRegistry::new();
     let (sandbox, web) = (Sandbox::of_this_process(), compose::web(&Settings::default())?);
