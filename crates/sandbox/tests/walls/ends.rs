@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 17] = [
+    let cases: [Case; 19] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -38,6 +38,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a_run_ends_with_its_launcher", launcher_killed),
         ("a_run_ends_when_nobody_waits_for_it", deserted),
         ("what_was_waited_for_is_gone", waited_for),
+        ("who_ends_the_others_counts_them_and_says_so", counted_at_the_end),
+        ("whoever_a_program_left_is_gone_when_its_end_is_said", left_behind),
         ("reduced_runs_leave_no_descendants", descendants),
         ("reduced_runs_leave_no_thread_whose_first_has_ended", threads_without_their_first),
         ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
@@ -268,6 +270,29 @@ fn waited_for() -> Result<(), Failed> {
             launcher.end().await;
         });
         assert_eq!(alive(&word), [], "by now, and not later; launcher killed: {is_killed}");
+    }
+    Ok(())
+}
+
+/// Who was killed from outside could not say how many there were; the launcher has only seen the most at a time.
+fn counted_at_the_end() -> Result<(), Failed> {
+    let script = "trap '' TERM; for one in 1 2 3 4; do /bin/true; done; echo up; exec sleep 60";
+    let world = World::new();
+    let mut confined = world.confined(Network::Off, &["sh", "-c", script]);
+    confined.deadline = Instant::now() + Duration::from_secs(1);
+    let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
+    assert_eq!((finished.end, finished.stdout.head.as_slice()), (End::TimedOut, &b"up\n"[..]));
+    assert_eq!(finished.spent.processes, 5, "{:?}", finished.spent);
+    Ok(())
+}
+
+fn left_behind() -> Result<(), Failed> {
+    let (world, word) = (World::new(), word(5));
+    let script = format!("trap '' TERM; (setsid sleep {word} >/dev/null 2>&1 &) ; sleep {word} & exit 7");
+    let confined = world.confined(Network::Off, &["sh", "-c", &script]);
+    for _ in 0..20 {
+        let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
+        assert_eq!((finished.end, alive(&word)), (End::Exited(7), Vec::new()));
     }
     Ok(())
 }

@@ -48,9 +48,8 @@ pub(crate) fn run(mut setup: Setup, group: Option<Group>, outcome: OwnedFd) -> !
     drop((setup, group));
     let end = reap(child);
     let processes = processes_so_far(&accounts.count);
-    // Who is left would be a child of this process.
-    let is_alone = waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD);
-    let spent = is_alone.then(|| spent(&accounts.traffic).ok()).flatten();
+    end_the_rest();
+    let spent = spent(&accounts.traffic).ok();
     let _ = Outcome { end, processes, spent }.tell(&mut File::from(outcome));
     raw::exit(0)
 }
@@ -77,10 +76,17 @@ fn prepare() -> Result<Accounts, Problem> {
     Ok(Accounts { count, traffic })
 }
 
-/// The two signals this process acts on wait until it asks for them.
+/// The signals this process acts on wait until it asks for them.
 fn awaited() -> SigSet {
-    [Signal::SIGCHLD, Signal::SIGTERM].into_iter().collect()
+    [Signal::SIGCHLD].into_iter().chain(ORDERS).collect()
 }
+
+/// The request to end, and the end.
+const ORDERS: [Signal; 2] = [Signal::SIGTERM, END];
+
+/// What the launcher sends to have everybody in the namespace killed. This process stays to say when they have gone: its
+/// own end takes the mounts away first, which takes long while other runs do the same.
+pub(crate) const END: Signal = Signal::SIGQUIT;
 
 /// Waits for the program and reaps everybody else's children; how it ended, as the kernel writes it.
 fn reap(child: Pid) -> i32 {
@@ -97,13 +103,32 @@ fn reap(child: Pid) -> i32 {
         let signal = match pace.allows() {
             true => signals.wait().ok(),
             // Not for who has ended as well: they wait to be buried, so that one is always there.
-            false => raw::wait_for_signal(Signal::SIGTERM, GLANCE),
+            false => raw::wait_for_signal(&ORDERS, GLANCE),
         };
-        if signal == Some(Signal::SIGTERM) {
-            // Everybody in this namespace but this process.
-            let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
+        match signal {
+            Some(Signal::SIGTERM) => tell_everybody(Signal::SIGTERM),
+            Some(END) => tell_everybody(Signal::SIGKILL),
+            _ => {}
         }
     }
+}
+
+/// Sends a signal to everybody in the namespace but this process.
+fn tell_everybody(signal: Signal) {
+    // Outside of one it would be everybody the user has.
+    if is_first() {
+        let _ = kill(Pid::from_raw(-1), signal);
+    }
+}
+
+fn is_first() -> bool {
+    std::process::id() == 1
+}
+
+/// Whoever the program left behind goes with it. They are children of this process by now, or of one that is.
+fn end_the_rest() {
+    tell_everybody(Signal::SIGKILL);
+    while is_first() && waitpid(None, None) != Err(Errno::ECHILD) {}
 }
 
 /// Reaps one who has ended; who it was, and how.

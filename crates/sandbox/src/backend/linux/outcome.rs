@@ -1,5 +1,5 @@
-//! What the first process of the namespaces tells the launcher when the program has ended. If nobody else is left in there by
-//! then, that is the end of the run: the first process need not be waited for, which is gone a little later.
+//! What the first process of the namespaces tells the launcher when the program has ended and nobody else is left in there.
+//! That is the end of the run: the first process need not be waited for, which is gone a little later.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ pub(crate) struct Outcome {
     pub(crate) end: i32,
     /// How many processes and threads there were.
     pub(crate) processes: u64,
-    /// What all of them used; nothing while some are left.
+    /// What all of them used, if the kernel said so.
     pub(crate) spent: Option<Spent>,
 }
 
@@ -43,7 +43,7 @@ impl Outcome {
         let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
         let mut word = || words.next().unwrap_or(0);
         let end = i32::try_from(word().cast_signed()).ok()?;
-        let (processes, is_alone) = (word(), word() == 1);
+        let (processes, is_known) = (word(), word() == 1);
         let spent = Spent {
             cpu: Duration::from_micros(word()),
             max_rss_bytes: word(),
@@ -51,7 +51,7 @@ impl Outcome {
             written_bytes: word(),
             processes: 0,
         };
-        Some(Outcome { end, processes, spent: is_alone.then_some(spent) })
+        Some(Outcome { end, processes, spent: is_known.then_some(spent) })
     }
 }
 

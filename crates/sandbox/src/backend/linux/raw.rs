@@ -124,13 +124,13 @@ pub(crate) fn usual_signals() {
     }
 }
 
-/// Waits for a signal that is blocked, for no longer than this.
-pub(crate) fn wait_for_signal(signal: Signal, longest: Duration) -> Option<Signal> {
-    let signals: SigSet = [signal].into_iter().collect();
+/// Waits for one of these signals, which are blocked, for no longer than this.
+pub(crate) fn wait_for_signal(signals: &[Signal], longest: Duration) -> Option<Signal> {
+    let signals: SigSet = signals.iter().copied().collect();
     let longest = TimeSpec::from_duration(longest);
     // SAFETY: both structures outlive the call, which only reads them, and nothing is asked about who sent it.
     let heard = unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), longest.as_ref()) };
-    (heard == signal as i32).then_some(signal)
+    Signal::try_from(heard).ok()
 }
 
 /// Brings up the loopback interface of this network namespace.

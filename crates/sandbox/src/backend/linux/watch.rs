@@ -14,9 +14,9 @@ use tool::SandboxTier;
 
 use super::group::{Account, Group};
 use super::outcome::Outcome;
-use super::reduced;
 use super::tally::{Before, Tally};
 use super::traffic::{Traffic, spent};
+use super::{first, reduced};
 use crate::guard::{self, Guard};
 use crate::launcher::Control;
 use crate::report::{End, Spent};
@@ -25,6 +25,8 @@ use crate::status::Status;
 
 /// How often it is looked whether a run that was killed has gone.
 const GLANCE: Duration = Duration::from_millis(20);
+/// How long the first process may take to kill the others and to say that they have gone.
+const TIME_TO_SAY: Duration = Duration::from_millis(40);
 /// The longest a run may take to vanish after it was killed; past it the report is given without a certain end.
 const LONGEST_END: Duration = Duration::from_secs(5);
 
@@ -131,7 +133,9 @@ struct Watch {
     deadline: Instant,
     /// Why it is being ended, if it is.
     why: Option<End>,
-    /// When it is killed after it was asked to end.
+    /// When everybody in it is killed, after it was asked to end.
+    end_at: Option<Instant>,
+    /// When its first process is killed, after it was told to kill the others.
     kill_at: Option<Instant>,
     killed_at: Option<Instant>,
     tally: Tally,
@@ -150,6 +154,7 @@ impl Watch {
             limits,
             deadline: Instant::now() + limits.time,
             why: None,
+            end_at: None,
             kill_at: None,
             killed_at: None,
             tally: Tally::new(tier, child, before, limits),
@@ -161,7 +166,10 @@ impl Watch {
         if self.why.is_none() && now >= self.deadline {
             self.why = Some(End::TimedOut);
             let _ = kill(self.to_be_asked(), Signal::SIGTERM);
-            self.kill_at = Some(now + self.limits.grace);
+            self.end_at = Some(self.deadline + self.limits.grace);
+        }
+        if self.end_at.is_some_and(|at| now >= at) {
+            self.have_everybody_ended(now);
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_everything();
@@ -176,8 +184,22 @@ impl Watch {
         }
     }
 
+    /// Has its first process kill everybody else and say when they have gone, which it does sooner than it could go
+    /// itself. Where there is none, or it says nothing, they are killed from here.
+    fn have_everybody_ended(&mut self, now: Instant) {
+        self.end_at = None;
+        match self.tier {
+            SandboxTier::Full => {
+                self.kill_group();
+                let _ = kill(self.child, first::END);
+                self.kill_at = Some(now + TIME_TO_SAY);
+            }
+            SandboxTier::Reduced | SandboxTier::None => self.kill_everything(),
+        }
+    }
+
     fn kill_everything(&mut self) {
-        self.kill_at = None;
+        (self.end_at, self.kill_at) = (None, None);
         self.killed_at.get_or_insert_with(Instant::now);
         self.kill_group();
         let _ = kill(self.child, Signal::SIGKILL);
@@ -217,7 +239,7 @@ impl Watch {
     }
 
     fn next_look(&self) -> Timespec {
-        let next = match (self.kill_at, self.why) {
+        let next = match (self.end_at.or(self.kill_at), self.why) {
             (Some(at), _) => at,
             (None, Some(_)) => Instant::now() + GLANCE,
             (None, None) => self.deadline.min(self.tally.next()),
