@@ -278,7 +278,10 @@ impl Watch {
         // One that does not vanish would be waited for without end.
         let is_waited_for = !self.is_over() && !self.is_overdue();
         let reaped = is_waited_for.then(|| waitpid(self.child, None));
-        self.hear();
+        // Neither would what it has to say be there.
+        if reaped.is_some() {
+            self.hear();
+        }
         let told = match (self.told, reaped) {
             (Some(told), _) => Some((told.end, told.processes)),
             (None, Some(Ok(WaitStatus::Exited(_, code)))) if self.tier != SandboxTier::Full => {
