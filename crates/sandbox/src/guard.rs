@@ -130,6 +130,8 @@ pub(crate) enum Guard {
     Desertion,
     /// Every descendant is ended, where no namespace does it.
     KillDescendants,
+    /// All of them at once, where the kernel lets a launcher signal nobody else.
+    Fence,
 }
 
 /// Whether a wall stands.

@@ -4,6 +4,7 @@
 //! whatever sessions and orphans the program made. The reduced tier has no namespaces, and no first process.
 
 mod below;
+mod fence;
 mod filter;
 mod first;
 mod group;
@@ -37,6 +38,7 @@ use tool::SandboxTier;
 
 use crate::launcher::{Control, Setup};
 use crate::status::{Problem, Status, Step};
+use fence::Fence;
 use group::Group;
 use groups::Groups;
 use raw::Forked;
@@ -78,20 +80,20 @@ pub(crate) fn group_for_launcher() -> OsString {
 /// Does what can be done before it is known what is to run, waits for it, and says how it ended.
 pub(crate) fn serve(tier: SandboxTier, group: &OsStr, control: Control, mut setup: Setup) -> io::Result<()> {
     match prepare(tier, group) {
-        Ok(group) => watch(tier, group, control, setup),
+        Ok((group, fence)) => watch(tier, (group, fence), control, setup),
         Err(problem) => setup.say(&Status::Failed(problem)),
     }
 }
 
-fn prepare(tier: SandboxTier, group: &OsStr) -> Result<Option<Group>, Problem> {
+fn prepare(tier: SandboxTier, group: &OsStr) -> Result<(Option<Group>, Option<Fence>), Problem> {
     let group = (!group.is_empty()).then(|| Group::make(group)).transpose()?;
     let prepared = match tier {
-        SandboxTier::Full => namespaces::make(),
-        SandboxTier::Reduced => reduced::adopt_orphans(),
+        SandboxTier::Full => namespaces::make().map(|()| None),
+        SandboxTier::Reduced => reduced::adopt_orphans().and_then(|()| Fence::build()),
         SandboxTier::None => Err(Problem::new(Step::Message, "tier", &io::ErrorKind::InvalidInput.into())),
     };
     match (prepared, group) {
-        (Ok(()), group) => Ok(group),
+        (Ok(fence), group) => Ok((group, fence)),
         (Err(problem), group) => {
             if let Some(group) = group {
                 group.remove();
@@ -101,7 +103,12 @@ fn prepare(tier: SandboxTier, group: &OsStr) -> Result<Option<Group>, Problem> {
     }
 }
 
-fn watch(tier: SandboxTier, group: Option<Group>, control: Control, mut setup: Setup) -> io::Result<()> {
+fn watch(
+    tier: SandboxTier,
+    (group, fence): (Option<Group>, Option<Fence>),
+    control: Control,
+    mut setup: Setup,
+) -> io::Result<()> {
     let (traffic, before) = (Traffic::open()?, Before::ask()?);
     if tier == SandboxTier::Full {
         let (outcome, outcome_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -110,7 +117,8 @@ fn watch(tier: SandboxTier, group: Option<Group>, control: Control, mut setup: S
             first::run(setup, group, outcome_end)
         };
         drop((setup, outcome_end));
-        watch::until_the_end(Run { tier, child, group, outcome: Some(outcome), traffic, before }, control)
+        let outcome = Some(outcome);
+        watch::until_the_end(Run { tier, child, group, fence, outcome, traffic, before }, control)
     } else {
         let Forked::Parent(child) = raw::fork()? else {
             drop((control, traffic, before));
@@ -118,6 +126,6 @@ fn watch(tier: SandboxTier, group: Option<Group>, control: Control, mut setup: S
         };
         setup.say(&Status::Ready)?;
         drop(setup);
-        watch::until_the_end(Run { tier, child, group, outcome: None, traffic, before }, control)
+        watch::until_the_end(Run { tier, child, group, fence, outcome: None, traffic, before }, control)
     }
 }

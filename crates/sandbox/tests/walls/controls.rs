@@ -103,7 +103,7 @@ const ROWS: &[Row] = &[
         &["read_outside", "create_outside", "delete_outside", "open_terminal_of_machine"],
         Seen::Escape,
     ),
-    Row(Reduced, Off, &[LandlockScopes], &["signal_process", "kill_process"], Seen::Escape),
+    Row(Reduced, Off, &[LandlockScopes, Fence], &["signal_process", "kill_process"], Seen::Escape),
     Row(Full, Off, &[LandlockPorts, Sockets], &["connect_tcp", "listen_tcp"], Seen::Escape),
     Row(Reduced, Off, &[LandlockScopes, Sockets], &["connect_abstract"], Seen::Escape),
     Row(

@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_millis(500);
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 19] = [
+    let cases: [Case; 21] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -40,7 +40,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("what_was_waited_for_is_gone", waited_for),
         ("who_ends_the_others_counts_them_and_says_so", counted_at_the_end),
         ("whoever_a_program_left_is_gone_when_its_end_is_said", left_behind),
+        ("who_ends_by_a_signal_without_a_name_has_ended", nameless_signals),
         ("reduced_runs_leave_no_descendants", descendants),
+        ("reduced_runs_leave_nothing_of_a_growing_line", growing_line),
         ("reduced_runs_leave_no_thread_whose_first_has_ended", threads_without_their_first),
         ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
         ("an_order_of_any_length_arrives_whole", long_order),
@@ -293,6 +295,46 @@ fn left_behind() -> Result<(), Failed> {
     for _ in 0..20 {
         let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
         assert_eq!((finished.end, alive(&word)), (End::Exited(7), Vec::new()));
+    }
+    Ok(())
+}
+
+/// Libraries have no names for the signals from 32 on, and took who was reaped for somebody who lives on.
+fn nameless_signals() -> Result<(), Failed> {
+    const CODE: &str = "
+import os, signal
+for _ in range(20):
+    if os.fork() == 0:
+        if os.fork() == 0: os.kill(os.getpid(), 40)
+        os._exit(0)
+    os.wait()
+os.kill(os.getpid(), 34)";
+    for tier in [SandboxTier::Full, SandboxTier::Reduced] {
+        let world = World::new();
+        let confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE]);
+        let finished = run_without(&[], &confined, tier).expect("a run");
+        assert_eq!(finished.end, End::Signalled(34), "{tier:?}");
+    }
+    Ok(())
+}
+
+/// Each of its processes starts one more and waits: whoever ends them from the near end meets new ones at the far end.
+fn growing_line() -> Result<(), Failed> {
+    const CODE: &str = "
+import os, time
+for _ in range(400):
+    if os.fork() != 0:
+        os.wait()
+        os._exit(0)
+time.sleep(60)";
+    for without in [&[][..], &[Guard::Fence]] {
+        let (world, word) = (World::new(), word(6));
+        let mut confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE, &word]);
+        confined.spec.limits.processes = 1000;
+        confined.spec.limits.memory_bytes = 4 << 30;
+        confined.deadline = Instant::now() + Duration::from_secs(1);
+        let finished = run_without(without, &confined, SandboxTier::Reduced).expect("a run");
+        assert_eq!((finished.end, alive(&word)), (End::TimedOut, Vec::new()), "without {without:?}");
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 use tool::SandboxTier;
 
@@ -128,16 +128,12 @@ fn is_first() -> bool {
 /// Whoever the program left behind goes with it. They are children of this process by now, or of one that is.
 fn end_the_rest() {
     tell_everybody(Signal::SIGKILL);
-    while is_first() && waitpid(None, None) != Err(Errno::ECHILD) {}
+    while is_first() && raw::wait(None, WaitPidFlag::empty()) != Err(Errno::ECHILD) {}
 }
 
 /// Reaps one who has ended; who it was, and how.
 fn bury(whom: Option<Pid>) -> Option<(Pid, i32)> {
-    match waitpid(whom, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::Exited(who, code)) => Some((who, code)),
-        Ok(WaitStatus::Signaled(who, signal, _)) => Some((who, -(signal as i32))),
-        _ => None,
-    }
+    raw::wait(whom, WaitPidFlag::WNOHANG).ok().flatten()
 }
 
 /// How long it takes to bury an orphan, once there were many. Until then it counts among the run's processes. Who goes from

@@ -113,7 +113,7 @@ fn abi() -> Result<ABI, Problem> {
     }
 }
 
-fn restrict(rules: RulesetCreated) -> Result<(), Problem> {
+pub(crate) fn restrict(rules: RulesetCreated) -> Result<(), Problem> {
     // It would set it by itself; here it is a step of its own, and without that step this one fails.
     let rules = rules.no_new_privs(false);
     let status = rules.restrict_self().map_err(|error| said("restrict", &error))?;
@@ -160,7 +160,7 @@ fn allow(
         .map_err(|error| said(&path.display().to_string(), &error))
 }
 
-fn said(what: &str, error: &dyn std::error::Error) -> Problem {
+pub(crate) fn said(what: &str, error: &dyn std::error::Error) -> Problem {
     Problem { step: Step::Landlock, what: format!("{what}: {error}"), code: 0 }
 }
 

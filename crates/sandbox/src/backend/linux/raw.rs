@@ -4,8 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::time::TimeSpec;
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
 /// Which of the two processes this is after a fork.
@@ -122,6 +124,33 @@ pub(crate) fn usual_signals() {
         // SAFETY: no handler is installed, so none can run; the two signals that cannot be set are refused harmlessly.
         let _ = unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) };
     }
+}
+
+/// Waits for a child as the flags say, and reaps it: which one, and how it ended, as the kernel writes it (a code, or a
+/// signal below zero). Nothing while nobody has. By numbers: there are signals that no library has names for, and who ends by one
+/// of them has ended.
+pub(crate) fn wait(whom: Option<Pid>, flags: WaitPidFlag) -> nix::Result<Option<(Pid, i32)>> {
+    let whom = whom.map_or(-1, Pid::as_raw);
+    let mut status = 0;
+    // SAFETY: the kernel writes one number, to where there is one.
+    let who = Errno::result(unsafe { libc::waitpid(whom, &raw mut status, flags.bits()) })?;
+    let end = match libc::WIFSIGNALED(status) {
+        true => -libc::WTERMSIG(status),
+        false => libc::WEXITSTATUS(status),
+    };
+    Ok((who > 0).then_some((Pid::from_raw(who), end)))
+}
+
+/// Whether a child has ended. It is left as it is.
+pub(crate) fn has_ended(child: Pid) -> bool {
+    let Ok(id) = libc::id_t::try_from(child.as_raw()) else { return false };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: all of its fields may be zero.
+    let mut facts: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills the structure, or leaves it as it is.
+    let asked = unsafe { libc::waitid(libc::P_PID, id, &raw mut facts, flags) };
+    // SAFETY: the kernel has filled it for a child, or it is zero.
+    asked == 0 && unsafe { facts.si_pid() } != 0
 }
 
 /// Waits for one of these signals, which are blocked, for no longer than this.

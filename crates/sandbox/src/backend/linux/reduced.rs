@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::{Pid, getpid};
 
+use super::fence::Fence;
+use super::raw;
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-/// The longest it is tried to end everybody. Who is in the middle of a call that cannot be interrupted ends after it.
-const LONGEST: Duration = Duration::from_secs(5);
 /// How often it is looked whether somebody has.
 const GLANCE: Duration = Duration::from_millis(1);
 /// How many orphans are buried in one look.
@@ -29,29 +29,39 @@ pub(crate) fn adopt_orphans() -> Result<(), Problem> {
         .map_err(|cause| Problem::new(Step::Namespaces, "subreaper", &cause.into()))
 }
 
-/// Ends everything below this process, and reaps it. Whose parent ends comes here, so it is enough to end the children of
-/// this process until it has none. They are found and ended at once: who goes from process to process is soon elsewhere.
-pub(crate) fn kill_descendants() {
+/// Ends everything below this process, and reaps it, until then: who is in the middle of a call that cannot be interrupted ends
+/// after it. Whose parent ends comes here, so it is enough to end the children of this process until it has none.
+pub(crate) fn kill_descendants(fence: Option<&Fence>, until: Instant) {
     if !guard::stands(Guard::KillDescendants) {
         return;
     }
-    let until = Instant::now() + LONGEST;
     while Instant::now() < until {
         let mut has_ended = false;
         loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            match raw::wait(None, WaitPidFlag::WNOHANG) {
                 Err(Errno::ECHILD) => return,
-                Ok(WaitStatus::StillAlive) | Err(_) => break,
-                Ok(_) => has_ended = true,
+                Ok(None) | Err(_) => break,
+                Ok(Some(_)) => has_ended = true,
             }
         }
-        // Nobody else buries them, so their numbers are still theirs.
-        for child in children() {
-            let _ = kill(child, Signal::SIGKILL);
+        match fence {
+            Some(fence) => fence.kill_everybody(),
+            None => kill_all_found(),
         }
         if !has_ended {
             std::thread::sleep(GLANCE);
         }
+    }
+}
+
+/// The children first, whose numbers are theirs until they are buried here: who goes from process to process is soon
+/// elsewhere. Then whoever is further below, or who forks at the far end of a long line would be ahead for good.
+fn kill_all_found() {
+    for child in children() {
+        let _ = kill(child, Signal::SIGKILL);
+    }
+    for one in descendants() {
+        let _ = kill(Pid::from_raw(one), Signal::SIGKILL);
     }
 }
 
@@ -78,12 +88,13 @@ fn children_by(list: io::Result<String>) -> Vec<Pid> {
 pub(crate) fn bury_some(program: Pid) -> u64 {
     let (mut buried, mut left) = (0, 0);
     for child in children().into_iter().filter(|child| *child != program) {
-        let flags = if buried < AT_A_TIME { WaitPidFlag::empty() } else { WaitPidFlag::WNOWAIT };
-        let flags = flags | WaitPidFlag::WNOHANG | WaitPidFlag::WEXITED;
-        match waitid(Id::Pid(child), flags) {
-            Ok(WaitStatus::StillAlive) | Err(_) => {}
-            Ok(_) if buried < AT_A_TIME => buried += 1,
-            Ok(_) => left += 1,
+        match raw::has_ended(child) {
+            true if buried < AT_A_TIME => {
+                let _ = raw::wait(Some(child), WaitPidFlag::WNOHANG);
+                buried += 1;
+            }
+            true => left += 1,
+            false => {}
         }
     }
     left
@@ -141,6 +152,8 @@ fn parent_of(process: i32) -> Option<(i32, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::wait::{Id, waitid};
+
     use super::*;
 
     #[test]

@@ -7,16 +7,17 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::SandboxTier;
 
+use super::fence::Fence;
 use super::group::{Account, Group};
 use super::outcome::Outcome;
 use super::tally::{Before, Tally};
 use super::traffic::{Traffic, spent};
-use super::{first, reduced};
+use super::{first, raw, reduced};
 use crate::guard::{self, Guard};
 use crate::launcher::Control;
 use crate::report::{End, Spent};
@@ -25,8 +26,9 @@ use crate::status::Status;
 
 /// How often it is looked whether a run that was killed has gone.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long the first process may take to kill the others and to say that they have gone.
-const TIME_TO_SAY: Duration = Duration::from_millis(40);
+/// How long the first process may take to kill the others and to say that they have gone. Who is killed with it is not
+/// counted in what the run used.
+const TIME_TO_SAY: Duration = Duration::from_millis(150);
 /// The longest a run may take to vanish after it was killed; past it the report is given without a certain end.
 const LONGEST_END: Duration = Duration::from_secs(5);
 
@@ -37,6 +39,8 @@ pub(crate) struct Run {
     pub(crate) child: Pid,
     /// Where the kernel counts it, if it does.
     pub(crate) group: Option<Group>,
+    /// What has everybody it can signal be of its run, where there is no namespace.
+    pub(crate) fence: Option<Fence>,
     /// Where that first process says how the program ended.
     pub(crate) outcome: Option<OwnedFd>,
     pub(crate) traffic: Traffic,
@@ -81,7 +85,7 @@ pub(crate) fn until_the_end(run: Run, mut control: Control) -> io::Result<()> {
 fn let_go(run: Run) -> io::Result<()> {
     if let Some(group) = run.group {
         kill(run.child, Signal::SIGKILL)?;
-        waitpid(run.child, None)?;
+        wait_for(run.child)?;
         group.remove();
     }
     Ok(())
@@ -116,6 +120,11 @@ fn wait(
     Ok(Happened { gone: next(true), said: next(control.is_some()), told: next(outcome.is_some()) })
 }
 
+/// Reaps a child, once it has ended.
+fn wait_for(child: Pid) -> nix::Result<Option<(Pid, i32)>> {
+    raw::wait(Some(child), WaitPidFlag::empty())
+}
+
 fn pidfd(child: Pid) -> io::Result<OwnedFd> {
     let child = rustix::process::Pid::from_raw(child.as_raw()).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty())?)
@@ -125,6 +134,7 @@ struct Watch {
     tier: SandboxTier,
     child: Pid,
     group: Option<Group>,
+    fence: Option<Fence>,
     outcome: Option<File>,
     /// What it said.
     told: Option<Outcome>,
@@ -143,11 +153,12 @@ struct Watch {
 
 impl Watch {
     fn new(run: Run, limits: Limits) -> Self {
-        let Run { tier, child, group, outcome, traffic, before } = run;
+        let Run { tier, child, group, fence, outcome, traffic, before } = run;
         Watch {
             tier,
             child,
             group,
+            fence,
             outcome: outcome.map(File::from),
             told: None,
             traffic,
@@ -200,14 +211,31 @@ impl Watch {
 
     fn kill_everything(&mut self) {
         (self.end_at, self.kill_at) = (None, None);
-        self.killed_at.get_or_insert_with(Instant::now);
         self.kill_group();
-        let _ = kill(self.child, Signal::SIGKILL);
         match self.tier {
             // The namespace goes with its first process.
-            SandboxTier::Full => {}
-            SandboxTier::Reduced | SandboxTier::None => reduced::kill_descendants(),
+            SandboxTier::Full => {
+                self.killed_at.get_or_insert_with(Instant::now);
+                let _ = kill(self.child, Signal::SIGKILL);
+            }
+            SandboxTier::Reduced | SandboxTier::None => self.kill_program_and_descendants(),
         }
+    }
+
+    fn kill_program_and_descendants(&mut self) {
+        // Once: when it is buried below, its number is anybody's.
+        if self.killed_at.is_none() {
+            let _ = kill(self.child, Signal::SIGKILL);
+            // Most of what a program starts stays in its group.
+            let _ = kill(self.to_be_asked(), Signal::SIGKILL);
+        }
+        let since = *self.killed_at.get_or_insert_with(Instant::now);
+        self.kill_descendants(since);
+    }
+
+    /// Until a run that was killed at this moment, or ended then, is overdue.
+    fn kill_descendants(&self, since: Instant) {
+        reduced::kill_descendants(self.fence.as_ref(), since + LONGEST_END);
     }
 
     fn kill_group(&self) {
@@ -221,7 +249,11 @@ impl Watch {
         if why == End::Cancelled || self.why.is_none() {
             self.why = Some(why);
         }
-        self.kill_everything();
+        match why {
+            // Nobody is there to be told anything.
+            End::Cancelled => self.kill_everything(),
+            _ => self.have_everybody_ended(Instant::now()),
+        }
     }
 
     /// Hears what the first process says, once it says something or has gone.
@@ -265,7 +297,7 @@ impl Watch {
         // Who went is not told.
         let told = if self.why == Some(End::Cancelled) { Ok(()) } else { control.say(&status) };
         if self.is_over() {
-            waitpid(self.child, None)?;
+            wait_for(self.child)?;
         }
         if let Some(group) = self.group {
             group.remove();
@@ -277,24 +309,19 @@ impl Watch {
     fn conclude(&mut self) -> io::Result<Status> {
         // One that does not vanish would be waited for without end.
         let is_waited_for = !self.is_over() && !self.is_overdue();
-        let reaped = is_waited_for.then(|| waitpid(self.child, None));
+        let reaped = is_waited_for.then(|| wait_for(self.child));
         // Neither would what it has to say be there.
         if reaped.is_some() {
             self.hear();
         }
         let told = match (self.told, reaped) {
             (Some(told), _) => Some((told.end, told.processes)),
-            (None, Some(Ok(WaitStatus::Exited(_, code)))) if self.tier != SandboxTier::Full => {
-                Some((code, 0))
-            }
-            (None, Some(Ok(WaitStatus::Signaled(_, signal, _)))) if self.tier != SandboxTier::Full => {
-                Some((-(signal as i32), 0))
-            }
+            (None, Some(Ok(Some((_, end))))) if self.tier != SandboxTier::Full => Some((end, 0)),
             (None, _) => None,
         };
         if self.tier != SandboxTier::Full {
             self.kill_group();
-            reduced::kill_descendants();
+            self.kill_descendants(self.killed_at.unwrap_or_else(Instant::now));
         }
         let account = self.group.as_ref().map_or_else(Account::default, Group::account);
         let end = match (self.why, told) {
