@@ -6,7 +6,6 @@ use std::time::Duration;
 use guardrail::ValidCall;
 use resources::{LinkSearch, NamesPaths, PathRequest};
 
-use crate::errands::Errands;
 use crate::floor::Floor;
 use crate::glob::PathGlobs;
 use crate::judge::Named;
@@ -45,12 +44,8 @@ impl Cleared {
         self.timeout
     }
 
-    pub(crate) fn requests(&self) -> &[PathRequest] {
-        &self.named.requests
-    }
-
-    pub(crate) fn errands(&self) -> &Errands {
-        &self.named.errands
+    pub(crate) fn named(&self) -> &Named {
+        &self.named
     }
 }
 
