@@ -1,7 +1,7 @@
 //! Where a call may go: the floor, forbidden paths, allowed paths or workspaces, second names, sizes.
 
 use std::borrow::Cow;
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 
 use resources::PathRequest;
@@ -10,7 +10,7 @@ use tool::{PathAccess, RefusalCode, RuleRef};
 use crate::floor::{Floor, FloorRule};
 use crate::glob::{PathGlobs, Written};
 use crate::grounds::{Grounds, place, shown};
-use crate::name::Name;
+use crate::name::{Name, detours};
 use crate::path_list::PathList;
 use crate::pattern::Pattern;
 use crate::reached::{Found, Reached};
@@ -92,8 +92,7 @@ fn refuse_endless(text: &str) -> Result<(), Grounds> {
             format!("no system knows paths of more than {LONGEST_TEXT} bytes"),
         );
     }
-    let detours = Path::new(text).components().filter(|part| *part == Component::ParentDir).count();
-    if detours > MOST_DETOURS {
+    if detours(Path::new(text)) > MOST_DETOURS {
         return too_large("too_many_detours", "write the path without `..`".to_owned());
     }
     Ok(())
@@ -240,7 +239,7 @@ fn admit_workspace<'s>(
     name: &Name,
     request: &PathRequest,
 ) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
-    let here = workspaces.iter().filter(|workspace| name.as_path().starts_with(workspace.root()));
+    let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
     // The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
     let deepest = |workspace: &&Workspace| {
         let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
