@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn whatever_else_is_left_to_an_expression() {
-        for part in ["?", "a?*", "[ab]", "**", "a*b*", "{a,{b,c}}", "{a}{b}", "{a", r"\*", "\u{fffd}*", "{*a*,b}"]
+        for part in
+            ["?", "a?*", "[ab]", "**", "a*b*", "{a,{b,c}}", "{a}{b}", "{a", r"\*", "\u{fffd}*", "{*a*,b}"]
         {
             assert_eq!(PlainPart::of(part), None, "{part}");
         }

@@ -158,6 +158,23 @@ impl Sapling {
     }
 }
 
+impl Node {
+    /// Adds where a part leads from here, as far as no expression has to say so.
+    fn go_on(&self, (at, part): (usize, &[u8]), next: &mut Vec<usize>) {
+        let mut leads = |behind: Option<usize>| {
+            if let Some(behind) = behind {
+                next.push(behind);
+            }
+        };
+        leads(self.plain.get(part));
+        leads(self.any);
+        leads(self.stays.then_some(at));
+        for (compared, behind) in &self.compared {
+            leads(compared.matches(part).then_some(*behind));
+        }
+    }
+}
+
 impl Tree {
     /// One without patterns.
     pub(super) fn empty() -> Self {
@@ -167,7 +184,11 @@ impl Tree {
     /// The smallest number of the patterns that match a name.
     pub(super) fn first(&self, name: &[u8]) -> Option<usize> {
         let mut found: Option<usize> = None;
-        let mut take = |number: Option<usize>| found = [found, number].into_iter().flatten().min();
+        let mut take = |number: Option<usize>| {
+            if let Some(number) = number {
+                found = Some(found.map_or(number, |found| found.min(number)));
+            }
+        };
         // Two lists that change places, so that a judgement, which looks names up in many trees, asks for memory twice.
         let (mut places, mut next) = (Vec::with_capacity(USUAL_PLACES), Vec::with_capacity(USUAL_PLACES));
         places.push(0);
@@ -175,10 +196,7 @@ impl Tree {
         for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             for (at, node) in self.at(&places) {
                 take(node.below);
-                next.extend(node.plain.get(part).into_iter().chain(node.any));
-                next.extend(Some(at).filter(|_| node.stays));
-                let compared = node.compared.iter().filter(|(compared, _)| compared.matches(part));
-                next.extend(compared.map(|(_, behind)| *behind));
+                node.go_on((at, part), &mut next);
                 if node.sets.is_empty() {
                     continue;
                 }
@@ -203,11 +221,15 @@ impl Tree {
     fn go_deeper(&self, places: &mut Vec<usize>) {
         let mut looked = 0;
         while let Some(at) = places.get(looked).copied() {
-            places.extend(self.nodes.get(at).and_then(|node| node.deep));
+            if let Some(deeper) = self.nodes.get(at).and_then(|node| node.deep) {
+                places.push(deeper);
+            }
             looked += 1;
         }
-        places.sort_unstable();
-        places.dedup();
+        if places.len() > 1 {
+            places.sort_unstable();
+            places.dedup();
+        }
     }
 }
 
