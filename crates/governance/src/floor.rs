@@ -4,6 +4,8 @@
 //! The list is data. Letters are compared without case on every system, because a volume that ignores case can
 //! be mounted anywhere.
 
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -11,7 +13,7 @@ use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::{PathAccess, RefusalCode, RuleRef};
 
 use crate::name::{Name, fold};
-use crate::pattern::{Pattern, everything_below};
+use crate::pattern::{Pattern, everything_below, is_wild};
 use crate::surroundings::Protected;
 
 mod names;
@@ -54,8 +56,8 @@ pub fn runs_by_itself(path: &Path, stands: Stands) -> bool {
     // A list that could not be read frees nothing.
     let (Ok(fixed), Some(name)) = (FIXED.as_ref(), Name::canonical(path)) else { return true };
     let name = name.folded();
-    let candidate = Candidate::new(name.as_path());
-    fixed.written.has(&candidate) || (stands == Stands::Other && fixed.only_folders.has(&candidate))
+    let asked = Asked::of(&name);
+    fixed.written.has(&asked) || (stands == Stands::Other && fixed.only_folders.has(&asked))
 }
 
 /// What the floor says of a name it protects.
@@ -81,6 +83,23 @@ struct Guarded {
     set: GlobSet,
     /// The group of each glob, in the order of the set.
     groups: Vec<(&'static str, &'static str)>,
+    /// Where all of it lies, by the first part of the name; `None` where any part may be the first.
+    roots: Option<BTreeSet<String>>,
+}
+
+/// A name with its case taken out, as the lists are asked about it.
+struct Asked<'a> {
+    candidate: Candidate<'a>,
+    /// Its first part.
+    root: &'a [u8],
+}
+
+impl<'a> Asked<'a> {
+    fn of(folded: &'a Name) -> Self {
+        let path = folded.as_path();
+        let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
+        Asked { candidate: Candidate::new(path), root: parts.next().unwrap_or_default() }
+    }
 }
 
 impl Floor {
@@ -108,18 +127,18 @@ impl Floor {
     /// The rule that protects this name from this access.
     pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
         let name = name.folded();
-        let candidate = Candidate::new(name.as_path());
-        if self.own.is_match_candidate(&candidate) {
+        let asked = Asked::of(&name);
+        if self.own.is_match_candidate(&asked.candidate) {
             let rule = rule("sinew");
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }
         let written = || match access {
             PathAccess::Write | PathAccess::Remove => {
-                self.fixed.written.find(&candidate).or_else(|| self.fixed.gits_own.find(&candidate))
+                self.fixed.written.find(&asked).or_else(|| self.fixed.gits_own.find(&asked))
             }
             PathAccess::Read => None,
         };
-        let (group, why) = self.fixed.touched.find(&candidate).or_else(written)?;
+        let (group, why) = self.fixed.touched.find(&asked).or_else(written)?;
         Some(FloorRule { code: RefusalCode::PathForbidden, rule: rule(group), why })
     }
 
@@ -149,25 +168,28 @@ impl Fixed {
 impl Guarded {
     fn compile(list: &[Group], reach: Reach) -> Result<Self, globset::Error> {
         let mut set = GlobSetBuilder::new();
-        let mut groups = Vec::new();
+        let (mut groups, mut roots) = (Vec::new(), Vec::new());
         for group in list {
             for text in group.names.iter().flat_map(|pattern| spellings(pattern, reach)) {
                 set.add(glob(&text)?);
                 groups.push((group.id, group.why));
+                roots.push(root(&text));
             }
         }
-        Ok(Guarded { set: set.build()?, groups })
+        Ok(Guarded { set: set.build()?, groups, roots: roots.into_iter().collect() })
     }
 
-    fn has(&self, candidate: &Candidate<'_>) -> bool {
-        self.set.is_match_candidate(candidate)
+    fn has(&self, asked: &Asked<'_>) -> bool {
+        // Most names lie elsewhere, and to compare one part is far cheaper than to ask expressions.
+        let here = |roots: &BTreeSet<String>| roots.iter().any(|root| root.as_bytes() == asked.root);
+        self.roots.as_ref().is_none_or(here) && self.set.is_match_candidate(&asked.candidate)
     }
 
-    fn find(&self, candidate: &Candidate<'_>) -> Option<(&'static str, &'static str)> {
-        if !self.has(candidate) {
+    fn find(&self, asked: &Asked<'_>) -> Option<(&'static str, &'static str)> {
+        if !self.has(asked) {
             return None;
         }
-        let first = self.set.matches_candidate(candidate).into_iter().min()?;
+        let first = self.set.matches_candidate(&asked.candidate).into_iter().min()?;
         self.groups.get(first).copied()
     }
 }
@@ -180,6 +202,12 @@ fn spellings(pattern: &str, reach: Reach) -> Vec<String> {
     let plain = [Some(pattern.to_owned()), folder, below].into_iter().flatten();
     let linked = pattern.starts_with("/etc/") || pattern.starts_with("/var/");
     plain.flat_map(|text| [linked.then(|| format!("/private{text}")), Some(text)]).flatten().collect()
+}
+
+/// The first part of whatever a pattern matches, where it says so itself.
+fn root(text: &str) -> Option<String> {
+    let first = text.strip_prefix('/')?.split('/').next()?;
+    (!is_wild(first)).then(|| fold(first))
 }
 
 fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
@@ -405,6 +433,8 @@ mod tests {
         for path in [
             "/proc/1/environ",
             "/proc/self/mem",
+            "/Proc/self/MEM",
+            "/DEV/mem",
             "/proc/42/maps",
             "/proc/self/fd",
             "/proc/self/fd/3",
