@@ -4,6 +4,7 @@
 //! The list is data. Letters are compared without case on every system, because a volume that ignores case can
 //! be mounted anywhere.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::{PathAccess, RefusalCode, RuleRef};
 
 use crate::name::{Name, fold};
-use crate::pattern::{Pattern, everything_below, is_wild};
+use crate::pattern::{everything_below, is_wild};
 use crate::surroundings::Protected;
 
 mod names;
@@ -27,7 +28,8 @@ static FIXED: LazyLock<Result<Fixed, globset::Error>> = LazyLock::new(Fixed::com
 /// The floor, compiled.
 #[derive(Debug)]
 pub(crate) struct Floor {
-    own: GlobSet,
+    /// Sinew's own folders, under every name they have, with case and a final slash taken out.
+    own: BTreeSet<String>,
     /// Sinew's own folders, by the names they lead to.
     folders: Vec<PathBuf>,
     fixed: &'static Fixed,
@@ -89,34 +91,42 @@ struct Guarded {
 
 /// A name with its case taken out, as the lists are asked about it.
 struct Asked<'a> {
-    candidate: Candidate<'a>,
+    name: &'a Path,
     /// Its first part.
     root: &'a [u8],
+    /// What expressions are asked about, once one is.
+    candidate: OnceCell<Candidate<'a>>,
 }
 
 impl<'a> Asked<'a> {
     fn of(folded: &'a Name) -> Self {
-        let path = folded.as_path();
-        let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
-        Asked { candidate: Candidate::new(path), root: parts.next().unwrap_or_default() }
+        let name = folded.as_path();
+        let mut parts = name.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
+        Asked { name, root: parts.next().unwrap_or_default(), candidate: OnceCell::new() }
+    }
+
+    /// Whether it is this folder or in it, letter by letter.
+    fn is_below(&self, folder: &str) -> bool {
+        let rest = self.name.as_os_str().as_bytes().strip_prefix(folder.as_bytes());
+        matches!(rest, Some([] | [b'/', ..]))
+    }
+
+    fn candidate(&self) -> &Candidate<'a> {
+        self.candidate.get_or_init(|| Candidate::new(self.name))
     }
 }
 
 impl Floor {
     /// Compiles the list and adds Sinew's own folders, under the names given and the names they lead to.
     pub(crate) fn new(protected: &Protected) -> Result<Self, globset::Error> {
-        let mut own = GlobSetBuilder::new();
-        let mut folders = Vec::new();
+        let (mut own, mut folders) = (BTreeSet::new(), Vec::new());
         for folder in &protected.folders {
             let real = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
-            for spelling in [folder, &real] {
-                for text in Pattern::tree(spelling).with_folder_itself() {
-                    own.add(glob(&text)?);
-                }
-            }
+            let spellings = [folder, &real].map(|spelling| fold(&spelling.to_string_lossy()));
+            own.extend(spellings.map(|spelling| spelling.trim_end_matches('/').to_owned()));
             folders.push(real);
         }
-        Ok(Floor { own: own.build()?, folders, fixed: FIXED.as_ref().map_err(Clone::clone)? })
+        Ok(Floor { own, folders, fixed: FIXED.as_ref().map_err(Clone::clone)? })
     }
 
     /// Sinew's own folders.
@@ -128,7 +138,7 @@ impl Floor {
     pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
         let name = name.folded();
         let asked = Asked::of(&name);
-        if self.own.is_match_candidate(&asked.candidate) {
+        if self.own.iter().any(|folder| asked.is_below(folder)) {
             let rule = rule("sinew");
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }
@@ -182,14 +192,14 @@ impl Guarded {
     fn has(&self, asked: &Asked<'_>) -> bool {
         // Most names lie elsewhere, and to compare one part is far cheaper than to ask expressions.
         let here = |roots: &BTreeSet<String>| roots.iter().any(|root| root.as_bytes() == asked.root);
-        self.roots.as_ref().is_none_or(here) && self.set.is_match_candidate(&asked.candidate)
+        self.roots.as_ref().is_none_or(here) && self.set.is_match_candidate(asked.candidate())
     }
 
     fn find(&self, asked: &Asked<'_>) -> Option<(&'static str, &'static str)> {
         if !self.has(asked) {
             return None;
         }
-        let first = self.set.matches_candidate(&asked.candidate).into_iter().min()?;
+        let first = self.set.matches_candidate(asked.candidate()).into_iter().min()?;
         self.groups.get(first).copied()
     }
 }
@@ -468,11 +478,18 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("real")).unwrap();
         std::os::unix::fs::symlink("real", root.join("link")).unwrap();
-        let floor = Floor::new(&Protected { folders: vec![root.join("link")] }).unwrap();
-        for name in ["real/x", "link/x", "real"] {
-            let found =
-                floor.protects(&Name::canonical(&root.join(name)).unwrap(), PathAccess::Read).unwrap();
-            assert_eq!(found.code, RefusalCode::ControlPlane, "{name}");
+        let check = |folder: &str, name: &str, expect: bool| {
+            let floor = Floor::new(&Protected { folders: vec![root.join(folder)] }).unwrap();
+            let found = floor.protects(&Name::canonical(&root.join(name)).unwrap(), PathAccess::Read);
+            let expect = expect.then_some(RefusalCode::ControlPlane);
+            assert_eq!(found.map(|found| found.code), expect, "{folder} {name}");
+        };
+        for name in ["real/x", "link/x", "real", "REAL/x", "L\u{200b}ink"] {
+            check("link", name, true);
+            check("link/", name, true);
         }
+        check("link", "links", false);
+        check("a[b]*", "a[b]*/x", true);
+        check("a[b]*", "ab/x", false);
     }
 }
