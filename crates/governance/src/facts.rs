@@ -50,10 +50,10 @@ impl Seen {
 
     /// All of it, in the shape of a record.
     pub(crate) fn with<'a>(&'a self, opened: &'a Opened<Cleared>) -> Sighting<'a> {
-        let cleared = opened.call();
-        let paths =
-            opened.paths().iter().zip(cleared.requests()).map(|(path, request)| PathSeen::of(path, request));
-        self.shaped(paths.collect(), cleared.errands(), cleared.call().arguments())
+        let (cleared, named) = (opened.call(), opened.call().named());
+        let paths = opened.paths().iter().zip(&named.requests);
+        let paths = paths.map(|(path, request)| PathSeen::of(path, request));
+        self.shaped(paths.collect(), &named.errands, cleared.call().arguments())
     }
 
     /// The same of a call for which nothing was opened: its names as they were typed, and where they start.

@@ -4,6 +4,9 @@
 //! The list is data. Letters are compared without case on every system, because a volume that ignores case can
 //! be mounted anywhere.
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -11,7 +14,7 @@ use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::{PathAccess, RefusalCode, RuleRef};
 
 use crate::name::{Name, fold};
-use crate::pattern::{Pattern, everything_below};
+use crate::pattern::{everything_below, is_wild};
 use crate::surroundings::Protected;
 
 mod names;
@@ -25,7 +28,8 @@ static FIXED: LazyLock<Result<Fixed, globset::Error>> = LazyLock::new(Fixed::com
 /// The floor, compiled.
 #[derive(Debug)]
 pub(crate) struct Floor {
-    own: GlobSet,
+    /// Sinew's own folders, under every name they have, with case and a final slash taken out.
+    own: BTreeSet<String>,
     /// Sinew's own folders, by the names they lead to.
     folders: Vec<PathBuf>,
     fixed: &'static Fixed,
@@ -54,8 +58,8 @@ pub fn runs_by_itself(path: &Path, stands: Stands) -> bool {
     // A list that could not be read frees nothing.
     let (Ok(fixed), Some(name)) = (FIXED.as_ref(), Name::canonical(path)) else { return true };
     let name = name.folded();
-    let candidate = Candidate::new(name.as_path());
-    fixed.written.has(&candidate) || (stands == Stands::Other && fixed.only_folders.has(&candidate))
+    let asked = Asked::of(&name);
+    fixed.written.has(&asked) || (stands == Stands::Other && fixed.only_folders.has(&asked))
 }
 
 /// What the floor says of a name it protects.
@@ -81,23 +85,48 @@ struct Guarded {
     set: GlobSet,
     /// The group of each glob, in the order of the set.
     groups: Vec<(&'static str, &'static str)>,
+    /// Where all of it lies, by the first part of the name; `None` where any part may be the first.
+    roots: Option<BTreeSet<String>>,
+}
+
+/// A name with its case taken out, as the lists are asked about it.
+struct Asked<'a> {
+    name: &'a Path,
+    /// Its first part.
+    root: &'a [u8],
+    /// What expressions are asked about, once one is.
+    candidate: OnceCell<Candidate<'a>>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(folded: &'a Name) -> Self {
+        let name = folded.as_path();
+        let mut parts = name.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
+        Asked { name, root: parts.next().unwrap_or_default(), candidate: OnceCell::new() }
+    }
+
+    /// Whether it is this folder or in it, letter by letter.
+    fn is_below(&self, folder: &str) -> bool {
+        let rest = self.name.as_os_str().as_bytes().strip_prefix(folder.as_bytes());
+        matches!(rest, Some([] | [b'/', ..]))
+    }
+
+    fn candidate(&self) -> &Candidate<'a> {
+        self.candidate.get_or_init(|| Candidate::new(self.name))
+    }
 }
 
 impl Floor {
     /// Compiles the list and adds Sinew's own folders, under the names given and the names they lead to.
     pub(crate) fn new(protected: &Protected) -> Result<Self, globset::Error> {
-        let mut own = GlobSetBuilder::new();
-        let mut folders = Vec::new();
+        let (mut own, mut folders) = (BTreeSet::new(), Vec::new());
         for folder in &protected.folders {
             let real = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
-            for spelling in [folder, &real] {
-                for text in Pattern::tree(spelling).with_folder_itself() {
-                    own.add(glob(&text)?);
-                }
-            }
+            let spellings = [folder, &real].map(|spelling| fold(&spelling.to_string_lossy()));
+            own.extend(spellings.map(|spelling| spelling.trim_end_matches('/').to_owned()));
             folders.push(real);
         }
-        Ok(Floor { own: own.build()?, folders, fixed: FIXED.as_ref().map_err(Clone::clone)? })
+        Ok(Floor { own, folders, fixed: FIXED.as_ref().map_err(Clone::clone)? })
     }
 
     /// Sinew's own folders.
@@ -108,18 +137,18 @@ impl Floor {
     /// The rule that protects this name from this access.
     pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
         let name = name.folded();
-        let candidate = Candidate::new(name.as_path());
-        if self.own.is_match_candidate(&candidate) {
+        let asked = Asked::of(&name);
+        if self.own.iter().any(|folder| asked.is_below(folder)) {
             let rule = rule("sinew");
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }
         let written = || match access {
             PathAccess::Write | PathAccess::Remove => {
-                self.fixed.written.find(&candidate).or_else(|| self.fixed.gits_own.find(&candidate))
+                self.fixed.written.find(&asked).or_else(|| self.fixed.gits_own.find(&asked))
             }
             PathAccess::Read => None,
         };
-        let (group, why) = self.fixed.touched.find(&candidate).or_else(written)?;
+        let (group, why) = self.fixed.touched.find(&asked).or_else(written)?;
         Some(FloorRule { code: RefusalCode::PathForbidden, rule: rule(group), why })
     }
 
@@ -149,25 +178,28 @@ impl Fixed {
 impl Guarded {
     fn compile(list: &[Group], reach: Reach) -> Result<Self, globset::Error> {
         let mut set = GlobSetBuilder::new();
-        let mut groups = Vec::new();
+        let (mut groups, mut roots) = (Vec::new(), Vec::new());
         for group in list {
             for text in group.names.iter().flat_map(|pattern| spellings(pattern, reach)) {
                 set.add(glob(&text)?);
                 groups.push((group.id, group.why));
+                roots.push(root(&text));
             }
         }
-        Ok(Guarded { set: set.build()?, groups })
+        Ok(Guarded { set: set.build()?, groups, roots: roots.into_iter().collect() })
     }
 
-    fn has(&self, candidate: &Candidate<'_>) -> bool {
-        self.set.is_match_candidate(candidate)
+    fn has(&self, asked: &Asked<'_>) -> bool {
+        // Most names lie elsewhere, and to compare one part is far cheaper than to ask expressions.
+        let here = |roots: &BTreeSet<String>| roots.iter().any(|root| root.as_bytes() == asked.root);
+        self.roots.as_ref().is_none_or(here) && self.set.is_match_candidate(asked.candidate())
     }
 
-    fn find(&self, candidate: &Candidate<'_>) -> Option<(&'static str, &'static str)> {
-        if !self.has(candidate) {
+    fn find(&self, asked: &Asked<'_>) -> Option<(&'static str, &'static str)> {
+        if !self.has(asked) {
             return None;
         }
-        let first = self.set.matches_candidate(candidate).into_iter().min()?;
+        let first = self.set.matches_candidate(asked.candidate()).into_iter().min()?;
         self.groups.get(first).copied()
     }
 }
@@ -180,6 +212,12 @@ fn spellings(pattern: &str, reach: Reach) -> Vec<String> {
     let plain = [Some(pattern.to_owned()), folder, below].into_iter().flatten();
     let linked = pattern.starts_with("/etc/") || pattern.starts_with("/var/");
     plain.flat_map(|text| [linked.then(|| format!("/private{text}")), Some(text)]).flatten().collect()
+}
+
+/// The first part of whatever a pattern matches, where it says so itself.
+fn root(text: &str) -> Option<String> {
+    let first = text.strip_prefix('/')?.split('/').next()?;
+    (!is_wild(first)).then(|| fold(first))
 }
 
 fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
@@ -405,6 +443,8 @@ mod tests {
         for path in [
             "/proc/1/environ",
             "/proc/self/mem",
+            "/Proc/self/MEM",
+            "/DEV/mem",
             "/proc/42/maps",
             "/proc/self/fd",
             "/proc/self/fd/3",
@@ -438,11 +478,18 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("real")).unwrap();
         std::os::unix::fs::symlink("real", root.join("link")).unwrap();
-        let floor = Floor::new(&Protected { folders: vec![root.join("link")] }).unwrap();
-        for name in ["real/x", "link/x", "real"] {
-            let found =
-                floor.protects(&Name::canonical(&root.join(name)).unwrap(), PathAccess::Read).unwrap();
-            assert_eq!(found.code, RefusalCode::ControlPlane, "{name}");
+        let check = |folder: &str, name: &str, expect: bool| {
+            let floor = Floor::new(&Protected { folders: vec![root.join(folder)] }).unwrap();
+            let found = floor.protects(&Name::canonical(&root.join(name)).unwrap(), PathAccess::Read);
+            let expect = expect.then_some(RefusalCode::ControlPlane);
+            assert_eq!(found.map(|found| found.code), expect, "{folder} {name}");
+        };
+        for name in ["real/x", "link/x", "real", "REAL/x", "L\u{200b}ink"] {
+            check("link", name, true);
+            check("link/", name, true);
         }
+        check("link", "links", false);
+        check("a[b]*", "a[b]*/x", true);
+        check("a[b]*", "ab/x", false);
     }
 }

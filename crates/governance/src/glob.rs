@@ -5,6 +5,7 @@
 //! uses; links are followed once, when the policy is read. A rule that allows follows only links that belong to
 //! root (`/tmp` on a Mac, `/home` on some systems): one that the agent could have made must not widen it.
 
+mod part;
 mod tree;
 
 use std::fs;

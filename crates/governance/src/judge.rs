@@ -2,7 +2,7 @@
 //!
 //! [`clear`] looks at what can be said before anything is opened, [`judge`] at what was opened. The second says
 //! everything the first says once more, so that neither a mode that changed in between nor a policy that was
-//! exchanged can slip past it.
+//! exchanged can slip past it. Only what the very same lists said of the very same names is not asked again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::cleared::Cleared;
 use crate::errands::Errands;
 use crate::facts::Seen;
 use crate::grounds::Grounds;
-use crate::path_rules;
+use crate::path_rules::{self, Passed};
 use crate::policy::Policy;
 use crate::reached::Reached;
 use crate::situation::Situation;
@@ -64,10 +64,12 @@ pub fn judge_traced(
     let standing = Standing::of(policy, &definition);
     let reached: Vec<Reached> = opened.paths().iter().map(Reached::of).collect();
     let arguments = opened.call().call().arguments();
+    let named = opened.call().named();
     let facts = Facts {
-        requests: opened.call().requests(),
+        requests: &named.requests,
+        passed: Some(&named.passed),
         reached: &reached,
-        errands: opened.call().errands(),
+        errands: &named.errands,
         content_bytes: path_rules::content_bytes(arguments),
     };
     let mut notes = Notes::on(trail);
@@ -94,6 +96,8 @@ pub fn judge_traced(
 pub(crate) struct Facts<'a> {
     /// The paths it names.
     pub(crate) requests: &'a [PathRequest],
+    /// What all of them have passed as they are typed, if they have.
+    pub(crate) passed: Option<&'a Passed>,
     /// What each of them reached, in the same order.
     pub(crate) reached: &'a [Reached],
     /// The programs and hosts it names.
@@ -107,6 +111,7 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Named {
     pub(crate) requests: Vec<PathRequest>,
     pub(crate) errands: Errands,
+    pub(crate) passed: Passed,
 }
 
 /// What became of a call that nothing denies.
@@ -132,7 +137,7 @@ pub(crate) fn admit_typed(
     for request in &requests {
         path_rules::admit_typed(standing, situation.workspaces, request, notes)?;
     }
-    Ok(Named { requests, errands })
+    Ok(Named { requests, errands, passed: Passed::under(standing) })
 }
 
 /// The whole judgement, on facts alone.
@@ -160,7 +165,7 @@ fn admit(
 ) -> Result<(), Grounds> {
     standing.admit(situation, notes)?;
     for (reached, request) in facts.reached.iter().zip(facts.requests) {
-        path_rules::admit_reached(standing, situation, reached, request, notes)?;
+        path_rules::admit_reached(standing, situation, reached, (request, facts.passed), notes)?;
     }
     standing.admit_outward(facts.errands, notes)?;
     path_rules::refuse_large_content(standing, facts.content_bytes, notes)

@@ -1,5 +1,6 @@
 //! Absolute names without `.`, `..`, `//` or a final slash: the only ones that patterns are matched against.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
@@ -13,9 +14,13 @@ impl Name {
     ///
     /// Good enough to refuse by, never to allow by.
     pub(crate) fn lexical(base: &Path, text: &str) -> Name {
-        let mut name = PathBuf::with_capacity(base.as_os_str().len() + text.len() + 2);
+        let whole = base.join(text);
+        if is_clean(&whole) {
+            return Name(whole);
+        }
+        let mut name = PathBuf::with_capacity(whole.as_os_str().len() + 2);
         name.push("/");
-        for part in base.join(text).components() {
+        for part in whole.components() {
             match part {
                 Component::ParentDir => {
                     name.pop();
@@ -29,8 +34,7 @@ impl Name {
 
     /// The folders that a text goes into and leaves again by `..`, read as letters.
     pub(crate) fn left_behind(base: &Path, text: &str) -> Vec<Name> {
-        let goes_up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
-        if !goes_up(base) && !goes_up(Path::new(text)) {
+        if detours(base) == 0 && detours(Path::new(text)) == 0 {
             return Vec::new();
         }
         let mut name = PathBuf::from("/");
@@ -50,12 +54,25 @@ impl Name {
 
     /// The name of an opened object. `None` if it is no canonical name, which then nothing may be allowed by.
     pub(crate) fn canonical(path: &Path) -> Option<Name> {
+        if is_clean(path) {
+            return Some(Name(path.to_owned()));
+        }
         let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         (path.is_absolute() && plain).then(|| Name(path.components().collect()))
     }
 
     pub(crate) fn as_path(&self) -> &Path {
         &self.0
+    }
+
+    /// Whether it is this folder or in it.
+    pub(crate) fn is_in(&self, folder: &Path) -> bool {
+        let rest = self.0.as_os_str().as_bytes().strip_prefix(folder.as_os_str().as_bytes());
+        match rest {
+            // The name is clean, and so is whatever it begins with.
+            Some([] | [b'/', ..]) => true,
+            Some(_) | None => self.0.starts_with(folder),
+        }
     }
 
     /// The name with case taken out, for comparing where a volume may ignore it.
@@ -68,6 +85,21 @@ impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.display().fmt(f)
     }
+}
+
+/// How many parts of a path are `..`.
+pub(crate) fn detours(path: &Path) -> usize {
+    parts(path).filter(|part| *part == b"..").count()
+}
+
+/// Whether a path is absolute and nothing of it can be left out. Most are, and to put a name together part by part takes
+/// longer than to see that.
+fn is_clean(path: &Path) -> bool {
+    path.is_absolute() && parts(path).skip(1).all(|part| !matches!(part, b"" | b"." | b".."))
+}
+
+fn parts(path: &Path) -> impl Iterator<Item = &[u8]> {
+    path.as_os_str().as_bytes().split(|byte| *byte == b'/')
 }
 
 /// Takes out of a text what file systems that are not exact about names do not see: case (`ß` is `ss`, the long `ſ` an
@@ -96,7 +128,8 @@ mod tests {
     #[test]
     fn lexical_names_are_clean_and_absolute() {
         let check = |base: &str, text: &str, expect: &str| {
-            assert_eq!(Name::lexical(Path::new(base), text).as_path(), Path::new(expect), "{base} {text}");
+            let name = Name::lexical(Path::new(base), text);
+            assert_eq!(name.as_path().as_os_str(), expect, "{base} {text}");
         };
         check("/ws", "a", "/ws/a");
         check("/ws", "./a//b/.", "/ws/a/b");
@@ -105,15 +138,43 @@ mod tests {
         check("/ws", "/etc/", "/etc");
         check("/ws", "", "/ws");
         check("/ws/..", "a", "/a");
+        check("/", "a", "/a");
+        check("/", "/", "/");
+        check("/ws", "//a", "/a");
+        check("/ws", "a/", "/ws/a");
+        check("/ws", ".a/..b", "/ws/.a/..b");
+    }
+
+    /// Letter by letter: patterns are matched against the letters.
+    #[test]
+    fn only_canonical_names_are_canonical() {
+        for bad in ["relative", "/a/../b", "", "../a", "/..", "."] {
+            assert_eq!(Name::canonical(Path::new(bad)), None, "{bad}");
+        }
+        for (path, expect) in [
+            ("/a/b", "/a/b"),
+            ("/", "/"),
+            ("//", "/"),
+            ("/a/", "/a"),
+            ("//a", "/a"),
+            ("/a//b", "/a/b"),
+            ("/a/./b", "/a/b"),
+            ("/a/.", "/a"),
+            ("/.a/..b/c..", "/.a/..b/c.."),
+        ] {
+            assert_eq!(Name::canonical(Path::new(path)).unwrap().as_path().as_os_str(), expect, "{path}");
+        }
     }
 
     #[test]
-    fn only_canonical_names_are_canonical() {
-        for bad in ["relative", "/a/../b", "", "../a"] {
-            assert_eq!(Name::canonical(Path::new(bad)), None, "{bad}");
+    fn a_name_is_in_the_folders_above_it_and_no_others() {
+        let name = Name::canonical(Path::new("/ws/a")).unwrap();
+        for folder in ["/ws/a", "/ws", "/", "/ws/", "/ws/.", "//ws"] {
+            assert!(name.is_in(Path::new(folder)), "{folder}");
         }
-        assert_eq!(Name::canonical(Path::new("/a/b")).unwrap().as_path(), Path::new("/a/b"));
-        assert!(Name::canonical(Path::new("/")).is_some());
+        for folder in ["/w", "/ws/a/b", "/ws/b", "ws", "/ws/a.txt", "/ws/.."] {
+            assert!(!name.is_in(Path::new(folder)), "{folder}");
+        }
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Where a call may go: the floor, forbidden paths, allowed paths or workspaces, second names, sizes.
 
 use std::borrow::Cow;
-use std::path::{Component, Path};
+use std::path::Path;
+use std::sync::Arc;
 
 use resources::PathRequest;
 use tool::{PathAccess, RefusalCode, RuleRef};
 
-use crate::floor::FloorRule;
-use crate::glob::Written;
+use crate::floor::{Floor, FloorRule};
+use crate::glob::{PathGlobs, Written};
 use crate::grounds::{Grounds, place, shown};
-use crate::name::Name;
+use crate::name::{Name, detours};
 use crate::path_list::PathList;
 use crate::pattern::Pattern;
 use crate::reached::{Found, Reached};
@@ -29,6 +30,31 @@ const DEFAULT: &str = "built-in default";
 const LONGEST_TEXT: usize = 8 * 1024;
 /// How many folders a path may leave again by `..`: each is judged.
 const MOST_DETOURS: usize = 64;
+
+/// What names were held against as they were typed, and passed. Only names that all of it let pass have one.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    floor: Arc<Floor>,
+    forbidden: Option<Arc<PathGlobs>>,
+}
+
+impl Passed {
+    pub(crate) fn under(standing: &Standing<'_>) -> Self {
+        let forbidden = standing.rules.map(|rules| Arc::clone(&rules.forbidden_paths));
+        Passed { floor: Arc::clone(&standing.policy.floor), forbidden }
+    }
+
+    /// Whether that is the very same that would be asked now. A list that reads alike is another: it may have followed
+    /// other links.
+    fn is_under(&self, standing: &Standing<'_>) -> bool {
+        let same_list = match (&self.forbidden, standing.rules) {
+            (Some(list), Some(rules)) => Arc::ptr_eq(list, &rules.forbidden_paths),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        same_list && Arc::ptr_eq(&self.floor, &standing.policy.floor)
+    }
+}
 
 /// The paths a call names, and where they start.
 pub(crate) fn requests(
@@ -66,8 +92,7 @@ fn refuse_endless(text: &str) -> Result<(), Grounds> {
             format!("no system knows paths of more than {LONGEST_TEXT} bytes"),
         );
     }
-    let detours = Path::new(text).components().filter(|part| *part == Component::ParentDir).count();
-    if detours > MOST_DETOURS {
+    if detours(Path::new(text)) > MOST_DETOURS {
         return too_large("too_many_detours", "write the path without `..`".to_owned());
     }
     Ok(())
@@ -97,16 +122,19 @@ pub(crate) fn admit_typed(
     })
 }
 
-/// What can be said of what was reached. The rule that allows it is noted.
+/// What can be said of what was reached. The rule that allows it is noted. A name that has passed as it is typed is not
+/// held against the same lists twice, unless every step is written down.
 pub(crate) fn admit_reached(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
     reached: &Reached,
-    request: &PathRequest,
+    (request, passed): (&PathRequest, Option<&Passed>),
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     let typed = Name::lexical(&request.base, &request.text);
-    refuse_forbidden(standing, &typed, request, notes)?;
+    if notes.are_read() || !passed.is_some_and(|passed| passed.is_under(standing)) {
+        refuse_forbidden(standing, &typed, request, notes)?;
+    }
     let Some(name) = &reached.name else { return Err(no_name(request)) };
     if *name != typed {
         refuse_forbidden(standing, name, request, notes)?;
@@ -211,7 +239,7 @@ fn admit_workspace<'s>(
     name: &Name,
     request: &PathRequest,
 ) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
-    let here = workspaces.iter().filter(|workspace| name.as_path().starts_with(workspace.root()));
+    let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
     // The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
     let deepest = |workspace: &&Workspace| {
         let narrow = workspace.access() == WorkspaceAccess::ReadOnly;

@@ -45,12 +45,6 @@ impl Pattern {
         Ok(Pattern { text: parts.join("/") })
     }
 
-    /// A literal name, and everything below it.
-    pub(crate) fn tree(folder: &Path) -> Self {
-        let text = format!("{}/**", escaped(&folder.to_string_lossy()).trim_end_matches('/'));
-        Pattern { text }
-    }
-
     /// How a file writes this name and nothing else.
     pub(crate) fn literal(name: &Path) -> String {
         escaped(&name.to_string_lossy()).replace('$', "[$]")
@@ -378,7 +372,6 @@ mod tests {
             let is_match =
                 |text: &str, path: &str| globset::Glob::new(text).unwrap().compile_matcher().is_match(path);
             assert!(is_match(&Pattern::literal(Path::new(name)), name), "{name}");
-            assert!(is_match(&Pattern::tree(Path::new(name)).text, &format!("{name}/below")), "{name}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The checked policy: what the judge reads. Made from the three files and their surroundings, all or nothing.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use crate::transitions::{self, Transitions};
 pub struct Policy {
     pub(crate) modes: PerMode<ModeRules>,
     pub(crate) transitions: Arc<Transitions>,
-    pub(crate) categories: HashMap<Category, CategoryRules>,
-    pub(crate) tools: HashMap<ToolName, ToolRules>,
+    pub(crate) categories: BTreeMap<Category, CategoryRules>,
+    pub(crate) tools: BTreeMap<ToolName, ToolRules>,
     pub(crate) safety: SafetyRules,
     pub(crate) floor: Arc<Floor>,
     pub(crate) known_categories: Vec<Category>,
@@ -140,8 +140,8 @@ impl Policy {
 struct Checked {
     modes: PerMode<ModeRules>,
     transitions: Transitions,
-    categories: HashMap<Category, CategoryRules>,
-    tools: HashMap<ToolName, ToolRules>,
+    categories: BTreeMap<Category, CategoryRules>,
+    tools: BTreeMap<ToolName, ToolRules>,
     safety: SafetyRules,
     known_categories: Vec<Category>,
     errors: Vec<DocumentError>,
@@ -250,10 +250,10 @@ fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions
 fn check_categories(
     file: &ToolsFile,
     inspection: &mut Inspection<'_>,
-) -> (Vec<Category>, HashMap<Category, CategoryRules>) {
+) -> (Vec<Category>, BTreeMap<Category, CategoryRules>) {
     let mut known =
         vec![Category::READ_ONLY, Category::SYSTEM_WRITE, Category::NETWORK, Category::SELF_CHECK];
-    let mut rules = HashMap::new();
+    let mut rules = BTreeMap::new();
     for (key, entry) in file.tool_categories.iter() {
         match Category::try_from(key.value.clone()) {
             Ok(category) => {
@@ -273,8 +273,8 @@ fn check_tool_entries(
     known: &[Category],
     around: &Surroundings,
     inspection: &mut Inspection<'_>,
-) -> HashMap<ToolName, ToolRules> {
-    let mut tools = HashMap::new();
+) -> BTreeMap<ToolName, ToolRules> {
+    let mut tools = BTreeMap::new();
     for (key, entry) in file.tools.iter() {
         let name = match ToolName::new(key) {
             Ok(name) => name,

@@ -52,8 +52,8 @@ pub fn rehearse(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) ->
     let judged = admit_typed(&standing, situation, call.arguments(), &mut notes).and_then(|named| {
         let reached: Vec<Reached> = named.requests.iter().map(Reached::by_name).collect();
         let content_bytes = path_rules::content_bytes(call.arguments());
-        let facts =
-            Facts { requests: &named.requests, reached: &reached, errands: &named.errands, content_bytes };
+        let (requests, errands) = (&named.requests, &named.errands);
+        let facts = Facts { requests, passed: None, reached: &reached, errands, content_bytes };
         decide(&standing, situation, &facts, &mut notes)
     });
     rehearsal(&standing, judged, notes).with(trail)

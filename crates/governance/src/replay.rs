@@ -46,7 +46,8 @@ impl Policy {
         let (requests, reached): (Vec<_>, Vec<_>) = paths.into_iter().unzip();
         let errands = Errands { commands: commands(facts)?, targets: targets(facts)? };
         let content_bytes = facts.get("content_bytes").and_then(Value::as_u64);
-        let facts = Facts { requests: &requests, reached: &reached, errands: &errands, content_bytes };
+        let (requests, reached, errands) = (&requests, &reached, &errands);
+        let facts = Facts { requests, passed: None, reached, errands, content_bytes };
         let standing = Standing::of(self, definition);
         let situation = Situation { mode, workspaces, counts };
         let mut trail = Trail::on();

@@ -15,7 +15,7 @@ use crate::grounds::Grounds;
 use crate::host_rules::Outbound;
 use crate::policy::Policy;
 use crate::situation::Situation;
-use crate::tool_rules::{ToolRules, WayOut};
+use crate::tool_rules::{CategoryRules, ToolRules, WayOut};
 use crate::trail::Notes;
 
 pub(crate) use asking::Attendance;
@@ -29,25 +29,27 @@ pub(crate) struct Standing<'a> {
     pub(crate) definition: &'a ToolDefinition,
     pub(crate) rules: Option<&'a ToolRules>,
     category: &'a Category,
+    category_rules: Option<&'a CategoryRules>,
     pub(crate) risk: RiskLevel,
+    goes_out: bool,
 }
 
 impl<'a> Standing<'a> {
     pub(crate) fn of(policy: &'a Policy, definition: &'a ToolDefinition) -> Self {
         let rules = policy.tools.get(definition.name());
         let category = rules.and_then(|rules| rules.category.as_ref()).unwrap_or(definition.category());
-        let least = policy.categories.get(category).and_then(|category| category.risk);
+        let category_rules = policy.categories.get(category);
+        let least = category_rules.and_then(|category| category.risk);
         let risk = least.map_or(definition.risk_level(), |least| least.max(definition.risk_level()));
-        Standing { policy, definition, rules, category, risk }
+        let goes_out = *category == Category::NETWORK
+            || definition.outward_arguments().iter().any(|argument| argument.kind == Outward::Url)
+            || category_rules.is_some_and(|category| category.way_out == WayOut::Gateway);
+        Standing { policy, definition, rules, category, category_rules, risk, goes_out }
     }
 
     /// Whether its calls leave the machine, by what it declares or by its category.
     pub(crate) fn goes_out(&self) -> bool {
-        let gateway =
-            || self.policy.categories.get(self.category).map(|rules| rules.way_out) == Some(WayOut::Gateway);
-        *self.category == Category::NETWORK
-            || self.definition.outward_arguments().iter().any(|argument| argument.kind == Outward::Url)
-            || gateway()
+        self.goes_out
     }
 
     /// Whether it may change what it reaches: it writes to a path, or starts a program, which may do anything.

@@ -37,9 +37,9 @@ pub enum Verdict {
 pub struct Permit {
     opened: Opened<Cleared>,
     rules: Vec<RuleRef>,
-    limits: Limits,
+    limits: Box<Limits>,
     seen: Seen,
-    foretold: Option<Arguments>,
+    foretold: Option<Box<Arguments>>,
 }
 
 /// What a permitted call may use.
@@ -66,17 +66,17 @@ pub(crate) struct Limits {
 
 impl Permit {
     pub(crate) fn new(opened: Opened<Cleared>, rules: Vec<RuleRef>, limits: Limits, seen: Seen) -> Self {
-        Permit { opened, rules, limits, seen, foretold: None }
+        Permit { opened, rules, limits: Box::new(limits), seen, foretold: None }
     }
 
     /// The same, to be run with its arguments as a human was shown them: the tool rewrites them, and not once more.
     pub fn foretelling(self, rewritten: Option<Arguments>) -> Self {
-        Permit { foretold: rewritten, ..self }
+        Permit { foretold: rewritten.map(Box::new), ..self }
     }
 
     /// What the tool made of its arguments when it was last asked what it would do.
     pub fn foretold(&self) -> Option<&Arguments> {
-        self.foretold.as_ref()
+        self.foretold.as_deref()
     }
 
     /// The call.

@@ -90,6 +90,10 @@ impl ToolRegistry {
 
     /// Finds a tool by its name, an alias, or `name@major`, whatever the case. Never by a part of its name.
     pub fn get(&self, wanted: &str) -> Option<&Arc<Tool>> {
+        // As most callers write it: nothing is made of a name that is one already.
+        if let Some(tool) = self.tools.get(wanted) {
+            return Some(tool);
+        }
         let name = wanted.split_once('@').map_or(wanted, |(name, _)| name);
         let tool = self.tools.get(self.holder(&ToolName::new(name).ok()?)?)?;
         tool.definition.answers_to(wanted).then_some(tool)

@@ -2,6 +2,7 @@
 //!
 //! A text is taken literally: `~`, `$HOME`, `%2e` and `file://` mean nothing here, and `..` is left to the kernel.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use tool::PathAccess;
@@ -75,8 +76,9 @@ impl Spelling {
         if bytes > platform::LONGEST_PATH {
             return Err(OpenError::PathTooLong { key: key.clone(), bytes, limit: platform::LONGEST_PATH });
         }
-        if let Some(name) = raw.iter().find(|name| name.len() > LONGEST_NAME) {
-            let start = name.to_string_lossy().chars().take(24).collect();
+        let mut names = raw.as_os_str().as_bytes().split(|byte| *byte == b'/');
+        if let Some(name) = names.find(|name| name.len() > LONGEST_NAME) {
+            let start = String::from_utf8_lossy(name).chars().take(24).collect();
             return Err(OpenError::NameTooLong {
                 key: key.clone(),
                 start,
@@ -92,6 +94,10 @@ impl Spelling {
 
 /// Drops empty and `.` components. Both change nothing about what a path reaches; dropping `..` could.
 fn tidy(path: &Path) -> PathBuf {
+    let mut names = path.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
+    if names.all(|name| !matches!(name, b"" | b".")) {
+        return path.to_owned();
+    }
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
@@ -119,6 +125,9 @@ mod tests {
             ("file:///etc/passwd", "/ws/file:/etc/passwd"),
             (r"\\?\C:\x", r"/ws/\\?\C:\x"),
             ("a//b/./c/", "/ws/a/b/c"),
+            ("//a", "/a"),
+            ("a/.", "/ws/a"),
+            (".a/..b", "/ws/.a/..b"),
             ("a/../f", "/ws/a/../f"),
             (".", "/ws"),
             ("/", "/"),

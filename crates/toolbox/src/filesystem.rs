@@ -53,5 +53,22 @@ fn shown(path: &OpenedPath) -> String {
 /// RFC 3339, in UTC, to the second.
 fn timestamp(time: SystemTime) -> Option<String> {
     let time = jiff::Timestamp::try_from(time).ok()?;
-    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    Some(format!("{time:.0}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_are_told_to_the_second() {
+        let check = |time: SystemTime, expect: &str| assert_eq!(timestamp(time).as_deref(), Some(expect));
+        let epoch = SystemTime::UNIX_EPOCH;
+        check(epoch, "1970-01-01T00:00:00Z");
+        check(epoch + Duration::from_millis(1_700_000_000_999), "2023-11-14T22:13:20Z");
+        check(epoch - Duration::from_millis(1), "1969-12-31T23:59:59Z");
+        check(epoch + Duration::from_secs(253_402_207_200), "9999-12-30T22:00:00Z");
+    }
 }

@@ -65,7 +65,7 @@ fn what_each_pattern_covers() {
 /// as one each.
 #[test]
 fn the_tree_agrees_with_the_expressions_of_its_patterns() {
-    let parts = ["a", "b", "*", "**", "a*", "*.b", "{a,.b}", "[ab]?"];
+    let parts = ["a", "b", "*", "**", "a*", "*.b", "{a,.b}", "[ab]?", "{a*,}b"];
     let all = parts.iter().flat_map(|one| parts.iter().map(move |two| (one, two)));
     let all = all.flat_map(|(one, two)| parts.iter().map(move |three| format!("/{one}/{two}/{three}")));
     let patterns: Vec<String> = parts.iter().map(|one| format!("/{one}")).chain(all).collect();

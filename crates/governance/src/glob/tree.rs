@@ -1,13 +1,16 @@
 //! Patterns as a tree of the parts between their slashes, so that a name is looked up part by part: what a judgement costs
 //! grows with the depth of a name and not with the number of patterns. A plain part is found in a table, `*` and `**` are
-//! edges of their own, and only a part with other wildcards (`*.md`) is matched by an expression.
+//! edges of their own, a part that letters can tell (`*.md`) is compared, and only what is left (`[ab]?`) is matched by an
+//! expression.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use globset::{Glob, GlobBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
+use super::part::PlainPart;
 use crate::pattern::{BadPattern, is_wild};
 
 /// Expressions that are compiled together.
@@ -29,31 +32,62 @@ pub(super) struct Tree {
 
 /// A tree under construction: nobody can ask it before its expressions are compiled.
 pub(super) struct TreeBuilder {
-    nodes: Vec<Node>,
+    nodes: Vec<Sapling>,
 }
 
 /// A place in the tree: what all patterns that lead here have in common.
 #[derive(Debug, Default)]
 struct Node {
-    plain: HashMap<Box<[u8]>, usize>,
+    /// Behind plain parts.
+    plain: Names,
     /// Behind a `*`.
     any: Option<usize>,
     /// Behind a `**` that more follows.
     deep: Option<usize>,
     /// Whether this is such a place: any part leads back to it.
     stays: bool,
-    /// Behind parts with other wildcards, until those are compiled.
-    wild: HashMap<String, usize>,
-    /// Their expressions, and where each of them leads.
+    /// Behind parts with other wildcards, those that are compared.
+    compared: Vec<(PlainPart, usize)>,
+    /// The expressions of the rest, and where each of them leads.
     sets: Vec<(RegexSet, Vec<usize>)>,
     /// The first pattern that ends here, and the first that takes everything below.
     here: Option<usize>,
     below: Option<usize>,
 }
 
+/// A place that patterns are still added to.
+#[derive(Default)]
+struct Sapling {
+    node: Node,
+    plain: HashMap<Box<[u8]>, usize>,
+    wild: HashMap<String, usize>,
+}
+
+/// Plain parts and where each of them leads, in the order of their lengths: most are told apart by that alone. No part that
+/// a caller makes up is hashed.
+#[derive(Debug, Default)]
+struct Names(Box<[(Box<[u8]>, usize)]>);
+
+impl Names {
+    fn of(names: HashMap<Box<[u8]>, usize>) -> Self {
+        let mut sorted: Vec<_> = names.into_iter().collect();
+        sorted.sort_unstable_by(|(one, _), (other, _)| by_length(one, other));
+        Names(sorted.into())
+    }
+
+    fn get(&self, part: &[u8]) -> Option<usize> {
+        let found = self.0.binary_search_by(|(name, _)| by_length(name, part)).ok()?;
+        self.0.get(found).map(|(_, behind)| *behind)
+    }
+}
+
+fn by_length(one: &[u8], other: &[u8]) -> Ordering {
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+}
+
 impl TreeBuilder {
     pub(super) fn new() -> Self {
-        TreeBuilder { nodes: vec![Node::default()] }
+        TreeBuilder { nodes: vec![Sapling::default()] }
     }
 
     /// Adds a pattern by its text, with the number it is known by.
@@ -74,8 +108,8 @@ impl TreeBuilder {
     }
 
     fn keep(&mut self, at: usize, number: usize, place: impl Fn(&mut Node) -> &mut Option<usize>) {
-        if let Some(node) = self.nodes.get_mut(at) {
-            let known = place(node);
+        if let Some(sapling) = self.nodes.get_mut(at) {
+            let known = place(&mut sapling.node);
             *known = Some(known.map_or(number, |known| known.min(number)));
         }
     }
@@ -83,32 +117,61 @@ impl TreeBuilder {
     /// The place behind a part, made if there is none yet.
     fn behind(&mut self, at: usize, part: &str) -> Result<usize, BadPattern> {
         let next = self.nodes.len();
-        let Some(node) = self.nodes.get_mut(at) else { return Err(bad("it leads nowhere")) };
+        let Some(from) = self.nodes.get_mut(at) else { return Err(bad("it leads nowhere")) };
         let found = match part {
-            "*" => *node.any.get_or_insert(next),
-            "**" => *node.deep.get_or_insert(next),
-            part if is_wild(part) && node.wild.len() >= MOST_WILD && !node.wild.contains_key(part) => {
+            "*" => *from.node.any.get_or_insert(next),
+            "**" => *from.node.deep.get_or_insert(next),
+            part if is_wild(part) && from.wild.len() >= MOST_WILD && !from.wild.contains_key(part) => {
                 return Err(too_many());
             }
-            part if is_wild(part) => *node.wild.entry(part.to_owned()).or_insert(next),
-            part => *node.plain.entry(part.as_bytes().into()).or_insert(next),
+            part if is_wild(part) => *from.wild.entry(part.to_owned()).or_insert(next),
+            part => *from.plain.entry(part.as_bytes().into()).or_insert(next),
         };
         if found == next {
-            self.nodes.push(Node { stays: part == "**", ..Node::default() });
+            let node = Node { stays: part == "**", ..Node::default() };
+            self.nodes.push(Sapling { node, ..Sapling::default() });
         }
         Ok(found)
     }
 
     /// Compiles what is left to compile.
-    pub(super) fn build(mut self) -> Result<Tree, BadPattern> {
-        for node in &mut self.nodes {
-            let wild: Vec<(String, usize)> = std::mem::take(&mut node.wild).into_iter().collect();
-            for together in wild.chunks(TOGETHER) {
-                node.sets
-                    .push((expressions(together)?, together.iter().map(|(_, behind)| *behind).collect()));
+    pub(super) fn build(self) -> Result<Tree, BadPattern> {
+        Ok(Tree { nodes: self.nodes.into_iter().map(Sapling::grow).collect::<Result<_, _>>()? })
+    }
+}
+
+impl Sapling {
+    fn grow(self) -> Result<Node, BadPattern> {
+        let mut node = Node { plain: Names::of(self.plain), ..self.node };
+        let mut left = Vec::new();
+        for (part, behind) in self.wild {
+            match PlainPart::of(&part) {
+                Some(plain) => node.compared.push((plain, behind)),
+                None => left.push((part, behind)),
             }
         }
-        Ok(Tree { nodes: self.nodes })
+        for together in left.chunks(TOGETHER) {
+            let leads = together.iter().map(|(_, behind)| *behind).collect();
+            node.sets.push((expressions(together)?, leads));
+        }
+        Ok(node)
+    }
+}
+
+impl Node {
+    /// Adds where a part leads from here, as far as no expression has to say so.
+    fn go_on(&self, (at, part): (usize, &[u8]), next: &mut Vec<usize>) {
+        let mut leads = |behind: Option<usize>| {
+            if let Some(behind) = behind {
+                next.push(behind);
+            }
+        };
+        leads(self.plain.get(part));
+        leads(self.any);
+        leads(self.stays.then_some(at));
+        for (compared, behind) in &self.compared {
+            leads(compared.matches(part).then_some(*behind));
+        }
     }
 }
 
@@ -121,7 +184,11 @@ impl Tree {
     /// The smallest number of the patterns that match a name.
     pub(super) fn first(&self, name: &[u8]) -> Option<usize> {
         let mut found: Option<usize> = None;
-        let mut take = |number: Option<usize>| found = [found, number].into_iter().flatten().min();
+        let mut take = |number: Option<usize>| {
+            if let Some(number) = number {
+                found = Some(found.map_or(number, |found| found.min(number)));
+            }
+        };
         // Two lists that change places, so that a judgement, which looks names up in many trees, asks for memory twice.
         let (mut places, mut next) = (Vec::with_capacity(USUAL_PLACES), Vec::with_capacity(USUAL_PLACES));
         places.push(0);
@@ -129,8 +196,7 @@ impl Tree {
         for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             for (at, node) in self.at(&places) {
                 take(node.below);
-                next.extend(node.plain.get(part).copied().into_iter().chain(node.any));
-                next.extend(Some(at).filter(|_| node.stays));
+                node.go_on((at, part), &mut next);
                 if node.sets.is_empty() {
                     continue;
                 }
@@ -155,11 +221,15 @@ impl Tree {
     fn go_deeper(&self, places: &mut Vec<usize>) {
         let mut looked = 0;
         while let Some(at) = places.get(looked).copied() {
-            places.extend(self.nodes.get(at).and_then(|node| node.deep));
+            if let Some(deeper) = self.nodes.get(at).and_then(|node| node.deep) {
+                places.push(deeper);
+            }
             looked += 1;
         }
-        places.sort_unstable();
-        places.dedup();
+        if places.len() > 1 {
+            places.sort_unstable();
+            places.dedup();
+        }
     }
 }
 

@@ -64,8 +64,7 @@ impl<'a> Standing<'a> {
             self.definition.requires_approval().then(|| self.definition_rule("requires_approval"));
         let always = self.rules.and_then(|rules| rules.approval.as_ref());
         let tool = self.rules.into_iter().flat_map(|rules| in_mode(&rules.approval_modes));
-        let category = self.policy.categories.get(self.category);
-        let category = category.into_iter().flat_map(|rules| in_mode(&rules.approval_modes));
+        let category = self.category_rules.into_iter().flat_map(|rules| in_mode(&rules.approval_modes));
         let by_mode = self.policy.modes.get(mode).approvals.iter();
         let by_mode = by_mode.filter(|(what, _)| what.applies(&subject)).map(|(_, rule)| rule);
         let safety = self.policy.safety.approvals.iter().filter(|rule| rule.applies(&subject, mode));
@@ -87,8 +86,7 @@ impl<'a> Standing<'a> {
     fn silent_about(&self, asked: &[RuleRef]) -> impl Iterator<Item = (&'a RuleRef, String)> {
         let in_modes = |list: &'a [(Mode, RuleRef)]| list.iter().map(|(mode, rule)| (rule, mode.to_string()));
         let tool = self.rules.into_iter().flat_map(move |rules| in_modes(&rules.approval_modes));
-        let category = self.policy.categories.get(self.category).into_iter();
-        let category = category.flat_map(move |rules| in_modes(&rules.approval_modes));
+        let category = self.category_rules.into_iter().flat_map(move |rules| in_modes(&rules.approval_modes));
         let modes = Mode::ALL.into_iter().flat_map(|mode| &self.policy.modes.get(mode).approvals);
         let modes = modes.map(|(what, rule)| (rule, what.to_string()));
         let safety = self.policy.safety.approvals.iter().map(|rule| (&rule.rule, rule.to_string()));

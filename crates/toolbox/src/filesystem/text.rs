@@ -31,7 +31,7 @@ pub(super) fn encode(bytes: &[u8], budget: u64, more: bool, wanted: Encoding) ->
         Err(_) => None,
     };
     // A NUL is in no text, and no message that brings content to be written may hold one.
-    match text.filter(|text| !text.contains('\0')) {
+    match text.filter(|text| memchr::memchr(0, text.as_bytes()).is_none()) {
         Some(text) if wanted == Encoding::Auto => {
             let head = room::beginning(text, budget);
             (head.to_owned(), "utf-8", head.len() as u64)

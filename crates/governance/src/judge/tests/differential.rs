@@ -156,7 +156,8 @@ impl Case {
             let requests: &[PathRequest] = &named.requests;
             assert_eq!(requests.len(), self.reached.len());
             let content_bytes = self.plan.content.map(|bytes| bytes as u64);
-            let facts = Facts { requests, reached: &self.reached, errands: &named.errands, content_bytes };
+            let (passed, reached) = (Some(&named.passed), &self.reached);
+            let facts = Facts { requests, passed, reached, errands: &named.errands, content_bytes };
             decide(&standing, &situation, &facts, &mut notes)
         });
         match judged {

@@ -85,6 +85,11 @@ impl Machine {
     }
 
     pub(crate) fn policy(&self) -> Policy {
+        self.policy_protecting("sinew")
+    }
+
+    /// The policy of a machine that has Sinew's own in another folder.
+    pub(crate) fn policy_protecting(&self, own: &str) -> Policy {
         let folder = self.path("policy");
         for (name, text) in &self.files {
             let text = text.replace("$ROOT", &self.root.display().to_string());
@@ -92,7 +97,7 @@ impl Machine {
         }
         let around = Surroundings {
             variables: Variables::with_home(&self.path("home")),
-            protected: Protected { folders: vec![self.path("sinew")] },
+            protected: Protected { folders: vec![self.path(own)] },
             names: self.names,
         };
         Policy::load(&folder, &around).unwrap_or_else(|error| panic!("{error}"))

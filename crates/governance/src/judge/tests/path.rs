@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tool::Mode;
 
 use super::machine::{NOTHING_LISTED, Outcome, machine, valid};
-use crate::{Counts, FileNames, Situation, Workspace, WorkspaceAccess, Workspaces, clear};
+use crate::{Counts, FileNames, Situation, Workspace, WorkspaceAccess, Workspaces, clear, judge};
 
 #[test]
 fn t031_absent_paths_mean_the_workspaces_and_empty_ones_mean_none() {
@@ -217,6 +217,32 @@ fn nothing_is_opened_for_a_name_that_is_forbidden() {
     assert_eq!(code("a.txt", Mode::Lockdown), tool::RefusalCode::ModeDenied);
     // Whether it is allowed is for the canonical name to say.
     cleared("/etc/hosts", Mode::Normal).unwrap();
+}
+
+/// What a name has passed as it was typed is not asked twice, but only where it would be asked the same. The names here
+/// lead to a file that anybody may read: nothing but the name as it is typed is against them.
+#[test]
+fn a_name_that_has_passed_is_held_against_what_came_since() {
+    let listed = |pattern: &str| format!("tools: {{read_file: {{forbidden_paths: ['{pattern}']}}}}\n");
+    let (none, elsewhere, here) = (NOTHING_LISTED.to_owned(), listed("**/else"), listed("**/link"));
+    let check = |[before, after]: [&str; 2], sinews_own: &str, expect: &str| {
+        let mut machine = machine(before);
+        symlink(machine.path("ws/a.txt"), machine.path("ws/sub/link")).unwrap();
+        let situation =
+            Situation { mode: machine.mode, workspaces: &machine.workspaces.clone(), counts: machine.counts };
+        let call = valid("read_file", json!({"path": "sub/link"}));
+        let cleared = clear(&machine.policy(), &situation, call).unwrap();
+        machine.files[1].1 = after.to_owned();
+        let policy = machine.policy_protecting(sinews_own);
+        let outcome = Outcome::of(judge(&policy, &situation, resources::open(cleared).unwrap()));
+        assert_eq!(outcome.word, expect, "{before}{after}{sinews_own}");
+    };
+    check([&here.replace("link", "other"), &elsewhere], "sinew", "permit");
+    check([&elsewhere, &here], "sinew", "path_forbidden forbidden_path");
+    check([&none, &here], "sinew", "path_forbidden forbidden_path");
+    check([&none, &none], "sinew", "permit");
+    check([&none, &none], "ws/sub", "control_plane floor");
+    check([&elsewhere, &elsewhere], "ws/sub", "control_plane floor");
 }
 
 #[test]

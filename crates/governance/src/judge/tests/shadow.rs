@@ -41,6 +41,17 @@ fn what_would_be_denied_runs_and_is_on_record() {
     assert!(warnings.warnings().iter().any(|warning| warning.message.contains("not enforced")));
 }
 
+/// What a name has passed under the rules that hold says nothing of those that are only recorded.
+#[test]
+fn a_name_is_held_against_the_recorded_rules_too() {
+    let machine = machine("tools: {read_file: {shadow: true, forbidden_paths: [\"$ROOT/ws/sub\"]}}\n");
+    for (path, would) in [("a.txt", None), ("sub/b.txt", Some("forbidden_path"))] {
+        let verdict = machine.verdict(valid("read_file", json!({"path": path})));
+        let Verdict::Permit(permit) = verdict else { panic!("{path} does not run") };
+        assert_eq!(permit.would_deny().and_then(|refusal| refusal.detail.as_deref()), would, "{path}");
+    }
+}
+
 #[test]
 fn the_floor_workspaces_modes_and_approvals_hold_all_the_same() {
     let free = "modes: {NORMAL: {}, RECOVERY: {}}\n";

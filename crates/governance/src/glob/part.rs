@@ -1,0 +1,96 @@
+//! One part of a pattern whose wildcards are so plain that comparing letters finds what it matches: `.env.*`, `*_key`,
+//! `{id_rsa,id_dsa}`. An expression would say the same, and takes many times as long.
+
+/// As many spellings as one part is spelt out into; more are left to an expression.
+const MOST_SPELLINGS: usize = 8;
+
+/// What a part matches, spelt out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PlainPart(Box<[Spelling]>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Spelling {
+    /// These letters and no others.
+    Whole(Box<str>),
+    /// Whatever begins and ends so: a `*` stands between the two.
+    Around(Box<str>, Box<str>),
+}
+
+impl PlainPart {
+    /// The part, unless only an expression can say what it matches.
+    pub(super) fn of(part: &str) -> Option<Self> {
+        let spellings: Option<Vec<_>> = alternatives(part)?.iter().map(|text| Spelling::of(text)).collect();
+        spellings.filter(|spellings| spellings.len() <= MOST_SPELLINGS).map(|all| PlainPart(all.into()))
+    }
+
+    pub(super) fn matches(&self, part: &[u8]) -> bool {
+        self.0.iter().any(|spelling| spelling.matches(part))
+    }
+}
+
+impl Spelling {
+    fn of(text: &str) -> Option<Self> {
+        match text.split_once('*') {
+            None => is_letters(text).then(|| Spelling::Whole(text.into())),
+            Some((start, end)) => {
+                (is_letters(start) && is_letters(end)).then(|| Spelling::Around(start.into(), end.into()))
+            }
+        }
+    }
+
+    fn matches(&self, part: &[u8]) -> bool {
+        match self {
+            Spelling::Whole(text) => part == text.as_bytes(),
+            Spelling::Around(start, end) => {
+                let rest = part.strip_prefix(start.as_bytes());
+                rest.is_some_and(|rest| rest.ends_with(end.as_bytes()))
+            }
+        }
+    }
+}
+
+/// The part once for each text in its braces, if it has one pair of them at most.
+fn alternatives(part: &str) -> Option<Vec<String>> {
+    let Some((before, rest)) = part.split_once('{') else { return Some(vec![part.to_owned()]) };
+    let (among, after) = rest.split_once('}')?;
+    Some(among.split(',').map(|text| format!("{before}{text}{after}")).collect())
+}
+
+/// Whether a text means nothing but itself. The character that stands for a stray byte of a name is none of its letters.
+fn is_letters(text: &str) -> bool {
+    !text.contains(['*', '?', '[', ']', '{', '}', '\\', char::REPLACEMENT_CHARACTER])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_letters_alone_can_say_is_compared() {
+        for (part, names, others) in [
+            (".env.*", &[".env.", ".env.x", ".env.*", ".env.\u{e9}"][..], &[".env", "x.env.x"][..]),
+            ("*_key", &["_key", "a_key", "_key_key"], &["_keys", "key"]),
+            ("a*a", &["aa", "aba", "aaa"], &["a", "ab", "ba"]),
+            ("{id_rsa,id_dsa}", &["id_rsa", "id_dsa"], &["id_rsa,id_dsa", "id_", ""]),
+            ("k{,.bak}", &["k", "k.bak"], &["k.", "k.ba"]),
+            ("x{a*,b}.c", &["xa.c", "xaa.c", "xb.c"], &["xb", "xba.c", "xc.c"]),
+            ("a,b*", &["a,b", "a,bc"], &["a", "b"]),
+        ] {
+            let plain = PlainPart::of(part).unwrap_or_else(|| panic!("{part}"));
+            assert!(names.iter().all(|name| plain.matches(name.as_bytes())), "{part} {names:?}");
+            assert!(!others.iter().any(|name| plain.matches(name.as_bytes())), "{part} {others:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_else_is_left_to_an_expression() {
+        for part in
+            ["?", "a?*", "[ab]", "**", "a*b*", "{a,{b,c}}", "{a}{b}", "{a", r"\*", "\u{fffd}*", "{*a*,b}"]
+        {
+            assert_eq!(PlainPart::of(part), None, "{part}");
+        }
+        let many = |count: usize| format!("{{{}}}", vec!["a"; count].join(","));
+        assert!(PlainPart::of(&many(MOST_SPELLINGS)).is_some());
+        assert_eq!(PlainPart::of(&many(MOST_SPELLINGS + 1)), None);
+    }
+}
