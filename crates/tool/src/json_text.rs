@@ -3,6 +3,7 @@
 //! The bytes are those that `serde_json` writes, for every value. Runs of characters that need no escape are found many
 //! bytes at once and copied. Numbers are still `serde_json`'s.
 
+mod short;
 mod texts;
 mod writer;
 
