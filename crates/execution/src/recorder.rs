@@ -17,7 +17,7 @@ use registry::Order;
 use serde::Serialize;
 use serde_json::{Value, json};
 use telemetry::{Event, Note, StageTiming, Subject, emit, redact};
-use tool::json_text::to_raw;
+use tool::json_text::{self, Written};
 use tool::{Category, Metadata, ToolDefinition};
 
 use crate::call::{Call, CuratedMap};
@@ -52,26 +52,32 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
 
 /// What the judge saw, with a word on what was not asked before it.
 fn facts(call: &Call, permit: &Permit) -> Facts {
-    #[derive(Serialize)]
-    struct Whole<'a> {
-        #[serde(flatten)]
-        sighting: Sighting<'a>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        curated_map: Option<&'static str>,
-    }
     let (sighting, redactor) = (permit.sighting(), redact::shared());
     // Most calls name files with plain names: a look at those takes a tenth of one at all that is written.
     let is_plain = sighting.chosen_texts().is_some_and(|mut texts| texts.all(|text| redactor.is_plain(text)));
-    let written = to_raw(&Whole { sighting, curated_map: unasked(call) });
-    let redacted =
-        written.and_then(|written| if is_plain { Ok(written) } else { redactor.redact_written(written) });
+    let written = match unasked(call) {
+        None => json_text::write(&sighting),
+        Some(curated_map) => json_text::write(&Unguarded { sighting, curated_map }),
+    };
+    let redacted = written.and_then(|written| if is_plain { Ok(written) } else { redact_written(written) });
     redacted.map_or_else(|error| unwritten(&error), Facts::Written)
+}
+
+#[derive(Serialize)]
+struct Unguarded<'a> {
+    #[serde(flatten)]
+    sighting: Sighting<'a>,
+    curated_map: &'static str,
+}
+
+fn redact_written(written: Written) -> Result<Written, serde_json::Error> {
+    redact::shared().redact_written(written.into_raw()?).map(Written::from)
 }
 
 /// In the place of what could not be written. Names, numbers and words always can: whoever finds this has found a fault.
 fn unwritten(error: &serde_json::Error) -> Facts {
     tracing::error!(%error, "what the judge saw could not be written");
-    to_raw(&json!({"unwritten": true})).map_or_else(|_| Facts::default(), Facts::Written)
+    json_text::write(&json!({"unwritten": true})).map_or_else(|_| Facts::default(), Facts::Written)
 }
 
 /// The word on a curated map that was not asked.

@@ -6,14 +6,14 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Read},
     os::unix::fs::FileExt,
     path::Path,
 };
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::{hash::Hash, key::Key, private_file};
+use crate::{digits::write_number, hash::Hash, key::Key, private_file};
 
 /// The size of an anchor: one sector, which disks write whole.
 const SIZE: usize = 512;
@@ -64,17 +64,25 @@ impl Anchor {
     pub(crate) fn render(&self, key: &Key) -> Vec<u8> {
         let Anchor { seq, hash, segment, end, synced, owed, writer, boot } = self;
         let mut line = Vec::with_capacity(SIZE);
-        let writer = match writer {
-            WriterState::Open => "open",
-            WriterState::Halted => "halted",
-            WriterState::Closed => "closed",
+        let mut number = |name: &[u8], number| {
+            line.extend_from_slice(name);
+            write_number(&mut line, number);
         };
-        // Writing into memory cannot fail, and `boot` is made of plain characters.
-        let _ = write!(line, r#"{{"seq":{seq},"segment":{segment},"end":{end},"synced":{synced},"#);
+        number(br#"{"seq":"#, *seq);
+        number(br#","segment":"#, *segment);
+        number(br#","end":"#, *end);
+        number(br#","synced":"#, *synced);
         if *owed > 0 {
-            let _ = write!(line, r#""owed":{owed},"#);
+            number(br#","owed":"#, *owed);
         }
-        let _ = write!(line, r#""writer":"{writer}","boot":"{boot}","hash":""#);
+        line.extend_from_slice(match writer {
+            WriterState::Open => br#","writer":"open","boot":""#,
+            WriterState::Halted => br#","writer":"halted","boot":""#,
+            WriterState::Closed => br#","writer":"closed","boot":""#,
+        });
+        // Made of plain characters.
+        line.extend_from_slice(boot.as_bytes());
+        line.extend_from_slice(br#"","hash":""#);
         hash.write(&mut line);
         line.push(b'"');
         let seal = key.seal_anchor(&line);
@@ -187,5 +195,18 @@ mod tests {
         }
         assert_eq!(Anchor::parse(&[], &key), Err(AnchorFlaw::Missing));
         assert!(Anchor::parse(&bytes, &Key::derive(&[2; 32]).unwrap()).is_err());
+    }
+    /// An anchor is valid where rendering it again gives the same bytes, so the form is not ours to change.
+    #[test]
+    fn the_form_is_the_one_that_older_ledgers_have() {
+        let key = Key::derive(&[1; 32]).unwrap();
+        let (hash, writer, boot) = (Hash([0; 32]), WriterState::Open, "0f-1".to_owned());
+        let anchor = Anchor { seq: 10, hash, segment: 1, end: 4096, synced: 9, owed: 0, writer, boot };
+        let text = |anchor: &Anchor| String::from_utf8(anchor.render(&key)).unwrap();
+        let (head, tail) = (r#"{"seq":10,"segment":1,"end":4096,"synced":9"#, r#""boot":"0f-1","hash":"000"#);
+        let whole = text(&anchor);
+        assert!(whole.starts_with(&format!(r#"{head},"writer":"open",{tail}"#)), "{whole}");
+        let whole = text(&Anchor { owed: 3, writer: WriterState::Halted, ..anchor });
+        assert!(whole.starts_with(&format!(r#"{head},"owed":3,"writer":"halted",{tail}"#)), "{whole}");
     }
 }

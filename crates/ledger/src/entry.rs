@@ -6,6 +6,7 @@
 mod call;
 mod event;
 mod facts;
+mod flat;
 mod housekeeping;
 
 use serde::{Deserialize, Serialize};

@@ -63,7 +63,8 @@ struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 impl<'a> Facets<'a> {
     /// Reads a line without its newline.
     pub(crate) fn parse(line: &'a [u8]) -> Option<Facets<'a>> {
-        let raw: Raw = serde_json::from_slice(line).ok()?;
+        // Once for the whole line, as whoever reads the record does; otherwise once for each of its texts.
+        let raw: Raw = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
         let word = |word: Option<Word<'a>>| word.map(|Word(text)| text);
         let outcome = if raw.kind == "refusal" { Some("refused".into()) } else { word(raw.outcome) };
         let entered = raw.to.filter(|_| raw.kind == "mode");

@@ -11,6 +11,7 @@
 mod anchor;
 mod chain;
 mod commit;
+mod digits;
 mod disk;
 mod error;
 mod export;

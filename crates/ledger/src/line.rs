@@ -4,11 +4,19 @@
 //! seal over every byte before `,"hash"`; `prev` is the hash of the line before. A line is read by position, not as
 //! JSON, so that no two byte strings count as the same line.
 
+use std::cell::Cell;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use tool::json_text::{self, Texts};
 
-use crate::{LedgerError, hash::Hash, key::Key, shrink};
+use crate::{
+    LedgerError,
+    digits::{write_number, write_time},
+    hash::Hash,
+    key::Key,
+    shrink,
+};
 
 const HASH: &[u8] = br#","hash":""#;
 const PREV: &[u8] = br#","prev":""#;
@@ -17,7 +25,15 @@ const SEQ: &[u8] = br#"{"seq":"#;
 const TIME: &[u8] = br#","time":""#;
 const KIND: &[u8] = br#"","kind":""#;
 
-/// An entry as it stands in its line: `"kind":"…",…` without the braces around it.
+thread_local! {
+    /// The memory of the last body, for the next one: to be given so much anew takes longer than to fill it.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// How much memory a thread keeps.
+const MOST_SPARE: usize = 16 * 1024;
+
+/// An entry as it stands in its line, but for the braces around it: `{"kind":"…",…}`.
 #[derive(Debug)]
 pub(crate) struct Body(Vec<u8>);
 
@@ -25,40 +41,43 @@ impl Body {
     /// Writes an entry; one that is too long is cut, and says so with its length and digest.
     pub(crate) fn new(entry: &impl Serialize, key: &Key) -> Result<Body, LedgerError> {
         let body = Body::whole(entry)?;
-        if body.0.len() <= shrink::LONGEST {
-            Ok(body)
-        } else {
-            Body::whole(&shrink::shrink(&body.object(), key)?)
-        }
+        if body.len() <= shrink::LONGEST { Ok(body) } else { Body::whole(&shrink::shrink(&body.0, key)?) }
     }
 
     /// Writes an entry of our own making, however long.
     pub(crate) fn whole(entry: &impl Serialize) -> Result<Body, LedgerError> {
         let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
-        let mut bytes = Vec::with_capacity(2048);
-        json_text::append(&mut bytes, entry, Texts::Visible(is_hidden)).map_err(encode)?;
-        let inner = bytes.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
-        let inner = inner.filter(|inner| inner.starts_with(br#""kind":""#));
-        let Some(inner) = inner else {
+        let mut body = Body(SPARE.try_with(Cell::take).unwrap_or_default());
+        body.0.clear();
+        json_text::append(&mut body.0, entry, Texts::Visible(is_hidden)).map_err(encode)?;
+        if !body.members().starts_with(br#""kind":""#) {
             return Err(LedgerError::Encode("an entry begins with its kind".into()));
-        };
+        }
         // Without a way out in between, so that many bytes are looked at at once.
-        if inner.iter().fold(false, |found, byte| found | (*byte < b' ')) {
+        if body.0.iter().fold(false, |found, byte| found | (*byte < b' ')) {
             return Err(LedgerError::Encode("an entry holds a control character".into()));
         }
-        let end = inner.len() + 1;
-        bytes.truncate(end);
-        bytes.remove(0);
-        Ok(Body(bytes))
+        Ok(body)
     }
 
     /// How many bytes of a line it takes.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.members().len()
     }
 
-    fn object(&self) -> Vec<u8> {
-        [b"{", self.0.as_slice(), b"}"].concat()
+    /// All between the braces, or nothing where there are none.
+    fn members(&self) -> &[u8] {
+        let inner = self.0.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+        inner.unwrap_or_default()
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if self.0.capacity() <= MOST_SPARE {
+            // Where the thread is ending there is nobody to keep it for.
+            let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.0)));
+        }
     }
 }
 
@@ -77,7 +96,7 @@ pub(crate) fn write(
     out.extend_from_slice(TIME);
     write_time(out, time);
     out.extend_from_slice(b"\",");
-    out.extend_from_slice(&body.0);
+    out.extend_from_slice(body.members());
     out.extend_from_slice(PREV);
     prev.write(out);
     out.push(b'"');
@@ -134,16 +153,6 @@ fn split_member<'a>(text: &'a [u8], name: &[u8]) -> Option<(&'a [u8], Hash)> {
     Some((rest.strip_suffix(name)?, Hash::parse(digits)?))
 }
 
-fn write_number(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(number.to_string().as_bytes());
-}
-
-fn write_time(out: &mut Vec<u8>, time: Timestamp) {
-    const PRINTER: jiff::fmt::temporal::DateTimePrinter =
-        jiff::fmt::temporal::DateTimePrinter::new().precision(Some(3));
-    out.extend_from_slice(PRINTER.timestamp_to_string(&time).as_bytes());
-}
-
 /// Control characters, line and paragraph separators, and what is invisible or reorders text.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -157,7 +166,7 @@ pub(crate) fn is_hidden(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::{Value, json, value::RawValue};
 
     use super::*;
 
@@ -222,5 +231,24 @@ mod tests {
         }
         assert!(Body::new(&json!({"text": "no kind first", "kind": "note"}), &key()).is_err());
         assert!(Body::new(&json!(["kind"]), &key()).is_err());
+    }
+    #[test]
+    fn nothing_of_one_body_is_left_in_the_next() {
+        let long = "x".repeat(3 * MOST_SPARE);
+        for text in [long.as_str(), &long[..MOST_SPARE / 2], "short", ""] {
+            let body = Body::new(&json!({"kind": "note", "text": text}), &key()).unwrap();
+            assert_eq!(body.members(), format!(r#""kind":"note","text":"{text}""#).as_bytes());
+            assert_eq!(body.len(), body.members().len());
+            // One that fails gives its memory back too.
+            assert!(Body::new(&json!({"text": text}), &key()).is_err());
+        }
+        let kept = SPARE.take().capacity();
+        assert!((1..=MOST_SPARE).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn json_that_came_with_its_own_lines_is_no_entry() {
+        let spaced: Box<RawValue> = serde_json::from_str("{\"kind\":\"note\",\n\"text\":1}").unwrap();
+        assert!(Body::new(&spaced, &key()).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! while writing, and rebuilt from the last segment alone after a crash.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
@@ -35,9 +35,11 @@ pub(crate) enum Step {
 /// The state that a chain of entries adds up to.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    open: HashMap<CallId, Arc<Call>>,
+    /// Few at a time, and by their ids, which sort by time: in order, they are found sooner than by a hash that nobody can
+    /// aim at.
+    open: BTreeMap<CallId, Arc<Call>>,
     mode: Option<Mode>,
-    executed: HashMap<String, HashMap<Mode, Slots>>,
+    executed: BTreeMap<String, BTreeMap<Mode, Slots>>,
     /// Approvals that can still be decided or used, in the order of what happened to them.
     approvals: VecDeque<Approval>,
     last_record: Option<Timestamp>,
@@ -114,9 +116,7 @@ impl Tracker {
 
     /// The open calls, oldest first (call ids sort by time).
     pub(crate) fn open_calls(&self) -> Vec<Arc<Call>> {
-        let mut calls: Vec<_> = self.open.values().cloned().collect();
-        calls.sort_by_key(|call| call.call_id);
-        calls
+        self.open.values().cloned().collect()
     }
 
     /// The latest time of an entry that was taken in.
@@ -141,7 +141,6 @@ impl Tracker {
                 }
             }
         }
-        out.sort_by(|a, b| (&a.tool, a.mode).cmp(&(&b.tool, b.mode)));
         out
     }
 
@@ -166,31 +165,38 @@ impl Tracker {
     fn count(&mut self, call: &Call, time: Timestamp) {
         let second = time.as_second();
         let end = second - second.rem_euclid(SLOT) + SLOT;
-        let slots = self.slots(call);
-        match slots.back_mut() {
-            Some((last, count)) if *last == end => *count = count.saturating_add(1),
-            _ => slots.push_back((end, 1)),
-        }
-        // By their number, not by the clock: one that jumps ahead and back must not forgive what ran before.
-        while slots.len() > MOST_SLOTS {
-            slots.pop_front();
-        }
+        self.change_slots(call, |slots| {
+            match slots.back_mut() {
+                Some((last, count)) if *last == end => *count = count.saturating_add(1),
+                _ => slots.push_back((end, 1)),
+            }
+            // By their number, not by the clock: one that jumps ahead and back must not forgive what ran before.
+            while slots.len() > MOST_SLOTS {
+                slots.pop_front();
+            }
+        });
     }
 
     fn uncount(&mut self, call: &Call) {
-        if let Some((_, count)) = self.slots(call).iter_mut().rev().find(|(_, count)| *count > 0) {
-            *count -= 1;
-        }
+        self.change_slots(call, |slots| {
+            if let Some((_, count)) = slots.iter_mut().rev().find(|(_, count)| *count > 0) {
+                *count -= 1;
+            }
+        });
     }
 
-    fn slots(&mut self, call: &Call) -> &mut Slots {
-        self.executed.entry(call.tool.clone()).or_default().entry(call.mode).or_default()
+    fn change_slots(&mut self, call: &Call, change: impl FnOnce(&mut Slots)) {
+        // The name is copied for the first call only.
+        match self.executed.get_mut(&call.tool).and_then(|modes| modes.get_mut(&call.mode)) {
+            Some(slots) => change(slots),
+            None => change(self.executed.entry(call.tool.clone()).or_default().entry(call.mode).or_default()),
+        }
     }
 }
 
 impl From<&Checkpoint> for Tracker {
     fn from(checkpoint: &Checkpoint) -> Tracker {
-        let mut executed: HashMap<String, HashMap<Mode, Slots>> = HashMap::new();
+        let mut executed: BTreeMap<String, BTreeMap<Mode, Slots>> = BTreeMap::new();
         for ran in &checkpoint.executed {
             let slots = ran.slots.iter().copied().collect();
             executed.entry(ran.tool.clone()).or_default().insert(ran.mode, slots);

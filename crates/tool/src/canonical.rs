@@ -35,7 +35,11 @@ pub fn sha256_hex(content: &[u8]) -> String {
 
 /// Bytes in lower-case hexadecimal.
 pub fn hex(content: &[u8]) -> String {
-    let digits: Vec<u8> = content.iter().copied().flat_map(hex_digits).collect();
+    let mut digits = vec![0; 2 * content.len()];
+    let (pairs, _) = digits.as_chunks_mut();
+    for (pair, byte) in pairs.iter_mut().zip(content) {
+        *pair = hex_digits(*byte);
+    }
     // Digits are ASCII, so nothing is lost here.
     String::from_utf8(digits).unwrap_or_default()
 }

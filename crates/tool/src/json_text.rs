@@ -3,14 +3,16 @@
 //! The bytes are those that `serde_json` writes, for every value. Runs of characters that need no escape are found many
 //! bytes at once and copied. Numbers are still `serde_json`'s.
 
+mod short;
 mod texts;
 mod writer;
+mod written;
 
 use serde::Serialize;
 use serde::ser::Error as _;
-use serde_json::value::RawValue;
 
 pub use texts::Texts;
+pub use written::Written;
 
 /// Appends a value without spaces. An error leaves part of it behind; texts, numbers, lists and maps with texts for keys have
 /// none.
@@ -22,11 +24,11 @@ pub fn append<T: Serialize + ?Sized>(
     value.serialize(&mut writer::Writer::new(out, texts))
 }
 
-/// A value as JSON that is written already, for who puts it into more than one place.
-pub fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, serde_json::Error> {
+/// A value as JSON that is written already.
+pub fn write<T: Serialize + ?Sized>(value: &T) -> Result<Written, serde_json::Error> {
     let mut out = Vec::with_capacity(USUAL_BYTES);
     append(&mut out, value, Texts::Plain)?;
-    RawValue::from_string(String::from_utf8(out).map_err(serde_json::Error::custom)?)
+    String::from_utf8(out).map(Written::new).map_err(serde_json::Error::custom)
 }
 
 /// What most values take: one that takes more is moved while it is written.

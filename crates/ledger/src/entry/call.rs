@@ -1,4 +1,4 @@
-//! The entries about calls: permitted, ended, refused.
+//! The entries about calls: permitted, ended, refused. How the first two are written is in `flat`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub enum Effect {
 }
 
 /// A permitted call, recorded before it runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Decision {
     /// Which call.
     #[serde(flatten)]
@@ -49,7 +49,7 @@ pub struct Decision {
     pub effect: Effect,
     /// When it was decided, where that could be recorded only later: the call ran, or was running, before this line was
     /// written. Absent where the record came first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub decided_at: Option<Timestamp>,
     /// Pins the definition.
     pub definition_hash: String,
@@ -58,19 +58,19 @@ pub struct Decision {
     /// The keyed digest of the canonical arguments.
     pub arguments_digest: String,
     /// What the caller said makes a repeat of this call the same call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub idempotency_key: Option<String>,
     /// The keyed digest of what was sent with that key, whatever a human made of it before it ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub request_digest: Option<String>,
     /// The approval that was used up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub approval_id: Option<String>,
     /// The rules that decided.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub rules: Vec<RuleRef>,
     /// What the judge saw, redacted.
-    #[serde(default, skip_serializing_if = "Facts::is_none")]
+    #[serde(default)]
     pub facts: Facts,
 }
 
@@ -101,33 +101,33 @@ impl Status {
 }
 
 /// What the caller of [`Ledger::conclude`](crate::Ledger::conclude) knows of the end of a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Outcome {
     /// How it ended.
     #[serde(rename = "outcome")]
     pub status: Status,
     /// What went wrong, in one word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub failure: Option<FailureKind>,
     /// The sentence, redacted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub message: Option<String>,
     /// From the request to the end, in microseconds.
     pub latency_us: u64,
     /// The keyed digest of what the tool answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub output_digest: Option<String>,
     /// Canonical names of what it changed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub files_touched: Vec<String>,
     /// What was cut from the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub truncated: Option<Truncation>,
     /// What it used.
     #[serde(default)]
     pub usage: Usage,
     /// What else is known of it.
-    #[serde(default, skip_serializing_if = "EndFacts::is_empty")]
+    #[serde(default)]
     pub facts: EndFacts,
 }
 
@@ -143,12 +143,6 @@ pub struct EndFacts {
     /// Whether what it changed can be taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoable: Option<bool>,
-}
-
-impl EndFacts {
-    fn is_empty(&self) -> bool {
-        *self == EndFacts::default()
-    }
 }
 
 /// How long a stage of the road took.
@@ -180,7 +174,7 @@ impl Outcome {
 }
 
 /// An outcome with the call it belongs to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Concluded {
     /// Which call.
     #[serde(flatten)]

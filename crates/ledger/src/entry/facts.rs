@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use tool::json_text;
 
 /// The facts of a decision. Every call waits for its record, so they come as the JSON they stand there as.
 #[derive(Clone, Debug)]
 pub enum Facts {
     /// Ready to be written.
-    Written(Box<RawValue>),
+    Written(json_text::Written),
     /// Taken from a record.
     Read(Value),
 }
@@ -17,7 +17,7 @@ impl Facts {
     /// The same as a value.
     pub fn value(&self) -> Value {
         match self {
-            Facts::Written(text) => serde_json::from_str(text.get()).unwrap_or(Value::Null),
+            Facts::Written(text) => serde_json::from_str(text.as_str()).unwrap_or(Value::Null),
             Facts::Read(value) => value.clone(),
         }
     }

@@ -50,7 +50,11 @@ fn every_shape_is_written_as_serde_json_does() {
     );
     check(&serde_json::from_str::<Box<RawValue>>(r#" {"as" : "it stands", "n": 1.0 } "#).unwrap());
     check(&vec![serde_json::from_str::<Box<RawValue>>("\"raw\"").unwrap()]);
-    assert_eq!(to_raw(&json!({"a": "\n"})).unwrap().get(), r#"{"a":"\n"}"#);
+    let written = write(&json!({"a": "\n"})).unwrap();
+    assert_eq!(written.as_str(), r#"{"a":"\n"}"#);
+    check(&[&written]);
+    assert_eq!(serde_json::to_value(&written).unwrap(), json!({"a": "\n"}));
+    check(&Written::from(written.into_raw().unwrap()));
     let mut out = Vec::new();
     assert!(append(&mut out, &BTreeMap::from([(vec![1], 1)]), Texts::Plain).is_err(), "a list is no key");
 }
@@ -63,6 +67,14 @@ fn every_character_is_written_as_serde_json_does_wherever_it_stands() {
         }
     }
     check(&BTreeMap::from([("key\n\u{7f}", "é".repeat(100))]));
+    for length in 0..140 {
+        let plain = "y".repeat(length);
+        check(&plain);
+        for place in 0..length {
+            check(&format!("{}\n{}", &plain[..place], &plain[place..]));
+        }
+        check(&format!("\"{plain}\\{plain}é{plain}\t"));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Texts in quotes: which characters are escaped, and how runs of the others are found.
 
+use super::short;
 use crate::canonical::hex_digits;
 
 /// Which characters are escaped, beside those that JSON demands.
@@ -37,7 +38,7 @@ impl Texts {
 }
 
 fn quote_visible(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
-    if all(text.as_bytes(), |byte| is_plain(byte) & (byte < 0x7f)) {
+    if is_printable(text.as_bytes()) {
         out.extend_from_slice(text.as_bytes());
         return;
     }
@@ -57,14 +58,23 @@ fn all(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(true, |so_far, byte| so_far & is(*byte))
 }
 
-fn escape(out: &mut Vec<u8>, text: &str) {
-    for run in text.as_bytes().chunks(RUN) {
-        if all(run, is_plain) {
-            out.extend_from_slice(run);
-        } else {
-            run.iter().for_each(|byte| escape_byte(out, *byte));
-        }
+fn is_printable(bytes: &[u8]) -> bool {
+    if bytes.len() < RUN {
+        return short::is_printable(bytes);
     }
+    all(bytes, |byte| is_plain(byte) & (byte < 0x7f))
+}
+
+fn escape(out: &mut Vec<u8>, text: &str) {
+    let (runs, rest) = text.as_bytes().as_chunks::<RUN>();
+    for run in runs {
+        if all(run, is_plain) { out.extend_from_slice(run) } else { escape_bytes(out, run) }
+    }
+    if short::is_plain(rest) { out.extend_from_slice(rest) } else { escape_bytes(out, rest) }
+}
+
+fn escape_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    bytes.iter().for_each(|byte| escape_byte(out, *byte));
 }
 
 /// A byte of a text, as `serde_json` writes it.

@@ -8,9 +8,7 @@ use serde::ser::{
 use serde_json::Error;
 
 use super::Texts;
-
-/// By this name `serde_json` says that a text is JSON already.
-const RAW: &str = "$serde_json::private::RawValue";
+use super::written::RAW;
 
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -31,6 +29,7 @@ impl<'b> Writer<'b> {
         Writer { out, texts, is_raw: false }
     }
 
+    #[inline]
     fn parts(&mut self, open: &[u8], close: &'static [u8]) -> Parts<'_, 'b> {
         self.out.extend_from_slice(open);
         Parts { writer: self, first: true, close }
@@ -65,12 +64,14 @@ impl Parts<'_, '_> {
         value.serialize(&mut *self.writer)
     }
 
+    #[inline]
     fn comma(&mut self) {
         if !std::mem::take(&mut self.first) {
             self.writer.out.push(b',');
         }
     }
 
+    #[inline]
     fn close(self) {
         self.writer.out.extend_from_slice(self.close);
     }

@@ -1,0 +1,101 @@
+//! Numbers and times as digits, written by hand: each record has several, and whoever calls waits for two of them.
+
+use jiff::{Timestamp, fmt::temporal::DateTimePrinter, tz::Offset};
+
+/// Appends a number.
+pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [b'0'; 20];
+    let (mut start, mut rest) = (digits.len(), number);
+    for place in digits.iter_mut().rev() {
+        *place = digit(rest);
+        start -= 1;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(start..).unwrap_or_default());
+}
+
+/// Appends a time in UTC to the millisecond: `2026-01-31T23:59:59.999Z`.
+pub(crate) fn write_time(out: &mut Vec<u8>, time: Timestamp) {
+    const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
+    let civil = Offset::UTC.to_datetime(time);
+    let Ok(year) = u64::try_from(civil.year()) else {
+        return out.extend_from_slice(PRINTER.timestamp_to_string(&time).as_bytes());
+    };
+    let two = |number: i8| {
+        let number = u64::from(number.unsigned_abs());
+        [digit(number / 10), digit(number)]
+    };
+    let ([month_high, month], [day_high, day]) = (two(civil.month()), two(civil.day()));
+    let ([hour_high, hour], [minute_high, minute]) = (two(civil.hour()), two(civil.minute()));
+    let [second_high, second] = two(civil.second());
+    let part = u64::from(civil.millisecond().unsigned_abs());
+    out.extend_from_slice(&[
+        digit(year / 1000),
+        digit(year / 100),
+        digit(year / 10),
+        digit(year),
+        b'-',
+        month_high,
+        month,
+        b'-',
+        day_high,
+        day,
+        b'T',
+        hour_high,
+        hour,
+        b':',
+        minute_high,
+        minute,
+        b':',
+        second_high,
+        second,
+        b'.',
+        digit(part / 100),
+        digit(part / 10),
+        digit(part),
+        b'Z',
+    ]);
+}
+
+/// The last digit of a number.
+fn digit(number: u64) -> u8 {
+    b'0' + (number % 10) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_everybody_writes_them() {
+        let powers = (0..20).map(|power| 10_u64.pow(power));
+        for number in powers.flat_map(|power| [power - 1, power, power + 1]).chain([u64::MAX, 4711]) {
+            let mut out = b"n".to_vec();
+            write_number(&mut out, number);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("n{number}"));
+        }
+    }
+
+    #[test]
+    fn times_are_written_as_the_library_writes_them() {
+        let printer = DateTimePrinter::new().precision(Some(3));
+        let check = |time: Timestamp| {
+            let mut out = Vec::new();
+            write_time(&mut out, time);
+            assert_eq!(String::from_utf8(out).unwrap(), printer.timestamp_to_string(&time));
+        };
+        // Steps that meet every second, minute, hour, day and month over the whole calendar, before our era too.
+        let span = Timestamp::MIN.as_second()..Timestamp::MAX.as_second();
+        for second in span.step_by(86_400 * 17 + 3661) {
+            check(Timestamp::new(second, (second % 1_000_000_000).abs().try_into().unwrap()).unwrap());
+        }
+        for text in ["2024-02-29T23:59:59.9999Z", "1969-12-31T23:59:59.0009Z", "0000-01-01T00:00:00Z"] {
+            check(text.parse().unwrap());
+        }
+        check(Timestamp::MIN);
+        check(Timestamp::MAX);
+    }
+}

@@ -1,0 +1,163 @@
+//! How the two records of a call that runs are written: what the call says first and what the record says beside it in
+//! one object. As `serde`'s `flatten` would, but without its detour, for which every call would wait twice.
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::{Call, Concluded, Decision, EndFacts, Outcome};
+
+/// How many fields there are at least; `serde` asks.
+const FIELDS: usize = 9;
+
+impl Serialize for Decision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Decision {
+            call,
+            risk,
+            effect,
+            decided_at,
+            definition_hash,
+            policy_hash,
+            arguments_digest,
+            idempotency_key,
+            request_digest,
+            approval_id,
+            rules,
+            facts,
+        } = self;
+        let mut out = serializer.serialize_struct("Decision", FIELDS)?;
+        write_call(&mut out, call)?;
+        out.serialize_field("risk", risk)?;
+        out.serialize_field("effect", effect)?;
+        write_some(&mut out, "decided_at", decided_at.as_ref())?;
+        out.serialize_field("definition_hash", definition_hash)?;
+        out.serialize_field("policy_hash", policy_hash)?;
+        out.serialize_field("arguments_digest", arguments_digest)?;
+        write_some(&mut out, "idempotency_key", idempotency_key.as_ref())?;
+        write_some(&mut out, "request_digest", request_digest.as_ref())?;
+        write_some(&mut out, "approval_id", approval_id.as_ref())?;
+        write_some(&mut out, "rules", Some(rules).filter(|rules| !rules.is_empty()))?;
+        write_some(&mut out, "facts", Some(facts).filter(|facts| !facts.is_none()))?;
+        out.end()
+    }
+}
+
+impl Serialize for Concluded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Concluded { call, outcome } = self;
+        let Outcome {
+            status,
+            failure,
+            message,
+            latency_us,
+            output_digest,
+            files_touched,
+            truncated,
+            usage,
+            facts,
+        } = outcome;
+        let mut out = serializer.serialize_struct("Concluded", FIELDS)?;
+        write_call(&mut out, call)?;
+        out.serialize_field("outcome", status)?;
+        write_some(&mut out, "failure", failure.as_ref())?;
+        write_some(&mut out, "message", message.as_ref())?;
+        out.serialize_field("latency_us", latency_us)?;
+        write_some(&mut out, "output_digest", output_digest.as_ref())?;
+        write_some(&mut out, "files_touched", Some(files_touched).filter(|files| !files.is_empty()))?;
+        write_some(&mut out, "truncated", truncated.as_ref())?;
+        out.serialize_field("usage", usage)?;
+        write_some(&mut out, "facts", Some(facts).filter(|facts| **facts != EndFacts::default()))?;
+        out.end()
+    }
+}
+
+fn write_call<S: SerializeStruct>(out: &mut S, call: &Call) -> Result<(), S::Error> {
+    let Call { call_id, tool, mode, caller, trace } = call;
+    out.serialize_field("call_id", call_id)?;
+    out.serialize_field("tool", tool)?;
+    out.serialize_field("mode", mode)?;
+    out.serialize_field("caller", caller)?;
+    out.serialize_field("trace", trace)
+}
+
+fn write_some<S: SerializeStruct>(
+    out: &mut S,
+    name: &'static str,
+    value: Option<&impl Serialize>,
+) -> Result<(), S::Error> {
+    value.map_or(Ok(()), |value| out.serialize_field(name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+    use tool::{CutUnit, FailureKind, RuleRef, Truncation};
+
+    use super::*;
+    use crate::{
+        entry::{Entry, Facts, StageTime, Status},
+        samples,
+    };
+
+    /// The names in their order, and the same record read back.
+    #[track_caller]
+    fn check(entry: &Entry, names: &str) {
+        let text = serde_json::to_string(entry).unwrap();
+        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), *entry, "{text}");
+        let mut places = Vec::new();
+        for name in names.split(' ') {
+            places.push(text.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("{name} in {text}")));
+        }
+        assert!(places.is_sorted(), "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let found = value.as_object().unwrap().len();
+        assert_eq!(found, names.split(' ').count(), "{text}");
+    }
+
+    #[test]
+    fn every_field_is_written_in_its_place_and_none_that_says_nothing() {
+        let bare = Decision { facts: Facts::default(), ..samples::decided(&samples::call("t")) };
+        let head = "kind call_id tool mode caller trace";
+        let hashes = "definition_hash policy_hash arguments_digest";
+        check(&Entry::Decision(bare.clone()), &format!("{head} risk effect {hashes}"));
+        let whole = Decision {
+            decided_at: Some(Timestamp::UNIX_EPOCH),
+            idempotency_key: Some("k".into()),
+            request_digest: Some("r".into()),
+            approval_id: Some("a".into()),
+            rules: vec![RuleRef { file: "f".into(), line: 1, id: "i".into() }],
+            facts: Facts::Read(json!({"seen": true})),
+            ..bare
+        };
+        let rest = "idempotency_key request_digest approval_id rules facts";
+        check(&Entry::Decision(whole), &format!("{head} risk effect decided_at {hashes} {rest}"));
+    }
+
+    #[test]
+    fn so_is_every_field_of_an_end() {
+        let call = samples::call("t");
+        let bare = Outcome::new(Status::Done, Duration::from_micros(3));
+        let entry = |outcome: Outcome| Entry::Outcome(Concluded { call: call.clone(), outcome });
+        let head = "kind call_id tool mode caller trace outcome";
+        check(&entry(bare.clone()), &format!("{head} latency_us usage"));
+        let stage = StageTime { stage: "run".into(), start_us: 1, duration_us: 2 };
+        let whole = Outcome {
+            failure: Some(FailureKind::Io),
+            message: Some("m".into()),
+            output_digest: Some("o".into()),
+            files_touched: vec!["f".into()],
+            truncated: Some(Truncation {
+                unit: CutUnit::default(),
+                total: 9,
+                returned: 1,
+                how_to_continue: "h".into(),
+            }),
+            facts: EndFacts { stages: vec![stage], ..EndFacts::default() },
+            ..bare
+        };
+        let rest = "latency_us output_digest files_touched truncated usage facts";
+        check(&entry(whole), &format!("{head} failure message {rest}"));
+    }
+}
