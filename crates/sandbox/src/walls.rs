@@ -70,6 +70,9 @@ mod hops;
 #[path = "../tests/walls/pools.rs"]
 mod pools;
 #[cfg(target_os = "linux")]
+#[path = "../tests/walls/storms.rs"]
+mod storms;
+#[cfg(target_os = "linux")]
 #[path = "../tests/walls/timeouts.rs"]
 mod timeouts;
 #[path = "../tests/walls/workers.rs"]
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         groups::trials(),
         hops::trials(),
         pools::trials(),
+        storms::trials(),
         timeouts::trials(),
         workers::trials(),
     ];
