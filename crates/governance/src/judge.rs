@@ -1,8 +1,8 @@
 //! The judge: two pure, total functions. No I/O, no clock; what they need to know is handed in.
 //!
 //! [`clear`] looks at what can be said before anything is opened, [`judge`] at what was opened. The second says
-//! everything the first says once more, so that neither a mode that changed in between nor a policy that was
-//! exchanged can slip past it. Only what the very same lists said of the very same names is not asked again.
+//! what the first says of the call and of every name in it once more, so that neither a mode that changed in between nor a policy
+//! that was exchanged can slip past it. Only what the very same lists said of the very same names is not asked again.
 
 use std::sync::Arc;
 

@@ -63,8 +63,12 @@ struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 impl<'a> Facets<'a> {
     /// Reads a line without its newline.
     pub(crate) fn parse(line: &'a [u8]) -> Option<Facets<'a>> {
-        // Once for the whole line, as whoever reads the record does; otherwise once for each of its texts.
-        let raw: Raw = serde_json::from_str(std::str::from_utf8(line).ok()?).ok()?;
+        // Looked at once for the whole line; where it is no text, once for each of the texts that are needed.
+        let raw: Option<Raw> = match std::str::from_utf8(line) {
+            Ok(text) => serde_json::from_str(text).ok(),
+            Err(_) => serde_json::from_slice(line).ok(),
+        };
+        let raw = raw?;
         let word = |word: Option<Word<'a>>| word.map(|Word(text)| text);
         let outcome = if raw.kind == "refusal" { Some("refused".into()) } else { word(raw.outcome) };
         let entered = raw.to.filter(|_| raw.kind == "mode");
@@ -88,5 +92,20 @@ impl<'a> Facets<'a> {
             call: word(raw.call_id),
             idempotency_key: word(raw.idempotency_key),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stray_byte_where_nobody_looks_hides_no_line() {
+        let line = br#"{"seq":7,"time":"2026-01-01T00:00:00.000Z","kind":"note","text":"X"}"#;
+        for byte in [b'X', 0xff] {
+            let line: Vec<u8> = line.iter().map(|one| if *one == b'X' { byte } else { *one }).collect();
+            let facets = Facets::parse(&line).expect("a line");
+            assert_eq!((facets.seq, &*facets.kind), (7, "note"));
+        }
     }
 }

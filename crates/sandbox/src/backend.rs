@@ -2,6 +2,9 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(all(target_os = "linux", test))]
+#[allow(unused_imports, reason = "the tests of the library ask for no version; the test program does")]
+pub(crate) use linux::landlock_version;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
     Below, ask_to_be_traced, await_launcher, close_strays, group_for_launcher, groups, has_groups, serve,

@@ -92,36 +92,121 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
+    use serde::Serialize;
     use serde_json::{Value, json};
-    use tool::{CutUnit, FailureKind, RuleRef, Truncation};
+    use tool::json_text::{self, Texts};
+    use tool::{CutUnit, FailureKind, RiskLevel, RuleRef, Truncation, Usage};
 
     use super::*;
     use crate::{
-        entry::{Entry, Facts, StageTime, Status},
-        samples,
+        entry::{Effect, Entry, Facts, StageTime, Status},
+        line, samples,
     };
 
-    /// The names in their order, and the same record read back.
-    #[track_caller]
-    fn check(entry: &Entry, names: &str) {
-        let text = serde_json::to_string(entry).unwrap();
-        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), *entry, "{text}");
-        let mut places = Vec::new();
-        for name in names.split(' ') {
-            places.push(text.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("{name} in {text}")));
+    /// The same records as `flatten` writes them.
+    #[derive(Serialize)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    enum Flattened<'a> {
+        Decision(FlatDecision<'a>),
+        Outcome(FlatEnd<'a>),
+    }
+
+    #[derive(Serialize)]
+    struct FlatEnd<'a> {
+        #[serde(flatten)]
+        call: &'a Call,
+        outcome: Status,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        failure: Option<FailureKind>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+        latency_us: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output_digest: Option<&'a str>,
+        #[serde(skip_serializing_if = "<[String]>::is_empty")]
+        files_touched: &'a [String],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        truncated: Option<&'a Truncation>,
+        usage: Usage,
+        #[serde(skip_serializing_if = "says_nothing")]
+        facts: &'a EndFacts,
+    }
+
+    fn says_nothing(facts: &&EndFacts) -> bool {
+        **facts == EndFacts::default()
+    }
+
+    #[derive(Serialize)]
+    struct FlatDecision<'a> {
+        #[serde(flatten)]
+        call: &'a Call,
+        risk: RiskLevel,
+        effect: Effect,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        decided_at: Option<Timestamp>,
+        definition_hash: &'a str,
+        policy_hash: &'a str,
+        arguments_digest: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        idempotency_key: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_digest: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        approval_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "<[RuleRef]>::is_empty")]
+        rules: &'a [RuleRef],
+        #[serde(skip_serializing_if = "Facts::is_none")]
+        facts: &'a Facts,
+    }
+
+    fn flattened(entry: &Entry) -> Flattened<'_> {
+        match entry {
+            Entry::Decision(decision) => Flattened::Decision(FlatDecision {
+                call: &decision.call,
+                risk: decision.risk,
+                effect: decision.effect,
+                decided_at: decision.decided_at,
+                definition_hash: &decision.definition_hash,
+                policy_hash: &decision.policy_hash,
+                arguments_digest: &decision.arguments_digest,
+                idempotency_key: decision.idempotency_key.as_deref(),
+                request_digest: decision.request_digest.as_deref(),
+                approval_id: decision.approval_id.as_deref(),
+                rules: &decision.rules,
+                facts: &decision.facts,
+            }),
+            Entry::Outcome(Concluded { call, outcome }) => Flattened::Outcome(FlatEnd {
+                call,
+                outcome: outcome.status,
+                failure: outcome.failure,
+                message: outcome.message.as_deref(),
+                latency_us: outcome.latency_us,
+                output_digest: outcome.output_digest.as_deref(),
+                files_touched: &outcome.files_touched,
+                truncated: outcome.truncated.as_ref(),
+                usage: outcome.usage,
+                facts: &outcome.facts,
+            }),
+            other => panic!("{other:?}"),
         }
-        assert!(places.is_sorted(), "{text}");
+    }
+
+    /// The same bytes as by `flatten`, with so many members, and the same record read back.
+    #[track_caller]
+    fn check(entry: &Entry, members: usize) {
+        let mut bytes = Vec::new();
+        json_text::append(&mut bytes, entry, Texts::Visible(line::is_hidden)).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text, serde_json::to_string(&flattened(entry)).unwrap());
+        assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), *entry, "{text}");
         let value: Value = serde_json::from_str(&text).unwrap();
-        let found = value.as_object().unwrap().len();
-        assert_eq!(found, names.split(' ').count(), "{text}");
+        assert_eq!(value.as_object().unwrap().len(), members, "{text}");
     }
 
     #[test]
     fn every_field_is_written_in_its_place_and_none_that_says_nothing() {
         let bare = Decision { facts: Facts::default(), ..samples::decided(&samples::call("t")) };
-        let head = "kind call_id tool mode caller trace";
-        let hashes = "definition_hash policy_hash arguments_digest";
-        check(&Entry::Decision(bare.clone()), &format!("{head} risk effect {hashes}"));
+        check(&Entry::Decision(bare.clone()), 11);
         let whole = Decision {
             decided_at: Some(Timestamp::UNIX_EPOCH),
             idempotency_key: Some("k".into()),
@@ -131,8 +216,7 @@ mod tests {
             facts: Facts::Read(json!({"seen": true})),
             ..bare
         };
-        let rest = "idempotency_key request_digest approval_id rules facts";
-        check(&Entry::Decision(whole), &format!("{head} risk effect decided_at {hashes} {rest}"));
+        check(&Entry::Decision(whole), 17);
     }
 
     #[test]
@@ -140,8 +224,7 @@ mod tests {
         let call = samples::call("t");
         let bare = Outcome::new(Status::Done, Duration::from_micros(3));
         let entry = |outcome: Outcome| Entry::Outcome(Concluded { call: call.clone(), outcome });
-        let head = "kind call_id tool mode caller trace outcome";
-        check(&entry(bare.clone()), &format!("{head} latency_us usage"));
+        check(&entry(bare.clone()), 9);
         let stage = StageTime { stage: "run".into(), start_us: 1, duration_us: 2 };
         let whole = Outcome {
             failure: Some(FailureKind::Io),
@@ -157,7 +240,6 @@ mod tests {
             facts: EndFacts { stages: vec![stage], ..EndFacts::default() },
             ..bare
         };
-        let rest = "latency_us output_digest files_touched truncated usage facts";
-        check(&entry(whole), &format!("{head} failure message {rest}"));
+        check(&entry(whole), 15);
     }
 }

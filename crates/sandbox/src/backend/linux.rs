@@ -30,6 +30,9 @@ mod traffic;
 mod watch;
 
 pub(crate) use below::{Below, await_launcher};
+#[cfg(test)]
+#[allow(unused_imports, reason = "the tests of the library ask for no version; the test program does")]
+pub(crate) use raw::landlock_version;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -80,12 +83,18 @@ pub(crate) fn group_for_launcher() -> OsString {
 /// Does what can be done before it is known what is to run, waits for it, and says how it ended.
 pub(crate) fn serve(tier: SandboxTier, group: &OsStr, control: Control, mut setup: Setup) -> io::Result<()> {
     match prepare(tier, group) {
-        Ok((group, fence)) => watch(tier, (group, fence), control, setup),
+        Ok(prepared) => watch(tier, prepared, control, setup),
         Err(problem) => setup.say(&Status::Failed(problem)),
     }
 }
 
-fn prepare(tier: SandboxTier, group: &OsStr) -> Result<(Option<Group>, Option<Fence>), Problem> {
+/// What a launcher has before there is an order.
+struct Prepared {
+    group: Option<Group>,
+    fence: Option<Fence>,
+}
+
+fn prepare(tier: SandboxTier, group: &OsStr) -> Result<Prepared, Problem> {
     let group = (!group.is_empty()).then(|| Group::make(group)).transpose()?;
     let prepared = match tier {
         SandboxTier::Full => namespaces::make().map(|()| None),
@@ -93,7 +102,7 @@ fn prepare(tier: SandboxTier, group: &OsStr) -> Result<(Option<Group>, Option<Fe
         SandboxTier::None => Err(Problem::new(Step::Message, "tier", &io::ErrorKind::InvalidInput.into())),
     };
     match (prepared, group) {
-        (Ok(fence), group) => Ok((group, fence)),
+        (Ok(fence), group) => Ok(Prepared { group, fence }),
         (Err(problem), group) => {
             if let Some(group) = group {
                 group.remove();
@@ -103,12 +112,8 @@ fn prepare(tier: SandboxTier, group: &OsStr) -> Result<(Option<Group>, Option<Fe
     }
 }
 
-fn watch(
-    tier: SandboxTier,
-    (group, fence): (Option<Group>, Option<Fence>),
-    control: Control,
-    mut setup: Setup,
-) -> io::Result<()> {
+fn watch(tier: SandboxTier, prepared: Prepared, control: Control, mut setup: Setup) -> io::Result<()> {
+    let Prepared { group, fence } = prepared;
     let (traffic, before) = (Traffic::open()?, Before::ask()?);
     if tier == SandboxTier::Full {
         let (outcome, outcome_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;

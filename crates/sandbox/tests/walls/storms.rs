@@ -6,11 +6,15 @@ use governance::Network;
 use libtest_mimic::{Failed, Trial};
 use tool::SandboxTier;
 
+use crate::backend;
 use crate::controls::{World, run_without};
 use crate::ends::{Case, LINGER, PATIENCE, alive, clear, vanishes, word};
 use crate::guard::Guard;
 use crate::report::End;
 use crate::spec::Limits;
+
+/// The first version of Landlock that knows whom a process may signal.
+const FENCED: i32 = 6;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [Case; 3] = [
@@ -35,6 +39,10 @@ while time.monotonic() < until:
     let mut confined = world.confined(Network::Off, &[tests::hostile::PYTHON, "-c", CODE, &word]);
     confined.spec.limits = Limits { processes: 256, memory_bytes: 1 << 40, ..confined.spec.limits };
     confined.deadline = Instant::now() + Duration::from_millis(500);
+    if backend::landlock_version() < FENCED {
+        println!("LEFT OUT: this kernel has no fence, and a storm can outlive its run");
+        return Ok(());
+    }
     let finished = run_without(&[], &confined, SandboxTier::Reduced).expect("a run");
     assert!(matches!(finished.end, End::TimedOut | End::TooManyProcesses), "{:?}", finished.end);
     assert_eq!(alive(&word), []);

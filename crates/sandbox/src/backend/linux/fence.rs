@@ -2,8 +2,9 @@
 //! it can signal is its run, and can be ended in one call that no fork slips through.
 
 use landlock::{ABI, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 
 use super::{landlocked, raw};
 use crate::guard::{self, Guard};
@@ -27,7 +28,9 @@ impl Fence {
             .and_then(Ruleset::create)
             .map_err(|error| landlocked::said("fence", &error))?;
         landlocked::restrict(rules)?;
-        Ok(Some(Fence(())))
+        // Who made this process is outside. That it cannot be reached is looked at and not only believed.
+        let reached = kill(getppid(), None);
+        Ok((reached == Err(Errno::EPERM)).then_some(Fence(())))
     }
 
     /// Kills everybody within, but for this process.

@@ -1,5 +1,6 @@
 //! Ending a run that has no process namespace. Orphans come to the launcher, so everything the program started hangs
-//! below it, whatever sessions it made; all of it is found by its parents and ended until nothing new appears.
+//! below it, whatever sessions it made. All of it is ended at once behind a fence; elsewhere by its parents, until nothing new
+//! appears.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +16,7 @@ use super::raw;
 use crate::guard::{self, Guard};
 use crate::status::{Problem, Step};
 
-/// How often it is looked whether somebody has.
+/// How often it is looked whether somebody has ended.
 const GLANCE: Duration = Duration::from_millis(1);
 /// How many orphans are buried in one look.
 const AT_A_TIME: u32 = 2;
@@ -46,7 +47,7 @@ pub(crate) fn kill_descendants(fence: Option<&Fence>, until: Instant) {
         }
         match fence {
             Some(fence) => fence.kill_everybody(),
-            None => kill_all_found(),
+            None => kill_children(),
         }
         if !has_ended {
             std::thread::sleep(GLANCE);
@@ -54,14 +55,11 @@ pub(crate) fn kill_descendants(fence: Option<&Fence>, until: Instant) {
     }
 }
 
-/// The children first, whose numbers are theirs until they are buried here: who goes from process to process is soon
-/// elsewhere. Then whoever is further below, or who forks at the far end of a long line would be ahead for good.
-fn kill_all_found() {
+/// Found and ended at once: who goes from process to process is soon elsewhere. Nobody else buries them, so their numbers are
+/// still theirs; that of one further below could be a stranger's by now.
+fn kill_children() {
     for child in children() {
         let _ = kill(child, Signal::SIGKILL);
-    }
-    for one in descendants() {
-        let _ = kill(Pid::from_raw(one), Signal::SIGKILL);
     }
 }
 

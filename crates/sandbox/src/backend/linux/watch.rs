@@ -177,10 +177,11 @@ impl Watch {
         if self.why.is_none() && now >= self.deadline {
             self.why = Some(End::TimedOut);
             let _ = kill(self.to_be_asked(), Signal::SIGTERM);
-            self.end_at = Some(self.deadline + self.limits.grace);
+            // From the deadline on, which the caller was told; but who is asked late has some time too.
+            self.end_at = Some((self.deadline + self.limits.grace).max(now + self.limits.grace / 2));
         }
         if self.end_at.is_some_and(|at| now >= at) {
-            self.have_everybody_ended(now);
+            self.have_everybody_ended(now, TIME_TO_SAY);
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_everything();
@@ -197,13 +198,13 @@ impl Watch {
 
     /// Has its first process kill everybody else and say when they have gone, which it does sooner than it could go
     /// itself. Where there is none, or it says nothing, they are killed from here.
-    fn have_everybody_ended(&mut self, now: Instant) {
+    fn have_everybody_ended(&mut self, now: Instant, patience: Duration) {
         self.end_at = None;
         match self.tier {
             SandboxTier::Full => {
                 self.kill_group();
                 let _ = kill(self.child, first::END);
-                self.kill_at = Some(now + TIME_TO_SAY);
+                self.kill_at = Some(now + patience);
             }
             SandboxTier::Reduced | SandboxTier::None => self.kill_everything(),
         }
@@ -252,7 +253,8 @@ impl Watch {
         match why {
             // Nobody is there to be told anything.
             End::Cancelled => self.kill_everything(),
-            _ => self.have_everybody_ended(Instant::now()),
+            // Who took too much would take more.
+            _ => self.have_everybody_ended(Instant::now(), GLANCE),
         }
     }
 
