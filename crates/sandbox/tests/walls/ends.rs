@@ -29,7 +29,7 @@ pub(crate) const LINGER: Duration = Duration::from_millis(500);
 pub(crate) type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 18] = [
+    let cases: [Case; 19] = [
         ("where_a_step_fails_nothing_runs", failing_steps),
         ("walls_hold_when_they_are_leant_against", leant_against),
         ("another_file_than_was_found_is_not_started", pinned),
@@ -40,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("what_was_waited_for_is_gone", waited_for),
         ("who_ends_the_others_counts_them_and_says_so", counted_at_the_end),
         ("whoever_a_program_left_is_gone_when_its_end_is_said", left_behind),
+        ("a_first_process_that_says_nothing_is_not_waited_for", silent_first),
         ("who_ends_by_a_signal_without_a_name_has_ended", nameless_signals),
         ("a_program_that_reads_nothing_is_not_waited_for", unread_input),
         ("an_order_of_any_length_arrives_whole", long_order),
@@ -293,6 +294,23 @@ fn left_behind() -> Result<(), Failed> {
         let finished = run_without(&[], &confined, SandboxTier::Full).expect("a run");
         assert_eq!((finished.end, alive(&word)), (End::Exited(7), Vec::new()));
     }
+    Ok(())
+}
+
+/// Somebody outside has stopped it: it neither hands on the request to end nor kills anybody.
+fn silent_first() -> Result<(), Failed> {
+    let (world, word) = (World::new(), word(7));
+    let mut confined = world.confined(Network::Off, &["sleep", &word]);
+    confined.deadline = Instant::now() + Duration::from_secs(1);
+    let finished = wait_for(async {
+        let mut launcher = Launcher::start(SandboxTier::Full).await.expect("a launcher");
+        let id = launcher.process.id().expect("a launcher");
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("a list");
+        let first = children.trim().parse().expect("one child");
+        kill(Pid::from_raw(first), Signal::SIGSTOP).expect("a process to stop");
+        run::run(&confined, SandboxTier::Full, &mut launcher, &mut Outlets::default()).await
+    });
+    assert_eq!((finished.expect("an answer").end, alive(&word)), (End::TimedOut, Vec::new()));
     Ok(())
 }
 
