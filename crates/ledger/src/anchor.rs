@@ -80,7 +80,7 @@ impl Anchor {
             WriterState::Halted => br#","writer":"halted","boot":""#,
             WriterState::Closed => br#","writer":"closed","boot":""#,
         });
-        // Made of plain characters.
+        // What names a boot is made of plain characters.
         line.extend_from_slice(boot.as_bytes());
         line.extend_from_slice(br#"","hash":""#);
         hash.write(&mut line);
@@ -196,6 +196,7 @@ mod tests {
         assert_eq!(Anchor::parse(&[], &key), Err(AnchorFlaw::Missing));
         assert!(Anchor::parse(&bytes, &Key::derive(&[2; 32]).unwrap()).is_err());
     }
+
     /// An anchor is valid where rendering it again gives the same bytes, so the form is not ours to change.
     #[test]
     fn the_form_is_the_one_that_older_ledgers_have() {

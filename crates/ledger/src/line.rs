@@ -30,6 +30,8 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// How much most bodies take.
+const USUAL: usize = 2048;
 /// How much memory a thread keeps.
 const MOST_SPARE: usize = 16 * 1024;
 
@@ -49,6 +51,7 @@ impl Body {
         let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
         let mut body = Body(SPARE.try_with(Cell::take).unwrap_or_default());
         body.0.clear();
+        body.0.reserve(USUAL);
         json_text::append(&mut body.0, entry, Texts::Visible(is_hidden)).map_err(encode)?;
         if !body.members().starts_with(br#""kind":""#) {
             return Err(LedgerError::Encode("an entry begins with its kind".into()));
@@ -232,6 +235,7 @@ mod tests {
         assert!(Body::new(&json!({"text": "no kind first", "kind": "note"}), &key()).is_err());
         assert!(Body::new(&json!(["kind"]), &key()).is_err());
     }
+
     #[test]
     fn nothing_of_one_body_is_left_in_the_next() {
         let long = "x".repeat(3 * MOST_SPARE);

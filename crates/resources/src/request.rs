@@ -95,7 +95,7 @@ impl Spelling {
 /// Drops empty and `.` components. Both change nothing about what a path reaches; dropping `..` could.
 fn tidy(path: &Path) -> PathBuf {
     let mut names = path.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
-    if names.all(|name| !matches!(name, b"" | b".")) {
+    if path.is_absolute() && names.all(|name| !matches!(name, b"" | b".")) {
         return path.to_owned();
     }
     path.components().filter(|part| *part != Component::CurDir).collect()
