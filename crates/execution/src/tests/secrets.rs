@@ -35,6 +35,33 @@ async fn a_blocked_secret_passes_in_neither_direction() {
     assert!(!records(folder.path()).iter().any(|record| record.to_string().contains("PRIVATE KEY")));
 }
 
+/// The judge sees the names of files as they are, and the record must not repeat a secret that somebody made one of.
+#[tokio::test]
+async fn a_secret_in_the_name_of_a_file_is_in_no_record() {
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    let (layer, folder) = Bench::new()
+        .such_tool(
+            "look",
+            Category::READ_ONLY,
+            |spec| {
+                let path = json!({"type": "string", "format": "path"});
+                spec.input_schema = Some(json!({"type": "object", "properties": {"path": path}}));
+            },
+            |_| done(json!({"text": "fine"})),
+        )
+        .layer();
+    for name in ["notes.txt".to_owned(), secret.clone()] {
+        std::fs::write(folder.path().join(&name), "x").unwrap();
+        let looked = layer.execute(request("look", json!({"path": name}), None)).await;
+        assert!(looked.success, "{looked:?}");
+    }
+    let decisions: Vec<Value> =
+        records(folder.path()).into_iter().filter(|record| record["kind"] == "decision").collect();
+    let [plain, telling] = decisions.as_slice() else { panic!("{decisions:?}") };
+    assert!(plain["facts"].to_string().contains("notes.txt"), "what the judge saw is there: {plain}");
+    assert!(!telling.to_string().contains(&secret), "{telling}");
+}
+
 #[tokio::test]
 async fn a_failure_tells_no_blocked_secret_and_no_more_than_an_answer_may_have() {
     let secret = "-----BEGIN RSA PRIVATE KEY-----";
