@@ -14,7 +14,8 @@ use crate::cleared::Cleared;
 use crate::errands::Errands;
 use crate::facts::Seen;
 use crate::grounds::Grounds;
-use crate::path_rules::{self, Passed};
+use crate::held_against::HeldAgainst;
+use crate::path_rules;
 use crate::policy::Policy;
 use crate::reached::Reached;
 use crate::situation::Situation;
@@ -67,7 +68,7 @@ pub fn judge_traced(
     let named = opened.call().named();
     let facts = Facts {
         requests: &named.requests,
-        passed: Some(&named.passed),
+        held_against: Some(&named.held_against),
         reached: &reached,
         errands: &named.errands,
         content_bytes: path_rules::content_bytes(arguments),
@@ -96,8 +97,8 @@ pub fn judge_traced(
 pub(crate) struct Facts<'a> {
     /// The paths it names.
     pub(crate) requests: &'a [PathRequest],
-    /// What all of them have passed as they are typed, if they have.
-    pub(crate) passed: Option<&'a Passed>,
+    /// What let all of them pass as they are typed, if something did.
+    pub(crate) held_against: Option<&'a HeldAgainst>,
     /// What each of them reached, in the same order.
     pub(crate) reached: &'a [Reached],
     /// The programs and hosts it names.
@@ -111,7 +112,7 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Named {
     pub(crate) requests: Vec<PathRequest>,
     pub(crate) errands: Errands,
-    pub(crate) passed: Passed,
+    pub(crate) held_against: HeldAgainst,
 }
 
 /// What became of a call that nothing denies.
@@ -137,7 +138,7 @@ pub(crate) fn admit_typed(
     for request in &requests {
         path_rules::admit_typed(standing, situation.workspaces, request, notes)?;
     }
-    Ok(Named { requests, errands, passed: Passed::under(standing) })
+    Ok(Named { requests, errands, held_against: HeldAgainst::under(standing) })
 }
 
 /// The whole judgement, on facts alone.
@@ -164,8 +165,13 @@ fn admit(
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     standing.admit(situation, notes)?;
+    // Where every step is written down, all are taken.
+    let is_known = !notes.are_read() && facts.held_against.is_some_and(|lists| lists.is_under(standing));
     for (reached, request) in facts.reached.iter().zip(facts.requests) {
-        path_rules::admit_reached(standing, situation, reached, (request, facts.passed), notes)?;
+        if !is_known {
+            path_rules::refuse_typed(standing, request, notes)?;
+        }
+        path_rules::admit_reached(standing, situation, reached, request, notes)?;
     }
     standing.admit_outward(facts.errands, notes)?;
     path_rules::refuse_large_content(standing, facts.content_bytes, notes)

@@ -22,6 +22,7 @@ mod facts;
 mod floor;
 mod glob;
 mod grounds;
+mod held_against;
 mod host_rules;
 mod judge;
 mod lint;

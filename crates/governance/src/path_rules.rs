@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
 
 use resources::PathRequest;
 use tool::{PathAccess, RefusalCode, RuleRef};
 
-use crate::floor::{Floor, FloorRule};
-use crate::glob::{PathGlobs, Written};
+use crate::floor::FloorRule;
+use crate::glob::Written;
 use crate::grounds::{Grounds, place, shown};
 use crate::name::{Name, detours};
 use crate::path_list::PathList;
@@ -30,31 +29,6 @@ const DEFAULT: &str = "built-in default";
 const LONGEST_TEXT: usize = 8 * 1024;
 /// How many folders a path may leave again by `..`: each is judged.
 const MOST_DETOURS: usize = 64;
-
-/// What names were held against as they were typed, and passed. Only names that all of it let pass have one.
-#[derive(Debug)]
-pub(crate) struct Passed {
-    floor: Arc<Floor>,
-    forbidden: Option<Arc<PathGlobs>>,
-}
-
-impl Passed {
-    pub(crate) fn under(standing: &Standing<'_>) -> Self {
-        let forbidden = standing.rules.map(|rules| Arc::clone(&rules.forbidden_paths));
-        Passed { floor: Arc::clone(&standing.policy.floor), forbidden }
-    }
-
-    /// Whether that is the very same that would be asked now. A list that reads alike is another: it may have followed
-    /// other links.
-    fn is_under(&self, standing: &Standing<'_>) -> bool {
-        let same_list = match (&self.forbidden, standing.rules) {
-            (Some(list), Some(rules)) => Arc::ptr_eq(list, &rules.forbidden_paths),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        same_list && Arc::ptr_eq(&self.floor, &standing.policy.floor)
-    }
-}
 
 /// The paths a call names, and where they start.
 pub(crate) fn requests(
@@ -122,21 +96,25 @@ pub(crate) fn admit_typed(
     })
 }
 
-/// What can be said of what was reached. The rule that allows it is noted. A name that has passed as it is typed is not
-/// held against the same lists twice, unless every step is written down.
+/// What can be said of a name by its letters alone, once more.
+pub(crate) fn refuse_typed(
+    standing: &Standing<'_>,
+    request: &PathRequest,
+    notes: &mut Notes<'_>,
+) -> Result<(), Grounds> {
+    refuse_forbidden(standing, &Name::lexical(&request.base, &request.text), request, notes)
+}
+
+/// What can be said of what was reached. The rule that allows it is noted.
 pub(crate) fn admit_reached(
     standing: &Standing<'_>,
     situation: &Situation<'_>,
     reached: &Reached,
-    (request, passed): (&PathRequest, Option<&Passed>),
+    request: &PathRequest,
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
-    let typed = Name::lexical(&request.base, &request.text);
-    if notes.are_read() || !passed.is_some_and(|passed| passed.is_under(standing)) {
-        refuse_forbidden(standing, &typed, request, notes)?;
-    }
     let Some(name) = &reached.name else { return Err(no_name(request)) };
-    if *name != typed {
+    if *name != Name::lexical(&request.base, &request.text) {
         refuse_forbidden(standing, name, request, notes)?;
     }
     let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;

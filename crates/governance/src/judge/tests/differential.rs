@@ -156,8 +156,8 @@ impl Case {
             let requests: &[PathRequest] = &named.requests;
             assert_eq!(requests.len(), self.reached.len());
             let content_bytes = self.plan.content.map(|bytes| bytes as u64);
-            let (passed, reached) = (Some(&named.passed), &self.reached);
-            let facts = Facts { requests, passed, reached, errands: &named.errands, content_bytes };
+            let (held_against, reached) = (Some(&named.held_against), &self.reached);
+            let facts = Facts { requests, held_against, reached, errands: &named.errands, content_bytes };
             decide(&standing, &situation, &facts, &mut notes)
         });
         match judged {
