@@ -1,0 +1,214 @@
+use super::*;
+
+/// What the program answers to a call: the kernel's machine, as far as it is used here.
+fn answer(network: Network, architecture: u32, number: u32, arguments: [u32; 4]) -> u32 {
+    let program = program(SandboxTier::Full, network).unwrap();
+    let (mut at, mut loaded) = (0, 0);
+    for _ in 0..program.len() + 1 {
+        let sock_filter { code, jt, jf, k } = program[at];
+        let taken = match code {
+            LOAD => {
+                loaded = match k {
+                    NUMBER => number,
+                    ARCHITECTURE => architecture,
+                    FIRST_ARGUMENT => arguments[0],
+                    SECOND_ARGUMENT => arguments[1],
+                    THIRD_ARGUMENT => arguments[2],
+                    FOURTH_ARGUMENT => arguments[3],
+                    other => panic!("nothing is at {other}"),
+                };
+                at += 1;
+                continue;
+            }
+            KEEP_BITS => {
+                loaded &= k;
+                at += 1;
+                continue;
+            }
+            RETURN => return k,
+            search::JUMP => {
+                at += 1 + k as usize;
+                continue;
+            }
+            JUMP_EQUAL => loaded == k,
+            JUMP_AT_LEAST => loaded >= k,
+            JUMP_ANY_BIT => loaded & k != 0,
+            other => panic!("no instruction {other}"),
+        };
+        at += 1 + usize::from(if taken { jt } else { jf });
+    }
+    panic!("the program does not end");
+}
+
+fn check(network: Network, number: libc::c_long, arguments: [u32; 3], expect: u32) {
+    let [first, second, third] = arguments;
+    let said = answer(network, OURS, narrow(number), [first, second, third, 0]);
+    assert_eq!(said, expect, "call {number} {arguments:?} with network {network:?}");
+}
+
+const EPERM: u32 = FAIL | libc::EPERM.unsigned_abs();
+const ENOSYS: u32 = FAIL | libc::ENOSYS.unsigned_abs();
+const EINVAL: u32 = FAIL | libc::EINVAL.unsigned_abs();
+
+#[test]
+fn listed_calls_are_refused_and_others_are_not() {
+    for (number, told) in REFUSED {
+        let expect = match told {
+            Answer::NotPermitted => EPERM,
+            Answer::NotThere => ENOSYS,
+            Answer::Unsuited => EINVAL,
+            Answer::Ignored => FAIL,
+        };
+        check(Network::Full, *number, [0; 3], expect);
+    }
+    for number in [libc::SYS_read, libc::SYS_mmap, libc::SYS_recvfrom, libc::SYS_execve] {
+        check(Network::Off, number, [0; 3], ALLOW);
+    }
+    check(Network::Off, libc::SYS_clone, [0x0100_0011, 0, 0], ALLOW);
+    for namespace in [0x1000_0000, 0x0002_0000, 0x2000_0000, 0x4000_0000] {
+        check(Network::Off, libc::SYS_clone, [namespace | 17, 0, 0], EPERM);
+    }
+    check(Network::Off, libc::SYS_ioctl, [0, 0x5412, 0], EPERM);
+    check(Network::Off, libc::SYS_ioctl, [0, 0x541c, 0], EPERM);
+    check(Network::Off, libc::SYS_ioctl, [0, 0x5423, 0], EPERM);
+    check(Network::Off, libc::SYS_ioctl, [0, 0x5401, 0], ALLOW);
+}
+
+#[test]
+fn locks_are_those_that_a_descriptor_shows() {
+    for wish in [36, 37, 38, 1024, 1040] {
+        check(Network::Full, libc::SYS_fcntl, [3, wish, 0], EINVAL);
+    }
+    for (wish, _ordinary) in [(5, "F_GETLK"), (6, "F_SETLK"), (7, "F_SETLKW"), (1030, "F_DUPFD_CLOEXEC")] {
+        check(Network::Full, libc::SYS_fcntl, [3, wish, 0], ALLOW);
+    }
+}
+
+#[test]
+fn memory_is_shared_only_by_a_file() {
+    let mmap = |flags| answer(Network::Off, OURS, narrow(libc::SYS_mmap), [0, 0, 0, flags]);
+    for (flags, expect) in [(0x22, ALLOW), (0x4022, ALLOW), (0x01, ALLOW), (0x03, ALLOW)] {
+        assert_eq!(mmap(flags), expect, "{flags:#x}");
+    }
+    assert_eq!([mmap(0x21), mmap(0x23), mmap(0x4021)], [EPERM; 3]);
+}
+
+#[test]
+fn what_nobody_counts_is_not_made_larger_and_not_put_where_nobody_looks() {
+    let of_c_library = 0x003d_0f00;
+    check(Network::Off, libc::SYS_clone, [of_c_library, 0, 0], ALLOW);
+    check(Network::Off, libc::SYS_clone, [of_c_library & !SHARED_DESCRIPTORS, 0, 0], EPERM);
+    check(Network::Off, libc::SYS_close_range, [3, u32::MAX, 4], ALLOW);
+    check(Network::Off, libc::SYS_close_range, [3, u32::MAX, 6], EPERM);
+    for number in [libc::SYS_sendmsg, libc::SYS_sendmmsg] {
+        check(Network::Off, number, [0; 3], EPERM);
+        check(Network::Loopback, number, [0; 3], ALLOW);
+    }
+    for option in [7, 32] {
+        check(Network::Full, libc::SYS_setsockopt, [3, 1, option], FAIL);
+    }
+    check(Network::Full, libc::SYS_setsockopt, [3, 1, 2], ALLOW);
+    check(Network::Full, libc::SYS_setsockopt, [3, 6, 7], ALLOW);
+    check(Network::Off, libc::SYS_prctl, [4, 0, 0], FAIL);
+    check(Network::Off, libc::SYS_prctl, [15, 0, 0], ALLOW);
+    check(Network::Off, libc::SYS_prctl, [36, 1, 0], EINVAL);
+    check(Network::Off, libc::SYS_clone, [0x8011, 0, 0], EPERM);
+    check(Network::Off, libc::SYS_fcntl, [3, 1031, 0], EPERM);
+    check(Network::Off, libc::SYS_fcntl, [3, 1030, 0], ALLOW);
+}
+
+/// By hand and not from the list, so that a line that is lost from it is missed here.
+#[test]
+fn what_walls_are_made_of_and_what_passes_them_is_refused() {
+    let walls = [
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_kcmp,
+        libc::SYS_bpf,
+        libc::SYS_perf_event_open,
+        libc::SYS_userfaultfd,
+        libc::SYS_keyctl,
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_setns,
+        libc::SYS_unshare,
+        libc::SYS_open_tree,
+        libc::SYS_move_mount,
+        libc::SYS_fsopen,
+        libc::SYS_fsmount,
+        libc::SYS_mount_setattr,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_kexec_load,
+        libc::SYS_kexec_file_load,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_delete_module,
+        libc::SYS_reboot,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_acct,
+        libc::SYS_quotactl,
+    ];
+    for number in walls {
+        check(Network::Full, number, [0; 3], EPERM);
+    }
+    let older = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_clone3, libc::SYS_openat2];
+    let unseen = [libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget];
+    for number in older.into_iter().chain(unseen) {
+        check(Network::Full, number, [0; 3], ENOSYS);
+    }
+}
+
+#[test]
+fn no_file_is_given_its_owners_powers() {
+    let check = |number: libc::c_long, arguments: [u32; 4], expect: u32| {
+        let said = answer(Network::Off, OURS, narrow(number), arguments);
+        assert_eq!(said, expect, "call {number} {arguments:?}");
+    };
+    for bits in [0o4755, 0o2755, 0o6777] {
+        check(libc::SYS_fchmod, [3, bits, 0, 0], EPERM);
+        check(libc::SYS_fchmodat, [3, 0, bits, 0], EPERM);
+        check(libc::SYS_mkdirat, [3, 0, bits, 0], EPERM);
+        check(libc::SYS_mknodat, [3, 0, bits, 0], EPERM);
+        check(libc::SYS_openat, [3, 0, 0o101, bits], EPERM);
+        check(libc::SYS_openat, [3, 0, 0o20200002, bits], EPERM);
+        check(libc::SYS_openat, [3, 0, 0, bits], ALLOW);
+    }
+    check(libc::SYS_fchmod, [3, 0o1777, 0, 0], ALLOW);
+    check(libc::SYS_openat, [3, 0, 0o101, 0o644], ALLOW);
+}
+
+/// A pair of datagrams could be sent to any name there is.
+#[test]
+fn the_ends_of_a_pair_reach_each_other_alone() {
+    for (kind, expect) in [(1, ALLOW), (5, ALLOW), (2, EPERM), (3, EPERM)] {
+        for flags in [0, 0x800, 0x80000, 0x80800] {
+            check(Network::Full, libc::SYS_socketpair, [UNIX, kind | flags, 0], expect);
+        }
+    }
+}
+
+#[test]
+fn another_architecture_ends_the_process() {
+    assert_eq!(answer(Network::Full, 0x4000_0003, 1, [0; 4]), KILL, "i386");
+    assert_eq!(answer(Network::Full, OURS, X32 | 1, [0; 4]), KILL, "x32");
+}
+
+#[test]
+fn sockets_are_those_of_the_network() {
+    for family in 0..64 {
+        check(Network::Off, libc::SYS_socket, [family, 1, 0], EPERM);
+        let expect = if family == UNIX { ALLOW } else { EPERM };
+        check(Network::Off, libc::SYS_socketpair, [family, 1, 0], expect);
+        let known = NETWORK_FAMILIES.contains(&family) || family == NETLINK;
+        for network in [Network::Loopback, Network::Full] {
+            check(network, libc::SYS_socket, [family, 1, 0], if known { ALLOW } else { EPERM });
+        }
+    }
+    check(Network::Full, libc::SYS_socket, [NETLINK, 3, 15], EPERM);
+}
