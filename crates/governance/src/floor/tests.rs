@@ -1,3 +1,5 @@
+//! What the floor protects from reading and from writing, name by name.
+
 use super::*;
 
 /// What the floor says of reading and of writing, in words.

@@ -1,3 +1,5 @@
+//! What the filter lets through and what it answers, by running its steps on calls.
+
 use super::*;
 
 /// What the program answers to a call: the kernel's machine, as far as it is used here.
