@@ -15,21 +15,29 @@ use super::results::{Bound, Results};
 /// The clock counts whole microseconds, rounded down: half of one is what that leaves out on average.
 const ROUNDED_OFF: f64 = 0.5;
 
-/// How long each call took when its reply was made, in microseconds, by the call.
+/// The replies of one lane, as they came. Read only when all have come: what is done between two calls is part of what
+/// is measured, and must be no more for one lane than for the others.
 #[derive(Default)]
-pub(crate) struct Replies(HashMap<String, f64>);
+pub(crate) struct Replies(Vec<String>);
 
 impl Replies {
-    pub(crate) fn take(&mut self, answer: &str) -> Result<()> {
+    pub(crate) fn keep(&mut self, answer: &str) {
+        self.0.push(answer.to_owned());
+    }
+
+    /// How long each call took when its reply was made, in microseconds, by the call.
+    fn latencies(&self) -> Result<HashMap<String, f64>> {
+        self.0.iter().map(|answer| Self::latency(answer)).collect()
+    }
+
+    fn latency(answer: &str) -> Result<(String, f64)> {
         let answer: Value = serde_json::from_str(answer)?;
         let read = || {
             let id = answer.pointer("/result/metadata/call_id")?.as_str()?;
             let latency = answer.pointer("/result/latency_ms")?.as_f64()?;
             Some((id.to_owned(), latency * 1e3))
         };
-        let (id, latency) = read().context("a reply names its call and how long it took")?;
-        self.0.insert(id, latency);
-        Ok(())
+        read().context("a reply names its call and how long it took")
     }
 }
 
@@ -40,13 +48,14 @@ pub(crate) fn add(
     group: &'static str,
     results: &mut Results,
 ) -> Result<()> {
+    let latencies = replies.latencies()?;
     let (mut decisions, mut ends, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     for segment in segments(ledger)? {
         let text = std::fs::read_to_string(segment)?;
         for line in text.lines().filter(|line| line.contains("\"outcome\":\"done\"")) {
             let record: Value = serde_json::from_str(line)?;
             let id = record.get("call_id").and_then(Value::as_str).unwrap_or_default();
-            let Some(replied) = replies.0.get(id) else { continue };
+            let Some(replied) = latencies.get(id) else { continue };
             let decision =
                 decision(&record).context("a record says how long its decision took")? + ROUNDED_OFF;
             let ran = record.get("latency_us").and_then(Value::as_f64).context("a record has a latency")?;
@@ -57,10 +66,10 @@ pub(crate) fn add(
         }
     }
     anyhow::ensure!(
-        sums.len() == replies.0.len(),
+        sums.len() == latencies.len(),
         "{} of {} replies are on record",
         sums.len(),
-        replies.0.len()
+        latencies.len()
     );
     results.add(group, "  of Sinew's: the decision into the ledger", decisions);
     results.add(group, "  of Sinew's: the end into the ledger", ends);

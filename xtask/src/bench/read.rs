@@ -58,7 +58,10 @@ impl Lane {
         let (is_ours, times) = (self.name == SINEW, &mut self.alone);
         ask(&mut self.conversation, &self.question, self.calls, |time, answer| {
             times.push(time);
-            if is_ours { replies.take(answer) } else { Ok(()) }
+            if is_ours {
+                replies.keep(answer);
+            }
+            Ok(())
         })?;
         let work = (self.calls.max(DEPTH), DEPTH);
         self.rates.push(ask_many(&mut self.conversation, &self.question, work, &mut self.deep)?);
