@@ -22,6 +22,7 @@ mod results;
 mod spawn;
 mod table;
 mod times;
+mod training;
 mod validator;
 mod wish;
 
@@ -29,14 +30,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use crate::dist;
 use crate::process;
-use crate::project::{self, Profile};
 use crate::tree::Root;
 use baseline::Baseline;
 use results::Results;
 use wish::{Afterwards, Length, PARTS, Part};
 
 pub(crate) use echo::{WORD as ECHO, answer};
+pub(crate) use training::train;
 pub(crate) use wish::Wish;
 
 /// The crates whose own cost has a bound, each with an example that measures it.
@@ -52,7 +54,7 @@ const OTHER_BUILD: &str = "SINEW_BIN";
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     let binary = match std::env::var_os(OTHER_BUILD) {
         Some(binary) => PathBuf::from(binary),
-        None => project::build_binary(root, Profile::Shipped)?,
+        None => dist::program(root)?,
     };
     let folder = root.path().join("target/bench");
     let _ = std::fs::remove_dir_all(&folder);

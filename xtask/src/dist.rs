@@ -14,6 +14,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::macos;
 use crate::process;
+use crate::profile;
+use crate::project;
 use crate::tree::Root;
 
 const FOLDER: &str = "target/dist";
@@ -40,7 +42,7 @@ impl Wish {
 }
 
 pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
-    let host = host_target(root)?;
+    let host = project::host_target(root)?;
     let program = build(root, &host)?;
     let (target, shipped) = match wish {
         Wish::Host => (host, program.clone()),
@@ -68,22 +70,18 @@ fn write(folder: &Path, name: &str, entries: &[archive::Entry]) -> Result<()> {
     Ok(())
 }
 
-fn host_target(root: &Root) -> Result<String> {
-    let said = process::capture(&mut root.command("rustc", &["-vV"]))?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc does not say what it runs on")?.to_owned())
+/// The program that people install on this system.
+pub(crate) fn program(root: &Root) -> Result<PathBuf> {
+    build(root, &project::host_target(root)?)
 }
 
-/// A stripped release build. In a folder of its own: its flags differ from those of everyday builds.
+/// A stripped build. In a folder of its own: its flags differ from those of everyday builds.
 fn build(root: &Root, target: &str) -> Result<PathBuf> {
-    let mut cargo =
-        root.cargo(&["build", "--profile", "shipped", "--locked", "-p", "sinew", "--target", target]);
-    run_build(root, &mut cargo, target, Vec::new())
+    run_build(root, &mut project::shipped_build(root, target), target, Vec::new())
 }
 
 fn build_for_apple_silicon(root: &Root) -> Result<PathBuf> {
-    let mut cargo =
-        root.cargo(&["build", "--profile", "shipped", "--locked", "-p", "sinew", "--target", macos::TARGET]);
+    let mut cargo = project::shipped_build(root, macos::TARGET);
     macos::prepare_link(root, &mut cargo)?;
     run_build(root, &mut cargo, macos::TARGET, frameworks()).context(
         "linking for a Mac elsewhere needs Apple's frameworks: set SDKROOT to an SDK, or run this on a Mac",
@@ -99,7 +97,8 @@ fn frameworks() -> Vec<String> {
 fn run_build(root: &Root, cargo: &mut Command, target: &str, more: Vec<String>) -> Result<PathBuf> {
     let folder = root.path().join(FOLDER).join("build");
     cargo.env("CARGO_TARGET_DIR", &folder).env("CARGO_PROFILE_SHIPPED_STRIP", "symbols");
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", [forgetful(root), more].concat().join("\u{1f}"));
+    let flags = [forgetful(root), profile::flags(root, target), more];
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.concat().join("\u{1f}"));
     process::run(cargo)?;
     let program = folder.join(target).join("shipped/sinew");
     if !program.is_file() {

@@ -8,6 +8,7 @@ mod docs;
 mod macos;
 mod node;
 mod process;
+mod profile;
 mod programs;
 mod project;
 mod python;
@@ -36,6 +37,7 @@ usage: cargo xtask TASK
   soak [--minutes N] [--life]
                     the long campaigns: a bad neighbourhood, N minutes of faults (20 if not said), a thousand crashes, a
                     million records; --life: only the first two
+  profile           what the product runs through when people use it, written down for the build that people install
   dist [--target T] the archive people install: this machine's, or aarch64-apple-darwin through zig
   help              this text
 ";
@@ -51,6 +53,7 @@ enum Task {
     /// Not for people: the other end of a measurement.
     Echo(usize),
     Soak(soak::Wish),
+    Profile,
     Dist(dist::Wish),
     Help,
 }
@@ -83,6 +86,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(wish) => bench::command(&root, &wish),
         Task::Echo(reply) => bench::answer(reply),
         Task::Soak(wish) => soak::command(&root, &wish),
+        Task::Profile => profile::command(&root),
         Task::Dist(wish) => dist::command(&root, &wish),
         Task::Help => {
             print!("{USAGE}");
@@ -103,10 +107,11 @@ fn parse(words: &[String]) -> Result<Task, String> {
             [reply] => reply.parse().map(Task::Echo).map_err(|_| format!("`{reply}` is no number of bytes")),
             _ => Err(format!("`{task}` takes a number of bytes")),
         },
+        "profile" if rest.is_empty() => Ok(Task::Profile),
         "soak" => soak::Wish::parse(rest).map(Task::Soak),
         "dist" => dist::Wish::parse(rest).map(Task::Dist),
         "help" | "-h" | "--help" => Ok(Task::Help),
-        "tidy" | "docs" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
+        "tidy" | "docs" | "profile" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
         other => Err(format!("there is no task `{other}`")),
     }
 }
@@ -128,6 +133,8 @@ mod tests {
         check("ci", Ok(Task::Ci(ci::Selection::All)));
         check("ci --only fmt", Ok(Task::Ci(ci::Selection::Only("fmt"))));
         check("tidy", Ok(Task::Tidy));
+        check("profile", Ok(Task::Profile));
+        check("profile it", Err("`profile` takes no arguments, got `it`"));
         check("bench", bench::Wish::parse(&[]).map(Task::Bench).map_err(|_| ""));
         check("answer-lines 900", Ok(Task::Echo(900)));
         check("answer-lines soon", Err("`soon` is no number of bytes"));

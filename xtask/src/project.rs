@@ -1,7 +1,7 @@
 //! What cargo knows of the workspace, and the product built from it.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -69,8 +69,6 @@ pub(crate) enum Profile {
     Dev,
     /// As people run it who build it.
     Release,
-    /// As people run it who install it.
-    Shipped,
 }
 
 impl Profile {
@@ -79,9 +77,21 @@ impl Profile {
         match self {
             Profile::Dev => "dev",
             Profile::Release => "release",
-            Profile::Shipped => "shipped",
         }
     }
+}
+
+/// The system this is, as the compiler calls it.
+pub(crate) fn host_target(root: &Root) -> Result<String> {
+    let said = process::capture(&mut root.command("rustc", &["-vV"]))?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc does not say what it runs on")?.to_owned())
+}
+
+/// What builds the product as people install it. Always for a system by its name, so that functions have the same names in
+/// a build that is profiled and in one that uses the profile.
+pub(crate) fn shipped_build(root: &Root, target: &str) -> Command {
+    root.cargo(&["build", "--profile", "shipped", "--locked", "-p", "sinew", "--target", target])
 }
 
 /// Builds `sinew` and returns where it is. Whole-workspace features, so that the tests reuse what was compiled.

@@ -20,17 +20,18 @@ pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mu
     let home = Home::make(binary, &folder.join("hook"))?;
     let daemon = home.start()?;
     drop(daemon.connect()?);
+    results.add(GROUP, "pre-tool-use, a daemon runs", ask_often(&home, length.of(ROUNDS))?);
+    Ok(())
+}
+
+/// Asks of a read of the file that every home has, and tells how long each verdict took.
+pub(crate) fn ask_often(home: &Home, rounds: usize) -> Result<Vec<f64>> {
     let work = home.work();
     let event = json!({"session_id": "s", "transcript_path": "/x.jsonl", "cwd": work, "permission_mode": "default",
         "hook_event_name": "PreToolUse", "tool_name": "Read", "tool_input": {"file_path": work.join("kib.txt")},
         "tool_use_id": "t"});
     let event = event.to_string();
-    let mut times = Vec::new();
-    for _ in 0..length.of(ROUNDS) {
-        times.push(once(&home, &event)?);
-    }
-    results.add(GROUP, "pre-tool-use, a daemon runs", times);
-    Ok(())
+    (0..rounds).map(|_| once(home, &event)).collect()
 }
 
 fn once(home: &Home, event: &str) -> Result<f64> {

@@ -68,7 +68,7 @@ fn starts(home: &Home, name: &str, count: usize, results: &mut Results) -> Resul
 }
 
 /// A daemon, and how long it took to answer the first call.
-fn first_answer(home: &Home) -> Result<(Daemon, f64)> {
+pub(crate) fn first_answer(home: &Home) -> Result<(Daemon, f64)> {
     let daemon = home.start()?;
     let mut conversation = daemon.connect()?;
     ask(&mut conversation, &Question::read(), 1, |_, _| Ok(()))?;

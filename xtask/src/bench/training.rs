@@ -1,0 +1,97 @@
+//! What people do with the product, so that a build that notes what it runs through has something to note: calls by every
+//! door, alone and many at once, granted and refused, the commands a person types, and starts.
+//!
+//! Nothing is measured here, but what is done must do what it is for: a profile of errors would be worse than none.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::conversation::{Conversation, Question, ask, ask_many};
+use super::daemon::{Daemon, Home};
+use super::{hook, life};
+use crate::process;
+
+/// How often what is done most is done; the rest is done in proportion.
+const OFTEN: usize = 3_000;
+const AT_ONCE: usize = 64;
+/// Starts with what earlier ones left.
+const STARTS: usize = 5;
+const MANIFESTS: usize = 100;
+
+/// What a tool is asked, what every answer holds, and how often.
+type Lesson = (&'static str, Value, &'static str, usize);
+
+/// Has a program do all of it in a home of its own below `folder`.
+pub(crate) fn train(binary: &Path, folder: &Path) -> Result<()> {
+    let home = Home::make(binary, &folder.join("few"))?;
+    let daemon = home.start()?;
+    natively(&daemon)?;
+    by_mcp(daemon.connect()?)?;
+    by_mcp(Conversation::on_pipes(&mut home.sinew(&["mcp"]))?)?;
+    hook::ask_often(&home, OFTEN / 300)?;
+    by_hand(&home)?;
+    daemon.end()?;
+    start_again(&home)?;
+    let many = Home::make(binary, &folder.join("many"))?;
+    life::manifests(&many, MANIFESTS)?;
+    start_again(&many)
+}
+
+fn natively(daemon: &Daemon) -> Result<()> {
+    let mut native = daemon.connect()?;
+    let read = Question::read();
+    ask(&mut native, &read, OFTEN, |_, _| Ok(()))?;
+    ask_many(&mut native, &read, (OFTEN, AT_ONCE), &mut Vec::new())?;
+    for (tool, arguments, expected, often) in lessons() {
+        let params = json!({"tool_name": tool, "arguments": arguments});
+        ask(&mut native, &Question::new("sinew/execute", &params, expected), often, |_, _| Ok(()))?;
+    }
+    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
+    ask(&mut native, &Question::new("sinew/explain", &params, "permit"), OFTEN / 30, |_, _| Ok(()))?;
+    ask(&mut native, &Question::new("sinew/status", &json!({}), "uptime_seconds"), OFTEN / 10, |_, _| Ok(()))
+}
+
+fn lessons() -> Vec<Lesson> {
+    let done = "\"success\":true";
+    vec![
+        ("list_directory", json!({"path": "."}), done, 100),
+        ("search_files", json!({"path": ".", "pattern": "xx"}), done, 50),
+        ("write_file", json!({"path": "made.txt", "content": "hello\n"}), done, 50),
+        ("edit_file", json!({"path": "made.txt", "edits": [{"old": "hello", "new": "hello"}]}), "made.txt", 10),
+        ("system_metrics_snapshot", json!({}), done, 20),
+        ("runtime_status", json!({}), done, 20),
+        ("read_file", json!({"path": "/etc/shadow"}), "\"refused\":true", 50),
+        ("read_file", json!({"pth": "kib.txt"}), "\"invalid_arguments\"", 50),
+        ("no_such_tool", json!({}), "\"unknown_tool\"", 20),
+    ]
+}
+
+fn by_mcp(mut client: Conversation) -> Result<()> {
+    client.initialise()?;
+    let params = json!({"name": "read_file", "arguments": {"path": "kib.txt"}});
+    let call = Question::new("tools/call", &params, "xxxxxxxx");
+    ask(&mut client, &call, OFTEN / 2, |_, _| Ok(()))?;
+    ask_many(&mut client, &call, (OFTEN / 2, AT_ONCE), &mut Vec::new())?;
+    ask(&mut client, &Question::new("tools/list", &json!({}), "read_file"), OFTEN / 150, |_, _| Ok(()))
+}
+
+fn by_hand(home: &Home) -> Result<()> {
+    let lines: [&[&str]; 6] = [
+        &["status"],
+        &["tools"],
+        &["check"],
+        &["ledger", "tail"],
+        &["ledger", "query", "--tool", "read_file"],
+        &["ledger", "verify"],
+    ];
+    lines.iter().try_for_each(|words| process::capture(&mut home.sinew(words)).map(drop))
+}
+
+fn start_again(home: &Home) -> Result<()> {
+    for _ in 0..STARTS {
+        life::first_answer(home)?.0.end()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! `cargo xtask profile`: has the product do what people do with it, and writes down which of its code that runs through.
+//! What people install is compiled by that: what a call needs lies together, and what it does not need lies elsewhere.
+//!
+//! The profile is in the repository, so that the same source gives the same program. Functions that changed since are compiled
+//! without it, so an old one is no danger; it only does less.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::bench;
+use crate::process;
+use crate::project;
+use crate::tree::Root;
+
+/// One for each system: the names of functions differ between them.
+const FOLDER: &str = "xtask/profile";
+/// Where it is made.
+const WORKSHOP: &str = "target/profile";
+
+/// What tells the compiler to use the profile of a system, where there is one.
+pub(crate) fn flags(root: &Root, target: &str) -> Vec<String> {
+    let file = file(root, target);
+    // A function that changed since is worth no word: there will always be some.
+    let quiet = "-Cllvm-args=-no-pgo-warn-mismatch".to_owned();
+    if file.is_file() { vec![format!("-Cprofile-use={}", file.display()), quiet] } else { Vec::new() }
+}
+
+pub(crate) fn command(root: &Root) -> Result<()> {
+    let target = project::host_target(root)?;
+    let merger = merger(root, &target)?;
+    let workshop = root.path().join(WORKSHOP);
+    let (notes, home) = (workshop.join("notes"), workshop.join("home"));
+    let program = build(root, &target, &workshop, &notes)?;
+    // Whatever ran while it was built has left notes too.
+    let _ = std::fs::remove_dir_all(&notes);
+    println!("… it does what people do with it");
+    bench::train(&program, &home)?;
+    merge(root, &merger, &notes, &file(root, &target))
+}
+
+fn file(root: &Root, target: &str) -> PathBuf {
+    root.path().join(FOLDER).join(format!("{target}.profdata"))
+}
+
+/// Builds the product so that it notes what it runs through. Not as one whole: that takes long, and the notes are the same.
+fn build(root: &Root, target: &str, workshop: &Path, notes: &Path) -> Result<PathBuf> {
+    let mut cargo = project::shipped_build(root, target);
+    cargo.env("CARGO_TARGET_DIR", workshop.join("build")).env("CARGO_PROFILE_SHIPPED_LTO", "off");
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("-Cprofile-generate={}", notes.display()));
+    process::run(&mut cargo)?;
+    Ok(workshop.join("build").join(target).join("shipped/sinew"))
+}
+
+/// The program that puts notes together, of the very compiler that reads them.
+fn merger(root: &Root, target: &str) -> Result<PathBuf> {
+    let sysroot = process::capture(&mut root.command("rustc", &["--print", "sysroot"]))?;
+    let merger = Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("bin/llvm-profdata");
+    ensure!(merger.is_file(), "`{}` is not there: `rustup component add llvm-tools` brings it", merger.display());
+    Ok(merger)
+}
+
+fn merge(root: &Root, merger: &Path, notes: &Path, file: &Path) -> Result<()> {
+    std::fs::create_dir_all(root.path().join(FOLDER))?;
+    let mut command = Command::new(merger);
+    // Functions that never ran are left out: the file is a tenth as large, and says the same.
+    command.args(["merge", "--sparse", "--output"]).arg(file).arg(notes);
+    process::run(&mut command)?;
+    let bytes = std::fs::metadata(file).with_context(|| format!("no `{}`", file.display()))?.len();
+    println!("{}: {} KiB", file.display(), bytes / 1024);
+    Ok(())
+}
