@@ -4,17 +4,16 @@
 //! The list is data. Letters are compared without case on every system, because a volume that ignores case can
 //! be mounted anywhere.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use tool::{PathAccess, RefusalCode, RuleRef};
 
+use crate::glob::{Tree, TreeBuilder, alternatives};
 use crate::name::{Name, fold};
-use crate::pattern::{everything_below, is_wild};
+use crate::pattern::{BadPattern, everything_below};
 use crate::surroundings::Protected;
 
 mod names;
@@ -23,7 +22,7 @@ pub use names::git_acts_on;
 use names::{GITS_OWN, Group, NEVER_TOUCHED, NEVER_WRITTEN, ONLY_FOLDERS};
 
 /// The fixed part, compiled once: it is the same for every policy.
-static FIXED: LazyLock<Result<Fixed, globset::Error>> = LazyLock::new(Fixed::compile);
+static FIXED: LazyLock<Result<Fixed, BadPattern>> = LazyLock::new(Fixed::compile);
 
 /// The floor, compiled.
 #[derive(Debug)]
@@ -58,8 +57,8 @@ pub fn runs_by_itself(path: &Path, stands: Stands) -> bool {
     // A list that could not be read frees nothing.
     let (Ok(fixed), Some(name)) = (FIXED.as_ref(), Name::canonical(path)) else { return true };
     let name = name.folded();
-    let asked = Asked::of(&name);
-    fixed.written.has(&asked) || (stands == Stands::Other && fixed.only_folders.has(&asked))
+    let is_in = |list: &Guarded| list.find(&name).is_some();
+    is_in(&fixed.written) || (stands == Stands::Other && is_in(&fixed.only_folders))
 }
 
 /// What the floor says of a name it protects.
@@ -82,37 +81,14 @@ enum Reach {
 
 #[derive(Debug)]
 struct Guarded {
-    set: GlobSet,
-    /// The group of each glob, in the order of the set.
+    tree: Tree,
+    /// The group of each pattern, by the number that the tree knows it by.
     groups: Vec<(&'static str, &'static str)>,
-    /// Where all of it lies, by the first part of the name; `None` where any part may be the first.
-    roots: Option<BTreeSet<String>>,
-}
-
-/// A name with its case taken out, as the lists are asked about it.
-struct Asked<'a> {
-    name: &'a Path,
-    /// Its first part.
-    root: &'a [u8],
-    /// What expressions are asked about, once one is.
-    candidate: OnceCell<Candidate<'a>>,
-}
-
-impl<'a> Asked<'a> {
-    fn of(folded: &'a Name) -> Self {
-        let name = folded.as_path();
-        let mut parts = name.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
-        Asked { name, root: parts.next().unwrap_or_default(), candidate: OnceCell::new() }
-    }
-
-    fn candidate(&self) -> &Candidate<'a> {
-        self.candidate.get_or_init(|| Candidate::new(self.name))
-    }
 }
 
 impl Floor {
     /// Compiles the list and adds Sinew's own folders, under the names given and the names they lead to.
-    pub(crate) fn new(protected: &Protected) -> Result<Self, globset::Error> {
+    pub(crate) fn new(protected: &Protected) -> Result<Self, BadPattern> {
         let (mut own, mut folders) = (BTreeSet::new(), Vec::new());
         for folder in &protected.folders {
             let real = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
@@ -131,18 +107,17 @@ impl Floor {
     /// The rule that protects this name from this access.
     pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
         let name = name.folded();
-        let asked = Asked::of(&name);
         if self.own.iter().any(|folder| name.is_in(folder)) {
             let rule = rule("sinew");
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }
         let written = || match access {
             PathAccess::Write | PathAccess::Remove => {
-                self.fixed.written.find(&asked).or_else(|| self.fixed.gits_own.find(&asked))
+                self.fixed.written.find(&name).or_else(|| self.fixed.gits_own.find(&name))
             }
             PathAccess::Read => None,
         };
-        let (group, why) = self.fixed.touched.find(&asked).or_else(written)?;
+        let (group, why) = self.fixed.touched.find(&name).or_else(written)?;
         Some(FloorRule { code: RefusalCode::PathForbidden, rule: rule(group), why })
     }
 
@@ -159,7 +134,7 @@ impl Floor {
 }
 
 impl Fixed {
-    fn compile() -> Result<Self, globset::Error> {
+    fn compile() -> Result<Self, BadPattern> {
         Ok(Fixed {
             touched: Guarded::compile(NEVER_TOUCHED, Reach::Below)?,
             written: Guarded::compile(NEVER_WRITTEN, Reach::Below)?,
@@ -170,32 +145,30 @@ impl Fixed {
 }
 
 impl Guarded {
-    fn compile(list: &[Group], reach: Reach) -> Result<Self, globset::Error> {
-        let mut set = GlobSetBuilder::new();
-        let (mut groups, mut roots) = (Vec::new(), Vec::new());
+    fn compile(list: &[Group], reach: Reach) -> Result<Self, BadPattern> {
+        let (mut tree, mut groups) = (TreeBuilder::new(), Vec::new());
         for group in list {
             for text in group.names.iter().flat_map(|pattern| spellings(pattern, reach)) {
-                set.add(glob(&text)?);
+                for plain in spelt_out(&fold(&text)) {
+                    tree.add(&plain, groups.len())?;
+                }
                 groups.push((group.id, group.why));
-                roots.push(root(&text));
             }
         }
-        Ok(Guarded { set: set.build()?, groups, roots: roots.into_iter().collect() })
+        Ok(Guarded { tree: tree.build()?, groups })
     }
 
-    fn has(&self, asked: &Asked<'_>) -> bool {
-        // Most names lie elsewhere, and to compare one part is far cheaper than to ask expressions.
-        let here = |roots: &BTreeSet<String>| roots.iter().any(|root| root.as_bytes() == asked.root);
-        self.roots.as_ref().is_none_or(here) && self.set.is_match_candidate(asked.candidate())
-    }
-
-    fn find(&self, asked: &Asked<'_>) -> Option<(&'static str, &'static str)> {
-        if !self.has(asked) {
-            return None;
-        }
-        let first = self.set.matches_candidate(asked.candidate()).into_iter().min()?;
+    /// The group of the first pattern that matches a name with its case taken out.
+    fn find(&self, folded: &Name) -> Option<(&'static str, &'static str)> {
+        let first = self.tree.first(folded.as_path().as_os_str().as_bytes())?;
         self.groups.get(first).copied()
     }
+}
+
+/// A pattern once for each text in its braces, which may hold slashes: what is left has no expression to be compiled at each
+/// start.
+fn spelt_out(pattern: &str) -> Vec<String> {
+    alternatives(pattern).unwrap_or_else(|| vec![pattern.to_owned()])
 }
 
 /// A pattern, the folder it is about or what is below it, and all of it below `/private`, where a Mac keeps what `/etc` and
@@ -206,16 +179,6 @@ fn spellings(pattern: &str, reach: Reach) -> Vec<String> {
     let plain = [Some(pattern.to_owned()), folder, below].into_iter().flatten();
     let linked = pattern.starts_with("/etc/") || pattern.starts_with("/var/");
     plain.flat_map(|text| [linked.then(|| format!("/private{text}")), Some(text)]).flatten().collect()
-}
-
-/// The first part of whatever a pattern matches, where it says so itself.
-fn root(text: &str) -> Option<String> {
-    let first = text.strip_prefix('/')?.split('/').next()?;
-    (!is_wild(first)).then(|| fold(first))
-}
-
-fn glob(text: &str) -> Result<globset::Glob, globset::Error> {
-    GlobBuilder::new(&fold(text)).literal_separator(true).empty_alternates(true).build()
 }
 
 pub(crate) fn rule(group: &str) -> RuleRef {

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 use tool::RuleRef;
 
-use self::tree::{Tree, TreeBuilder};
+pub(crate) use self::part::alternatives;
+pub(crate) use self::tree::{Tree, TreeBuilder};
 use crate::name::{Name, fold};
 use crate::pattern::{BadPattern, Pattern};
 use crate::surroundings::FileNames;

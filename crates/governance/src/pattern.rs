@@ -14,7 +14,7 @@ pub(crate) struct Pattern {
 }
 
 /// What is wrong with a pattern, and what to write instead.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadPattern {
     pub(crate) message: String,
     pub(crate) suggestion: Option<String>,

@@ -93,7 +93,7 @@ impl Policy {
         let floor = Floor::new(&around.protected).map_err(|error| {
             PolicyError::new(vec![DocumentError::unplaced(
                 BUILT_IN_FLOOR,
-                &format!("cannot be compiled: {error}"),
+                &format!("cannot be compiled: {}", error.message),
             )])
         })?;
         Checked::of(&files, around)?.into_policy(files, floor)

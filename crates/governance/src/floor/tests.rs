@@ -259,3 +259,52 @@ fn sinews_own_folder_is_known_by_both_its_names() {
     check("a[b]*", "a[b]*/x", true);
     check("a[b]*", "ab/x", false);
 }
+
+/// Every name of up to four parts that could matter to a list: the parts of its own patterns, spelt out, and one of nobody's.
+fn names_near(list: &[Group]) -> Vec<String> {
+    let own = list.iter().flat_map(|group| group.names).flat_map(|pattern| spelt_out(pattern));
+    own.flat_map(|pattern| {
+        let name = fold(&pattern).replace("**", "some").replace('*', "x");
+        let (whole, short) = (name.clone(), name.rsplit_once('/').map_or("", |(above, _)| above).to_owned());
+        [
+            format!("{name}/below"),
+            format!("/far{name}"),
+            format!("{name}y"),
+            name.replace("/some", ""),
+            whole,
+            short,
+        ]
+    })
+    .filter(|name| name.len() > 1)
+    .collect()
+}
+
+#[test]
+fn a_tree_finds_in_the_floor_what_expressions_find() {
+    for (list, reach) in [
+        (NEVER_TOUCHED, Reach::Below),
+        (NEVER_WRITTEN, Reach::Below),
+        (GITS_OWN, Reach::Below),
+        (ONLY_FOLDERS, Reach::Alone),
+    ] {
+        let guarded = Guarded::compile(list, reach).unwrap();
+        let (mut set, mut groups) = (globset::GlobSetBuilder::new(), Vec::new());
+        for group in list {
+            for text in group.names.iter().flat_map(|pattern| spellings(pattern, reach)) {
+                let text = fold(&text);
+                let mut glob = globset::GlobBuilder::new(&text);
+                set.add(glob.literal_separator(true).empty_alternates(true).build().unwrap());
+                groups.push((group.id, group.why));
+            }
+        }
+        let set = set.build().unwrap();
+        let mut found = 0;
+        for text in names_near(list) {
+            let name = Name::canonical(text.as_ref()).unwrap().folded();
+            let expect = set.matches(name.as_path()).into_iter().min().map(|first| groups[first]);
+            assert_eq!(guarded.find(&name), expect, "{text}");
+            found += usize::from(expect.is_some());
+        }
+        assert!(found > list.len(), "{found} names were in the list");
+    }
+}

@@ -49,8 +49,8 @@ impl Spelling {
     }
 }
 
-/// The part once for each text in its braces, if it has one pair of them at most.
-fn alternatives(part: &str) -> Option<Vec<String>> {
+/// A text once for each of those in its braces, if it has one pair of them at most.
+pub(crate) fn alternatives(part: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = part.split_once('{') else { return Some(vec![part.to_owned()]) };
     let (among, after) = rest.split_once('}')?;
     Some(among.split(',').map(|text| format!("{before}{text}{after}")).collect())

@@ -26,12 +26,12 @@ const CHARACTER: &str = "(?u:[^/])";
 
 /// A tree that is asked.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     nodes: Vec<Node>,
 }
 
 /// A tree under construction: nobody can ask it before its expressions are compiled.
-pub(super) struct TreeBuilder {
+pub(crate) struct TreeBuilder {
     nodes: Vec<Sapling>,
 }
 
@@ -86,12 +86,12 @@ fn by_length(one: &[u8], other: &[u8]) -> Ordering {
 }
 
 impl TreeBuilder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         TreeBuilder { nodes: vec![Sapling::default()] }
     }
 
     /// Adds a pattern by its text, with the number it is known by.
-    pub(super) fn add(&mut self, text: &str, number: usize) -> Result<(), BadPattern> {
+    pub(crate) fn add(&mut self, text: &str, number: usize) -> Result<(), BadPattern> {
         let glob = glob_builder(text).build();
         glob.map_err(|error| bad(&error.kind().to_string()))?;
         let mut parts = text.split('/').filter(|part| !part.is_empty()).peekable();
@@ -135,7 +135,7 @@ impl TreeBuilder {
     }
 
     /// Compiles what is left to compile.
-    pub(super) fn build(self) -> Result<Tree, BadPattern> {
+    pub(crate) fn build(self) -> Result<Tree, BadPattern> {
         Ok(Tree { nodes: self.nodes.into_iter().map(Sapling::grow).collect::<Result<_, _>>()? })
     }
 }
@@ -177,12 +177,12 @@ impl Node {
 
 impl Tree {
     /// One without patterns.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Tree { nodes: Vec::new() }
     }
 
     /// The smallest number of the patterns that match a name.
-    pub(super) fn first(&self, name: &[u8]) -> Option<usize> {
+    pub(crate) fn first(&self, name: &[u8]) -> Option<usize> {
         let mut found: Option<usize> = None;
         let mut take = |number: Option<usize>| {
             if let Some(number) = number {
@@ -208,6 +208,9 @@ impl Tree {
             self.go_deeper(&mut next);
             std::mem::swap(&mut places, &mut next);
             next.clear();
+            if places.is_empty() {
+                return found;
+            }
         }
         self.at(&places).for_each(|(_, node)| take(node.here));
         found
