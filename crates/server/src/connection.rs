@@ -169,19 +169,19 @@ impl<C: Send + Sync> Talk<C> {
         (params, began): (Params, Instant),
         held: impl Send + 'static,
     ) -> ControlFlow<End> {
-        let Some(ticket) = self.open.open(&id) else {
-            // With the same id the two answers could not be told apart.
-            let error = RpcError::invalid_request("this id belongs to a request that is still open");
-            self.send(None, &Err(error.with("id", &id))).await;
-            return ControlFlow::Continue(());
+        let ticket = match self.open.open(id) {
+            Ok(ticket) => ticket,
+            Err(id) => {
+                // With the same id the two answers could not be told apart.
+                let error = RpcError::invalid_request("this id belongs to a request that is still open");
+                self.send(None, &Err(error.with("id", &id))).await;
+                return ControlFlow::Continue(());
+            }
         };
-        let call = Call { id: id.clone(), params, began, withdrawn: ticket.withdrawn().clone() };
+        let call = Call { id: ticket.id().clone(), params, began, withdrawn: ticket.withdrawn().clone() };
         let answer = self.connection.service.request(&mut self.connection.session, method, call);
         match answer {
-            Answer::Now(reply) => {
-                drop(ticket);
-                self.send(Some(&id), &reply).await;
-            }
+            Answer::Now(reply) => self.close(ticket, &reply).await,
             Answer::Later(reply) => {
                 let limit = self.connection.limits.max_line_bytes;
                 let mut answer = Box::pin(answer_later(ticket, reply, self.outbox.clone(), limit, held));
@@ -193,18 +193,15 @@ impl<C: Send + Sync> Talk<C> {
                 }
             }
             Answer::Follow(..) | Answer::Listen(_) if self.following.len() >= MOST_FOLLOWING => {
-                drop(ticket);
                 let error = RpcError::server("busy", "this connection follows enough: use another one");
-                self.send(Some(&id), &Err(error)).await;
+                self.close(ticket, &Err(error)).await;
             }
             Answer::Follow(..) | Answer::Listen(_) if !self.may_follow() => {
-                drop(ticket);
                 let message = "enough connections follow already: close one of them, or try again";
-                self.send(Some(&id), &Err(RpcError::server("busy", message))).await;
+                self.close(ticket, &Err(RpcError::server("busy", message))).await;
             }
             Answer::Follow(reply, following) => {
-                drop(ticket);
-                self.send(Some(&id), &reply).await;
+                self.close(ticket, &reply).await;
                 self.following.spawn(following(Notifier::new(self.outbox.clone())));
             }
             Answer::Listen(following) => {
@@ -291,6 +288,12 @@ impl<C: Send + Sync> Talk<C> {
         self.outbox.send(rpc::write(id, reply, self.connection.limits.max_line_bytes)).await;
     }
 
+    async fn close(&self, ticket: Ticket, reply: &Reply) {
+        let line = rpc::write(Some(ticket.id()), reply, self.connection.limits.max_line_bytes);
+        drop(ticket);
+        self.outbox.send(line).await;
+    }
+
     fn explain(&self, why: Unusable) -> RpcError {
         let limit = self.connection.limits.max_line_bytes;
         match why {
@@ -362,10 +365,10 @@ mod tests {
         // Nobody reads, and this fills the queue: the answer below cannot be sent.
         outbox.send(vec![b'x'; 8 * 1024 * 1024]).await;
         let (open, id) = (InFlight::default(), Id::read(json!(1)).unwrap());
-        let ticket = open.open(&id).unwrap();
+        let ticket = open.open(id.clone()).unwrap();
         let answer = answer_later(ticket, async { rpc::answer(&json!({})) }, outbox, 1000, ());
         tokio::pin!(answer);
         assert!(timeout(Duration::from_millis(50), &mut answer).await.is_err(), "it was sent");
-        assert!(open.open(&id).is_some(), "the id is taken while its answer waits");
+        assert!(open.open(id).is_ok(), "the id is taken while its answer waits");
     }
 }
