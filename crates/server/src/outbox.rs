@@ -3,8 +3,12 @@
 //! A reply waits while the queue is full, and its connection reads nothing new meanwhile. A client that takes
 //! nothing for too long is given up: the queue is dropped, its calls end and are recorded without it.
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -149,23 +153,32 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.write(&together).await
     }
 
-    async fn write(&mut self, line: &[u8]) -> Result<(), &'static str> {
-        let mut rest = line;
-        let mut last_progress = Instant::now();
+    async fn write(&mut self, mut rest: &[u8]) -> Result<(), &'static str> {
         while !rest.is_empty() {
-            match timeout(GLANCE, self.sink.write(rest)).await {
-                Ok(Ok(0) | Err(_)) => return Err("the connection is closed"),
-                Ok(Ok(written)) => {
-                    rest = rest.get(written..).unwrap_or_default();
-                    last_progress = Instant::now();
-                }
-                Err(_) if last_progress.elapsed() >= self.patience() => {
-                    return Err("it does not read its replies");
-                }
-                Err(_) => {}
+            // Most lines go out whole at the first try, for which nobody needs a clock.
+            let first = poll_fn(|context| Poll::Ready(Pin::new(&mut self.sink).poll_write(context, rest)));
+            let written = match first.await {
+                Poll::Ready(written) => written,
+                Poll::Pending => self.write_patiently(rest).await?,
+            };
+            match written {
+                Ok(0) | Err(_) => return Err("the connection is closed"),
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             }
         }
         Ok(())
+    }
+
+    /// Waits until some of it is taken.
+    async fn write_patiently(&mut self, bytes: &[u8]) -> Result<io::Result<usize>, &'static str> {
+        let began = Instant::now();
+        loop {
+            match timeout(GLANCE, self.sink.write(bytes)).await {
+                Ok(written) => return Ok(written),
+                Err(_) if began.elapsed() >= self.patience() => return Err("it does not read its replies"),
+                Err(_) => {}
+            }
+        }
     }
 
     fn patience(&self) -> Duration {
@@ -176,10 +189,8 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::pin::Pin;
     use std::sync::Mutex;
-    use std::task::{Context, Poll};
+    use std::task::Context;
 
     use tokio::io::AsyncReadExt;
 
