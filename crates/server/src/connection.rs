@@ -104,13 +104,17 @@ impl<C: Send + Sync> Connection<C> {
 
 impl<C: Send + Sync> Talk<C> {
     async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> End {
+        let (outbox, stop) = (self.outbox.clone(), self.connection.stop.clone());
+        let (gone, stopped) = (outbox.gone(), stop.cancelled());
+        // Waited for all along: to begin anew with each line would be to queue up and leave again for each.
+        tokio::pin!(gone, stopped);
         loop {
             while self.answers.try_join_next().is_some() {}
             while self.following.try_join_next().is_some() {}
             let frame = tokio::select! {
                 biased;
-                () = self.outbox.gone() => return End::Gone,
-                () = self.connection.stop.cancelled() => return End::Stopped,
+                () = &mut gone => return End::Gone,
+                () = &mut stopped => return End::Stopped,
                 frame = lines.next() => frame,
                 () = silence(self.connection.idle, &mut self.answers), if self.follows.is_none() => {
                     return End::Idle;
@@ -335,9 +339,11 @@ async fn answer_later(
     let reply = AssertUnwindSafe(reply).catch_unwind();
     let reply = tokio::select! {
         biased;
+        // First: a call that has come is begun, so that it is on record whatever becomes of it; and for one that is
+        // answered without waiting, nobody has to be told of a withdrawal.
+        reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
         // A call is told to end, and its end is recorded; nothing more is said of it here.
         () = ticket.withdrawn().cancelled() => return,
-        reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
     };
     let line = rpc::write(Some(ticket.id()), &reply, limit);
     drop((reply, held));
@@ -354,7 +360,10 @@ fn speaks_http(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
+    use tokio::io::AsyncReadExt;
 
     use super::*;
 
@@ -370,5 +379,33 @@ mod tests {
         tokio::pin!(answer);
         assert!(timeout(Duration::from_millis(50), &mut answer).await.is_err(), "it was sent");
         assert!(open.open(id).is_ok(), "the id is taken while its answer waits");
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_back_before_it_began_is_begun_and_not_answered() {
+        let (server, mut client) = tokio::io::duplex(1000);
+        let (outbox, writer) = Outbox::open(server, Duration::from_secs(600));
+        let (open, id) = (InFlight::default(), Id::read(json!(1)).unwrap());
+        let begun = AtomicUsize::new(0);
+        let endless = async {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::future::pending().await
+        };
+        let at_once = async {
+            begun.fetch_add(1, Ordering::Relaxed);
+            rpc::answer(&json!({}))
+        };
+        let ticket = || {
+            let ticket = open.open(id.clone()).unwrap();
+            open.withdraw(&id);
+            ticket
+        };
+        answer_later(ticket(), endless, outbox.clone(), 1000, ()).await;
+        answer_later(ticket(), at_once, outbox, 1000, ()).await;
+        assert_eq!(begun.into_inner(), 2);
+        writer.await.unwrap();
+        let mut said = String::new();
+        client.read_to_string(&mut said).await.unwrap();
+        assert_eq!(said, "");
     }
 }
