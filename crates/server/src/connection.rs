@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
-use crate::frame::{Frame, Line, LineReader, Unusable};
+use crate::frame::{Behind, Frame, Line, LineReader, Unusable};
 use crate::in_flight::{InFlight, Ticket};
 use crate::later::answer_later;
 use crate::notify::Notifier;
@@ -159,20 +159,12 @@ impl<C: Send + Sync> Talk<C> {
                 }
                 ControlFlow::Continue(())
             }
-            Message::Request { id, method, params } => {
-                self.ask(id, &method, (params, line.began), line.share).await
-            }
+            Message::Request { id, method, params } => self.ask(id, &method, params, line).await,
         }
     }
 
-    /// Starts one answer; `held` is kept until it is there.
-    async fn ask(
-        &mut self,
-        id: Id,
-        method: &str,
-        (params, began): (Params, Instant),
-        held: impl Send + 'static,
-    ) -> ControlFlow<End> {
+    /// Starts one answer.
+    async fn ask(&mut self, id: Id, method: &str, params: Params, line: Line<'_>) -> ControlFlow<End> {
         let ticket = match self.open.open(id) {
             Ok(ticket) => ticket,
             Err(id) => {
@@ -182,19 +174,16 @@ impl<C: Send + Sync> Talk<C> {
                 return ControlFlow::Continue(());
             }
         };
-        let call = Call { id: ticket.id().clone(), params, began, withdrawn: ticket.withdrawn().clone() };
+        let (id, withdrawn) = (ticket.id().clone(), ticket.withdrawn().clone());
+        let call = Call { id, params, began: line.began, withdrawn };
         let answer = self.connection.service.request(&mut self.connection.session, method, call);
         match answer {
             Answer::Now(reply) => self.close(ticket, &reply).await,
             Answer::Later(reply) => {
-                let limit = self.connection.limits.max_line_bytes;
-                let mut answer = Box::pin(answer_later(ticket, reply, self.outbox.clone(), limit, held));
-                // What can be answered without waiting is: a task of its own would take longer to wake.
-                let at_once = poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await;
-                if at_once.is_pending() {
-                    self.answers.spawn(answer);
-                    return self.wait_for_a_place().await;
-                }
+                let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
+                let answer = answer_later(ticket, reply, outbox, limit, line.share);
+                self.begin(answer, line.behind).await;
+                return self.wait_for_a_place().await;
             }
             Answer::Follow(..) | Answer::Listen(_) if self.following.len() >= MOST_FOLLOWING => {
                 let error = RpcError::server("busy", "this connection follows enough: use another one");
@@ -220,6 +209,24 @@ impl<C: Send + Sync> Talk<C> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Answers beside others that wait to be begun; on the spot if there are none.
+    async fn begin(&mut self, answer: impl Future<Output = ()> + Send + 'static, behind: Behind) {
+        match behind {
+            // Whoever has nothing to do takes one.
+            Behind::Another => {
+                self.answers.spawn(answer);
+            }
+            // What can be answered without waiting is: a task of its own would take longer to wake.
+            Behind::Nothing => {
+                let mut answer = Box::pin(answer);
+                let at_once = poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await;
+                if at_once.is_pending() {
+                    self.answers.spawn(answer);
+                }
+            }
+        }
     }
 
     /// Whether there is a place among those who follow; one is enough for all that a connection follows.

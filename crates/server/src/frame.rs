@@ -59,6 +59,16 @@ pub(crate) struct Line<'a> {
     pub(crate) began: Instant,
     /// To be kept as long as what the line says is.
     pub(crate) share: Share,
+    pub(crate) behind: Behind,
+}
+
+/// What has already come behind a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Another whole line.
+    Another,
+    /// At most a part of one.
+    Nothing,
 }
 
 /// Why a stream cannot be read any further.
@@ -117,8 +127,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         share.trim(range.len());
         // The rest of the buffer came in the same read as this line's end.
         self.began = (self.start < self.buffer.len()).then_some(self.last_read);
+        let behind = self.behind();
         Ok(match std::str::from_utf8(self.buffer.get(range).unwrap_or_default()) {
-            Ok(text) => Frame::Line(Line { text, began, share }),
+            Ok(text) => Frame::Line(Line { text, began, share, behind }),
             Err(_) => Frame::NotUtf8,
         })
     }
@@ -182,6 +193,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         (self.start, self.scanned) = (newline + 1, newline + 1);
         let line = self.buffer.get(start..newline).unwrap_or_default();
         Some(start..newline - usize::from(line.ends_with(b"\r")))
+    }
+
+    fn behind(&self) -> Behind {
+        let rest = self.buffer.get(self.scanned..).unwrap_or_default();
+        if memchr(b'\n', rest).is_some() { Behind::Another } else { Behind::Nothing }
     }
 
     /// Whether the unfinished line can already be refused.
@@ -318,6 +334,14 @@ mod tests {
         while let Frame::Line(line) = reader.next().await.unwrap() {
             assert_eq!(line.text.len(), 99);
             assert!(reader.buffer.capacity() <= FIRST, "{}", reader.buffer.capacity());
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_known_whether_a_whole_line_waits_behind() {
+        let mut reader = LineReader::new(&b"a\nb\nc\nd"[..], LIMIT, Budget::new());
+        for expect in [Behind::Another, Behind::Another, Behind::Nothing] {
+            assert!(matches!(reader.next().await.unwrap(), Frame::Line(line) if line.behind == expect));
         }
     }
 
