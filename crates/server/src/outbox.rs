@@ -34,7 +34,11 @@ const GLANCE: Duration = Duration::from_millis(250);
 
 /// Where replies are put. Clones put into the same queue; it is finished when all are gone.
 #[derive(Clone, Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct Outbox(Arc<Queue>);
+
+/// What the clones share: one count for them all, since there is one clone per call.
+#[derive(Debug)]
+struct Queue {
     lines: mpsc::UnboundedSender<Queued>,
     room: Arc<Semaphore>,
     unsent: Arc<AtomicUsize>,
@@ -67,15 +71,12 @@ impl Outbox {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (lines, queue) = mpsc::unbounded_channel();
-        let outbox = Outbox {
-            lines,
-            room: Arc::new(Semaphore::new(ROOM)),
-            unsent: Arc::default(),
-            gone: CancellationToken::new(),
-        };
-        let (room, unsent, gone) = (outbox.room.clone(), outbox.unsent.clone(), outbox.gone.clone());
+        let (room, unsent) = (Arc::new(Semaphore::new(ROOM)), Arc::<AtomicUsize>::default());
+        let gone = CancellationToken::new();
+        let outbox =
+            Queue { lines, room: Arc::clone(&room), unsent: Arc::clone(&unsent), gone: gone.clone() };
         let writer = Writer { sink, queue, room, unsent, gone, patience };
-        (outbox, tokio::spawn(writer.run()))
+        (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 
     /// Puts a line into the queue as soon as there is room. What is sent to a client that has gone is dropped.
@@ -93,18 +94,19 @@ impl Outbox {
     }
 
     async fn put(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
-        self.unsent.fetch_add(line.len(), Ordering::Relaxed);
-        let weight = Weight(Arc::clone(&self.unsent), line.len());
+        let Queue { lines, room, unsent, .. } = &*self.0;
+        unsent.fetch_add(line.len(), Ordering::Relaxed);
+        let weight = Weight(Arc::clone(unsent), line.len());
         // A line that is larger than the queue has it for itself.
         let needed = u32::try_from((line.len() + OVERHEAD).min(ROOM)).unwrap_or(u32::MAX);
-        if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(needed).await {
-            let _ = self.lines.send(Queued { line, _room: room, _share: share, _weight: weight });
+        if let Ok(room) = Arc::clone(room).acquire_many_owned(needed).await {
+            let _ = lines.send(Queued { line, _room: room, _share: share, _weight: weight });
         }
     }
 
     /// Returns when nothing more can be sent.
     pub(crate) async fn gone(&self) {
-        self.gone.cancelled().await;
+        self.0.gone.cancelled().await;
     }
 }
 
@@ -268,7 +270,7 @@ mod tests {
             send.await.expect("a waiting reply is let go");
         }
         writer.await.unwrap();
-        assert_eq!(outbox.unsent.load(Ordering::Relaxed), 0);
+        assert_eq!(outbox.0.unsent.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
