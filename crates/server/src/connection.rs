@@ -3,13 +3,12 @@
 //! Back-pressure, not refusal: with as many answers open as the limit allows, or with more replies unread than the
 //! queue holds, nothing more is read until that changes.
 
-use std::future::poll_fn;
+mod asking;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -17,20 +16,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
-use crate::frame::{Behind, Frame, Line, LineReader, Unusable};
-use crate::in_flight::{InFlight, Ticket};
-use crate::later::answer_later;
-use crate::notify::Notifier;
+use crate::frame::{Frame, Line, LineReader, Unusable};
+use crate::in_flight::InFlight;
 use crate::outbox::Outbox;
-use crate::rpc::{self, Id, Message, Params, Reply, RpcError};
-use crate::service::{Answer, Call, Effect, Service};
+use crate::rpc::{self, Id, Message, Reply, RpcError};
+use crate::service::{Effect, Service};
 use crate::session::Session;
 use crate::settings::Limits;
 
 /// A peer that sends this many unreadable lines in a row does not speak this protocol.
 const PATIENCE_WITH_NOISE: u32 = 16;
-/// How many streams one connection may follow.
-const MOST_FOLLOWING: usize = 4;
 /// How long a peer that was told why may go on writing before it is cut off.
 const LINGER: Duration = Duration::from_secs(1);
 /// How often a peer that has nothing more to say is looked after.
@@ -163,92 +158,6 @@ impl<C: Send + Sync> Talk<C> {
         }
     }
 
-    /// Starts one answer.
-    async fn ask(&mut self, id: Id, method: &str, params: Params, line: Line<'_>) -> ControlFlow<End> {
-        let ticket = match self.open.open(id) {
-            Ok(ticket) => ticket,
-            Err(id) => {
-                // With the same id the two answers could not be told apart.
-                let error = RpcError::invalid_request("this id belongs to a request that is still open");
-                self.send(None, &Err(error.with("id", &id))).await;
-                return ControlFlow::Continue(());
-            }
-        };
-        let (id, withdrawn) = (ticket.id().clone(), ticket.withdrawn().clone());
-        let call = Call { id, params, began: line.began, withdrawn };
-        let answer = self.connection.service.request(&mut self.connection.session, method, call);
-        match answer {
-            Answer::Now(reply) => self.close(ticket, &reply).await,
-            Answer::Later(reply) => {
-                let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
-                let answer = answer_later(ticket, reply, outbox, limit, line.share);
-                self.begin(answer, line.behind).await;
-                return self.wait_for_a_place().await;
-            }
-            Answer::Follow(..) | Answer::Listen(_) if self.following.len() >= MOST_FOLLOWING => {
-                let error = RpcError::server("busy", "this connection follows enough: use another one");
-                self.close(ticket, &Err(error)).await;
-            }
-            Answer::Follow(..) | Answer::Listen(_) if !self.may_follow() => {
-                let message = "enough connections follow already: close one of them, or try again";
-                self.close(ticket, &Err(RpcError::server("busy", message))).await;
-            }
-            Answer::Follow(reply, following) => {
-                self.close(ticket, &reply).await;
-                self.following.spawn(following(Notifier::new(self.outbox.clone())));
-            }
-            Answer::Listen(following) => {
-                let telling = following(Notifier::new(self.outbox.clone()));
-                self.following.spawn(async move {
-                    tokio::select! {
-                        biased;
-                        () = ticket.withdrawn().cancelled() => {}
-                        () = telling => {}
-                    }
-                });
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Answers beside others that wait to be begun; on the spot if there are none.
-    async fn begin(&mut self, answer: impl Future<Output = ()> + Send + 'static, behind: Behind) {
-        match behind {
-            // Whoever has nothing to do takes one.
-            Behind::Another => {
-                self.answers.spawn(answer);
-            }
-            // What can be answered without waiting is: a task of its own would take longer to wake.
-            Behind::Nothing => {
-                let mut answer = Box::pin(answer);
-                let at_once = poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await;
-                if at_once.is_pending() {
-                    self.answers.spawn(answer);
-                }
-            }
-        }
-    }
-
-    /// Whether there is a place among those who follow; one is enough for all that a connection follows.
-    fn may_follow(&mut self) -> bool {
-        if self.follows.is_none() {
-            self.follows = Arc::clone(&self.connection.followers).try_acquire_owned().ok();
-        }
-        self.follows.is_some()
-    }
-
-    async fn wait_for_a_place(&mut self) -> ControlFlow<End> {
-        while self.answers.len() >= self.connection.limits.max_in_flight {
-            tokio::select! {
-                biased;
-                () = self.outbox.gone() => return ControlFlow::Break(End::Gone),
-                () = self.connection.stop.cancelled() => return ControlFlow::Break(End::Stopped),
-                _ = self.answers.join_next() => {}
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
     /// Answers a line that is no message.
     async fn complain(&mut self, id: Option<Id>, error: RpcError) -> ControlFlow<End> {
         let service = &self.connection.service;
@@ -297,12 +206,6 @@ impl<C: Send + Sync> Talk<C> {
 
     async fn send(&self, id: Option<&Id>, reply: &Reply) {
         self.outbox.send(rpc::write(id, reply, self.connection.limits.max_line_bytes)).await;
-    }
-
-    async fn close(&self, ticket: Ticket, reply: &Reply) {
-        let line = rpc::write(Some(ticket.id()), reply, self.connection.limits.max_line_bytes);
-        drop(ticket);
-        self.outbox.send(line).await;
     }
 
     fn explain(&self, why: Unusable) -> RpcError {
