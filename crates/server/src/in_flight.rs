@@ -30,7 +30,8 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     id: Id,
-    number: u64,
+    /// None once it is closed.
+    number: Option<u64>,
     list: InFlight,
     withdrawn: CancellationToken,
 }
@@ -53,7 +54,7 @@ impl InFlight {
         let (number, withdrawn) = (requests.opened, CancellationToken::new());
         requests.open.push(Open { id: id.clone(), number, withdrawn: withdrawn.clone() });
         drop(requests);
-        Ok(Ticket { id, number, list: self.clone(), withdrawn })
+        Ok(Ticket { id, number: Some(number), list: self.clone(), withdrawn })
     }
 
     /// The client takes a request back, and may use its id again at once. An id that is not open is nothing to
@@ -87,12 +88,13 @@ impl Ticket {
     }
 
     /// Closes the request; false if the client took it back before, so that nothing more is said of it.
-    pub(crate) fn close(self) -> bool {
+    pub(crate) fn close(mut self) -> bool {
         self.take()
     }
 
-    fn take(&self) -> bool {
-        let taken = self.list.lock().remove(|open| open.number == self.number);
+    fn take(&mut self) -> bool {
+        let Some(number) = self.number.take() else { return false };
+        let taken = self.list.lock().remove(|open| open.number == number);
         taken.is_some()
     }
 }
