@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -44,7 +45,7 @@ impl<C: Send + Sync> Talk<C> {
             Answer::Now(reply) => self.close(ticket, &reply).await,
             Answer::Later(reply) => {
                 let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
-                let answer = answer_later(ticket, reply, outbox, limit, line.share);
+                let answer = Box::pin(answer_later(ticket, reply, outbox, limit, line.share));
                 self.begin(answer, line.behind).await;
                 return self.wait_for_a_place().await;
             }
@@ -75,20 +76,18 @@ impl<C: Send + Sync> Talk<C> {
     }
 
     /// Answers beside others that wait to be begun; on the spot if there are none.
-    async fn begin(&mut self, answer: impl Future<Output = ()> + Send + 'static, behind: Behind) {
-        match behind {
-            // Whoever has nothing to do takes one.
-            Behind::Another => {
-                self.answers.spawn(answer);
-            }
+    async fn begin<F>(&mut self, mut answer: Pin<Box<F>>, behind: Behind)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let at_once = match behind {
+            // Whoever has nothing to do takes it.
+            Behind::Another => Poll::Pending,
             // What can be answered without waiting is: a task of its own would take longer to wake.
-            Behind::Nothing => {
-                let mut answer = Box::pin(answer);
-                let at_once = poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await;
-                if at_once.is_pending() {
-                    self.answers.spawn(answer);
-                }
-            }
+            Behind::Nothing => poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await,
+        };
+        if at_once.is_pending() {
+            self.answers.spawn(answer);
         }
     }
 
