@@ -3,14 +3,12 @@
 //! Back-pressure, not refusal: with as many answers open as the limit allows, or with more replies unread than the
 //! queue holds, nothing more is read until that changes.
 
-use std::future::poll_fn;
-use std::ops::ControlFlow;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+mod asking;
 
-use futures_util::FutureExt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -19,18 +17,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
 use crate::frame::{Frame, Line, LineReader, Unusable};
-use crate::in_flight::{InFlight, Ticket};
-use crate::notify::Notifier;
+use crate::in_flight::InFlight;
 use crate::outbox::Outbox;
-use crate::rpc::{self, Id, Message, Params, Reply, RpcError};
-use crate::service::{Answer, Call, Effect, Service};
+use crate::rpc::{self, Id, Message, Reply, RpcError};
+use crate::service::{Effect, Service};
 use crate::session::Session;
 use crate::settings::Limits;
 
 /// A peer that sends this many unreadable lines in a row does not speak this protocol.
 const PATIENCE_WITH_NOISE: u32 = 16;
-/// How many streams one connection may follow.
-const MOST_FOLLOWING: usize = 4;
 /// How long a peer that was told why may go on writing before it is cut off.
 const LINGER: Duration = Duration::from_secs(1);
 /// How often a peer that has nothing more to say is looked after.
@@ -104,13 +99,17 @@ impl<C: Send + Sync> Connection<C> {
 
 impl<C: Send + Sync> Talk<C> {
     async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> End {
+        let (outbox, stop) = (self.outbox.clone(), self.connection.stop.clone());
+        let (gone, stopped) = (outbox.gone(), stop.cancelled());
+        // Waited for all along: to begin anew with each line would be to queue up and leave again for each.
+        tokio::pin!(gone, stopped);
         loop {
             while self.answers.try_join_next().is_some() {}
             while self.following.try_join_next().is_some() {}
             let frame = tokio::select! {
                 biased;
-                () = self.outbox.gone() => return End::Gone,
-                () = self.connection.stop.cancelled() => return End::Stopped,
+                () = &mut gone => return End::Gone,
+                () = &mut stopped => return End::Stopped,
                 frame = lines.next() => frame,
                 () = silence(self.connection.idle, &mut self.answers), if self.follows.is_none() => {
                     return End::Idle;
@@ -155,90 +154,8 @@ impl<C: Send + Sync> Talk<C> {
                 }
                 ControlFlow::Continue(())
             }
-            Message::Request { id, method, params } => {
-                self.ask(id, &method, (params, line.began), line.share).await
-            }
+            Message::Request { id, method, params } => self.ask(id, &method, params, line).await,
         }
-    }
-
-    /// Starts one answer; `held` is kept until it is there.
-    async fn ask(
-        &mut self,
-        id: Id,
-        method: &str,
-        (params, began): (Params, Instant),
-        held: impl Send + 'static,
-    ) -> ControlFlow<End> {
-        let Some(ticket) = self.open.open(&id) else {
-            // With the same id the two answers could not be told apart.
-            let error = RpcError::invalid_request("this id belongs to a request that is still open");
-            self.send(None, &Err(error.with("id", &id))).await;
-            return ControlFlow::Continue(());
-        };
-        let call = Call { id: id.clone(), params, began, withdrawn: ticket.withdrawn().clone() };
-        let answer = self.connection.service.request(&mut self.connection.session, method, call);
-        match answer {
-            Answer::Now(reply) => {
-                drop(ticket);
-                self.send(Some(&id), &reply).await;
-            }
-            Answer::Later(reply) => {
-                let limit = self.connection.limits.max_line_bytes;
-                let mut answer = Box::pin(answer_later(ticket, reply, self.outbox.clone(), limit, held));
-                // What can be answered without waiting is: a task of its own would take longer to wake.
-                let at_once = poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await;
-                if at_once.is_pending() {
-                    self.answers.spawn(answer);
-                    return self.wait_for_a_place().await;
-                }
-            }
-            Answer::Follow(..) | Answer::Listen(_) if self.following.len() >= MOST_FOLLOWING => {
-                drop(ticket);
-                let error = RpcError::server("busy", "this connection follows enough: use another one");
-                self.send(Some(&id), &Err(error)).await;
-            }
-            Answer::Follow(..) | Answer::Listen(_) if !self.may_follow() => {
-                drop(ticket);
-                let message = "enough connections follow already: close one of them, or try again";
-                self.send(Some(&id), &Err(RpcError::server("busy", message))).await;
-            }
-            Answer::Follow(reply, following) => {
-                drop(ticket);
-                self.send(Some(&id), &reply).await;
-                self.following.spawn(following(Notifier::new(self.outbox.clone())));
-            }
-            Answer::Listen(following) => {
-                let telling = following(Notifier::new(self.outbox.clone()));
-                self.following.spawn(async move {
-                    tokio::select! {
-                        biased;
-                        () = ticket.withdrawn().cancelled() => {}
-                        () = telling => {}
-                    }
-                });
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Whether there is a place among those who follow; one is enough for all that a connection follows.
-    fn may_follow(&mut self) -> bool {
-        if self.follows.is_none() {
-            self.follows = Arc::clone(&self.connection.followers).try_acquire_owned().ok();
-        }
-        self.follows.is_some()
-    }
-
-    async fn wait_for_a_place(&mut self) -> ControlFlow<End> {
-        while self.answers.len() >= self.connection.limits.max_in_flight {
-            tokio::select! {
-                biased;
-                () = self.outbox.gone() => return ControlFlow::Break(End::Gone),
-                () = self.connection.stop.cancelled() => return ControlFlow::Break(End::Stopped),
-                _ = self.answers.join_next() => {}
-            }
-        }
-        ControlFlow::Continue(())
     }
 
     /// Answers a line that is no message.
@@ -322,50 +239,7 @@ async fn silence(idle: Option<Duration>, answers: &mut JoinSet<()>) {
     tokio::time::sleep(idle).await;
 }
 
-async fn answer_later(
-    ticket: Ticket,
-    reply: impl Future<Output = Reply>,
-    outbox: Outbox,
-    limit: usize,
-    held: impl Send,
-) {
-    let reply = AssertUnwindSafe(reply).catch_unwind();
-    let reply = tokio::select! {
-        biased;
-        // A call is told to end, and its end is recorded; nothing more is said of it here.
-        () = ticket.withdrawn().cancelled() => return,
-        reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
-    };
-    let line = rpc::write(Some(ticket.id()), &reply, limit);
-    drop((reply, held));
-    // Closed before it is sent: whoever has the answer may use the id again.
-    if ticket.close() {
-        outbox.send(line).await;
-    }
-}
-
 /// Whether a line is the first of an HTTP request.
 fn speaks_http(line: &str) -> bool {
     line.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn an_id_is_free_before_its_answer_is_out() {
-        let (server, _client) = tokio::io::duplex(16);
-        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600));
-        // Nobody reads, and this fills the queue: the answer below cannot be sent.
-        outbox.send(vec![b'x'; 8 * 1024 * 1024]).await;
-        let (open, id) = (InFlight::default(), Id::read(json!(1)).unwrap());
-        let ticket = open.open(&id).unwrap();
-        let answer = answer_later(ticket, async { rpc::answer(&json!({})) }, outbox, 1000, ());
-        tokio::pin!(answer);
-        assert!(timeout(Duration::from_millis(50), &mut answer).await.is_err(), "it was sent");
-        assert!(open.open(&id).is_some(), "the id is taken while its answer waits");
-    }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
@@ -58,6 +59,16 @@ pub(crate) struct Line<'a> {
     pub(crate) began: Instant,
     /// To be kept as long as what the line says is.
     pub(crate) share: Share,
+    pub(crate) behind: Behind,
+}
+
+/// What has already come behind a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Another whole line.
+    Another,
+    /// At most a part of one.
+    Nothing,
 }
 
 /// Why a stream cannot be read any further.
@@ -116,8 +127,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         share.trim(range.len());
         // The rest of the buffer came in the same read as this line's end.
         self.began = (self.start < self.buffer.len()).then_some(self.last_read);
+        let behind = self.behind();
         Ok(match std::str::from_utf8(self.buffer.get(range).unwrap_or_default()) {
-            Ok(text) => Frame::Line(Line { text, began, share }),
+            Ok(text) => Frame::Line(Line { text, began, share, behind }),
             Err(_) => Frame::NotUtf8,
         })
     }
@@ -134,8 +146,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 
     async fn find(&mut self) -> std::io::Result<Found> {
-        self.forget();
         if self.buffer.capacity() > SMALL {
+            self.forget();
             self.buffer.shrink_to(FIRST);
         }
         loop {
@@ -163,7 +175,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Forgets what was handed out.
+    /// Forgets what was handed out. What follows it is moved, so this is for when there has to be room: of lines that came
+    /// together, each would move all that are behind it.
     fn forget(&mut self) {
         self.buffer.drain(..self.start);
         (self.start, self.scanned) = (0, self.scanned - self.start);
@@ -172,7 +185,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// The next whole line in the buffer, without its end.
     fn cut(&mut self) -> Option<Range<usize>> {
         let fresh = self.buffer.get(self.scanned..).unwrap_or_default();
-        let Some(offset) = fresh.iter().position(|byte| *byte == b'\n') else {
+        let Some(offset) = memchr(b'\n', fresh) else {
             self.scanned = self.buffer.len();
             return None;
         };
@@ -180,6 +193,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         (self.start, self.scanned) = (newline + 1, newline + 1);
         let line = self.buffer.get(start..newline).unwrap_or_default();
         Some(start..newline - usize::from(line.ends_with(b"\r")))
+    }
+
+    fn behind(&self) -> Behind {
+        let rest = self.buffer.get(self.scanned..).unwrap_or_default();
+        if memchr(b'\n', rest).is_some() { Behind::Another } else { Behind::Nothing }
     }
 
     /// Whether the unfinished line can already be refused.
@@ -298,6 +316,33 @@ mod tests {
         assert!(matches!(reader.next().await.unwrap(), Frame::Line(_)));
         assert!(matches!(reader.next().await.unwrap(), Frame::Line(Line { text: "short", .. })));
         assert!(reader.buffer.capacity() <= SMALL, "{}", reader.buffer.capacity());
+    }
+
+    #[tokio::test]
+    async fn lines_that_came_together_stay_where_they_are_until_there_has_to_be_room() {
+        let line = "x".repeat(99) + "\n";
+        let mut reader = LineReader::new(tokio::io::repeat(0), LIMIT, Budget::new());
+        reader.buffer = line.repeat(10).into_bytes();
+        for read in 1..=10 {
+            assert!(
+                matches!(reader.next().await.unwrap(), Frame::Line(Line { text, .. }) if text.len() == 99)
+            );
+            assert_eq!((reader.start, reader.buffer.len()), (read * line.len(), 10 * line.len()));
+        }
+        let input = line.repeat(10_000);
+        let mut reader = LineReader::new(input.as_bytes(), LIMIT, Budget::new());
+        while let Frame::Line(line) = reader.next().await.unwrap() {
+            assert_eq!(line.text.len(), 99);
+            assert!(reader.buffer.capacity() <= FIRST, "{}", reader.buffer.capacity());
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_known_whether_a_whole_line_waits_behind() {
+        let mut reader = LineReader::new(&b"a\nb\nc\nd"[..], LIMIT, Budget::new());
+        for expect in [Behind::Another, Behind::Another, Behind::Nothing] {
+            assert!(matches!(reader.next().await.unwrap(), Frame::Line(line) if line.behind == expect));
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! The requests of one connection that have no answer yet, by id: so that none is used twice at a time, and one
 //! can be taken back.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -14,12 +13,14 @@ pub(crate) struct InFlight(Arc<Mutex<Requests>>);
 
 #[derive(Debug, Default)]
 struct Requests {
-    by_id: HashMap<Id, Open>,
+    /// One as a rule, and never more than a connection may have open: to look at each costs less than a hash.
+    open: Vec<Open>,
     opened: u64,
 }
 
 #[derive(Debug)]
 struct Open {
+    id: Id,
     /// Tells it from a later request with the same id.
     number: u64,
     withdrawn: CancellationToken,
@@ -29,35 +30,45 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     id: Id,
-    number: u64,
+    /// None once it is closed.
+    number: Option<u64>,
     list: InFlight,
     withdrawn: CancellationToken,
 }
 
+impl Requests {
+    fn remove(&mut self, which: impl Fn(&Open) -> bool) -> Option<Open> {
+        let place = self.open.iter().position(which)?;
+        Some(self.open.swap_remove(place))
+    }
+}
+
 impl InFlight {
-    /// Opens a request; `None` if one with this id is open.
-    pub(crate) fn open(&self, id: &Id) -> Option<Ticket> {
+    /// Opens a request; gives the id back if one with it is open.
+    pub(crate) fn open(&self, id: Id) -> Result<Ticket, Id> {
         let mut requests = self.lock();
-        if requests.by_id.contains_key(id) {
-            return None;
+        if requests.open.iter().any(|open| open.id == id) {
+            return Err(id);
         }
         requests.opened += 1;
         let (number, withdrawn) = (requests.opened, CancellationToken::new());
-        requests.by_id.insert(id.clone(), Open { number, withdrawn: withdrawn.clone() });
-        Some(Ticket { id: id.clone(), number, list: self.clone(), withdrawn })
+        requests.open.push(Open { id: id.clone(), number, withdrawn: withdrawn.clone() });
+        drop(requests);
+        Ok(Ticket { id, number: Some(number), list: self.clone(), withdrawn })
     }
 
     /// The client takes a request back, and may use its id again at once. An id that is not open is nothing to
     /// complain about: the answer may have crossed the notification.
     pub(crate) fn withdraw(&self, id: &Id) {
-        if let Some(open) = self.lock().by_id.remove(id) {
+        let open = self.lock().remove(|open| open.id == *id);
+        if let Some(open) = open {
             open.withdrawn.cancel();
         }
     }
 
     /// The ids of all open requests.
     pub(crate) fn ids(&self) -> Vec<Id> {
-        self.lock().by_id.keys().cloned().collect()
+        self.lock().open.iter().map(|open| open.id.clone()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
@@ -77,17 +88,14 @@ impl Ticket {
     }
 
     /// Closes the request; false if the client took it back before, so that nothing more is said of it.
-    pub(crate) fn close(self) -> bool {
+    pub(crate) fn close(mut self) -> bool {
         self.take()
     }
 
-    fn take(&self) -> bool {
-        let mut requests = self.list.lock();
-        let ours = requests.by_id.get(&self.id).is_some_and(|open| open.number == self.number);
-        if ours {
-            requests.by_id.remove(&self.id);
-        }
-        ours
+    fn take(&mut self) -> bool {
+        let Some(number) = self.number.take() else { return false };
+        let taken = self.list.lock().remove(|open| open.number == number);
+        taken.is_some()
     }
 }
 
@@ -106,14 +114,31 @@ mod tests {
     #[test]
     fn an_id_that_was_taken_back_is_free_and_its_old_ticket_closes_nothing() {
         let (open, id) = (InFlight::default(), Id::read(json!("ear")).unwrap());
-        let first = open.open(&id).unwrap();
-        assert!(open.open(&id).is_none(), "it is open");
+        let first = open.open(id.clone()).unwrap();
+        assert!(open.open(id.clone()).is_err(), "it is open");
         open.withdraw(&id);
         assert!(first.withdrawn().is_cancelled());
-        let second = open.open(&id).expect("free at once");
+        let second = open.open(id.clone()).expect("free at once");
         assert!(!first.close(), "nothing more is said of what was taken back");
-        assert!(open.open(&id).is_none(), "the old ticket closed the new request");
+        assert!(open.open(id).is_err(), "the old ticket closed the new request");
         assert!(second.close());
+        assert!(open.ids().is_empty());
+    }
+
+    #[test]
+    fn of_many_requests_each_is_found_by_its_own_id() {
+        let ids =
+            [json!(1), json!("1"), json!(-1), json!(u64::MAX), json!("")].map(|id| Id::read(id).unwrap());
+        let open = InFlight::default();
+        let tickets = ids.clone().map(|id| open.open(id).unwrap());
+        for id in &ids {
+            assert!(open.open(id.clone()).is_err(), "{id:?} is open");
+        }
+        open.withdraw(&ids[1]);
+        let withdrawn = tickets.each_ref().map(|ticket| ticket.withdrawn().is_cancelled());
+        assert_eq!(withdrawn, [false, true, false, false, false]);
+        assert_eq!(open.ids().len(), ids.len() - 1);
+        assert_eq!(tickets.map(Ticket::close), [true, false, true, true, true]);
         assert!(open.ids().is_empty());
     }
 }

@@ -19,6 +19,7 @@ mod frame;
 mod heap;
 mod home;
 mod in_flight;
+mod later;
 mod listener;
 mod lock;
 mod mcp;

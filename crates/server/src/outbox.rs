@@ -3,8 +3,12 @@
 //! A reply waits while the queue is full, and its connection reads nothing new meanwhile. A client that takes
 //! nothing for too long is given up: the queue is dropped, its calls end and are recorded without it.
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -30,7 +34,11 @@ const GLANCE: Duration = Duration::from_millis(250);
 
 /// Where replies are put. Clones put into the same queue; it is finished when all are gone.
 #[derive(Clone, Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct Outbox(Arc<Queue>);
+
+/// What the clones share: one count for them all, since there is one clone per call.
+#[derive(Debug)]
+struct Queue {
     lines: mpsc::UnboundedSender<Queued>,
     room: Arc<Semaphore>,
     unsent: Arc<AtomicUsize>,
@@ -63,15 +71,12 @@ impl Outbox {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (lines, queue) = mpsc::unbounded_channel();
-        let outbox = Outbox {
-            lines,
-            room: Arc::new(Semaphore::new(ROOM)),
-            unsent: Arc::default(),
-            gone: CancellationToken::new(),
-        };
-        let (room, unsent, gone) = (outbox.room.clone(), outbox.unsent.clone(), outbox.gone.clone());
+        let (room, unsent) = (Arc::new(Semaphore::new(ROOM)), Arc::<AtomicUsize>::default());
+        let gone = CancellationToken::new();
+        let outbox =
+            Queue { lines, room: Arc::clone(&room), unsent: Arc::clone(&unsent), gone: gone.clone() };
         let writer = Writer { sink, queue, room, unsent, gone, patience };
-        (outbox, tokio::spawn(writer.run()))
+        (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 
     /// Puts a line into the queue as soon as there is room. What is sent to a client that has gone is dropped.
@@ -89,18 +94,19 @@ impl Outbox {
     }
 
     async fn put(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
-        self.unsent.fetch_add(line.len(), Ordering::Relaxed);
-        let weight = Weight(Arc::clone(&self.unsent), line.len());
+        let Queue { lines, room, unsent, .. } = &*self.0;
+        unsent.fetch_add(line.len(), Ordering::Relaxed);
+        let weight = Weight(Arc::clone(unsent), line.len());
         // A line that is larger than the queue has it for itself.
         let needed = u32::try_from((line.len() + OVERHEAD).min(ROOM)).unwrap_or(u32::MAX);
-        if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(needed).await {
-            let _ = self.lines.send(Queued { line, _room: room, _share: share, _weight: weight });
+        if let Ok(room) = Arc::clone(room).acquire_many_owned(needed).await {
+            let _ = lines.send(Queued { line, _room: room, _share: share, _weight: weight });
         }
     }
 
     /// Returns when nothing more can be sent.
     pub(crate) async fn gone(&self) {
-        self.gone.cancelled().await;
+        self.0.gone.cancelled().await;
     }
 }
 
@@ -149,23 +155,32 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.write(&together).await
     }
 
-    async fn write(&mut self, line: &[u8]) -> Result<(), &'static str> {
-        let mut rest = line;
-        let mut last_progress = Instant::now();
+    async fn write(&mut self, mut rest: &[u8]) -> Result<(), &'static str> {
         while !rest.is_empty() {
-            match timeout(GLANCE, self.sink.write(rest)).await {
-                Ok(Ok(0) | Err(_)) => return Err("the connection is closed"),
-                Ok(Ok(written)) => {
-                    rest = rest.get(written..).unwrap_or_default();
-                    last_progress = Instant::now();
-                }
-                Err(_) if last_progress.elapsed() >= self.patience() => {
-                    return Err("it does not read its replies");
-                }
-                Err(_) => {}
+            // Most lines go out whole at the first try, for which nobody needs a clock.
+            let first = poll_fn(|context| Poll::Ready(Pin::new(&mut self.sink).poll_write(context, rest)));
+            let written = match first.await {
+                Poll::Ready(written) => written,
+                Poll::Pending => self.write_patiently(rest).await?,
+            };
+            match written {
+                Ok(0) | Err(_) => return Err("the connection is closed"),
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             }
         }
         Ok(())
+    }
+
+    /// Waits until some of it is taken.
+    async fn write_patiently(&mut self, bytes: &[u8]) -> Result<io::Result<usize>, &'static str> {
+        let began = Instant::now();
+        loop {
+            match timeout(GLANCE, self.sink.write(bytes)).await {
+                Ok(written) => return Ok(written),
+                Err(_) if began.elapsed() >= self.patience() => return Err("it does not read its replies"),
+                Err(_) => {}
+            }
+        }
     }
 
     fn patience(&self) -> Duration {
@@ -176,10 +191,8 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::pin::Pin;
     use std::sync::Mutex;
-    use std::task::{Context, Poll};
+    use std::task::Context;
 
     use tokio::io::AsyncReadExt;
 
@@ -257,7 +270,7 @@ mod tests {
             send.await.expect("a waiting reply is let go");
         }
         writer.await.unwrap();
-        assert_eq!(outbox.unsent.load(Ordering::Relaxed), 0);
+        assert_eq!(outbox.0.unsent.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

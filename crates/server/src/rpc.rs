@@ -1,26 +1,34 @@
 //! JSON-RPC 2.0 messages: one strict reading of a line, one writing of a reply. What a method means is not here.
 
+mod envelope;
 mod error;
+mod given;
 mod id;
 mod params;
+mod part;
 mod weight;
 
 pub(crate) use error::RpcError;
 pub(crate) use id::Id;
 pub(crate) use params::{Parameter, Params};
 
+use std::borrow::Cow;
+
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tool::json_text::{self, Texts};
 use tool::strict_json;
 
+use self::envelope::Envelope;
+use self::part::Part;
+
 /// What a client sends.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum Message<'a> {
     /// Wants an answer.
-    Request { id: Id, method: String, params: Params },
+    Request { id: Id, method: Cow<'a, str>, params: Params },
     /// Wants none, and gets none whatever happens.
-    Notification { method: String, params: Params },
+    Notification { method: Cow<'a, str>, params: Params },
 }
 
 /// What answers a request.
@@ -49,37 +57,50 @@ const ENVELOPE_BYTES: usize = 128;
 /// What most results take: one that takes more is moved while it is written.
 const USUAL_BYTES: usize = 4096;
 
-const ENVELOPE: [&str; 4] = ["jsonrpc", "id", "method", "params"];
+/// What may stand before a JSON text.
+const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Reads one line.
-pub(crate) fn read(text: &str) -> Result<Message, Box<Unreadable>> {
+pub(crate) fn read(text: &str) -> Result<Message<'_>, Box<Unreadable>> {
     let refuse = |error| Box::new(Unreadable { id: None, error });
     if !weight::is_light(text) {
         return Err(refuse(RpcError::too_many_values(weight::MOST_VALUES)));
     }
-    let mut envelope = match strict_json::parse(text).map_err(|error| refuse(RpcError::parse(&error)))? {
-        Value::Object(envelope) => envelope,
-        Value::Array(_) => return Err(refuse(RpcError::batch())),
-        _ => return Err(refuse(RpcError::invalid_request("a message must be a JSON object"))),
-    };
-    let id = envelope.remove("id").map(Id::read).transpose().map_err(refuse)?;
-    read_envelope(id.clone(), envelope).map_err(|error| Box::new(Unreadable { id, error }))
+    if !text.trim_start_matches(BLANK).starts_with('{') {
+        return Err(refuse(no_object(text)));
+    }
+    let mut envelope = Envelope::read(text).map_err(|error| refuse(RpcError::parse(&error)))?;
+    let id = envelope.id.take().map(Id::read).transpose().map_err(refuse)?;
+    match (read_envelope(id.as_ref(), envelope), id) {
+        (Ok((method, params)), Some(id)) => Ok(Message::Request { id, method, params }),
+        (Ok((method, params)), None) => Ok(Message::Notification { method, params }),
+        (Err(error), id) => Err(Box::new(Unreadable { id, error })),
+    }
 }
 
-fn read_envelope(id: Option<Id>, mut envelope: Map<String, Value>) -> Result<Message, RpcError> {
-    if envelope.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+/// Why a text that does not begin as an object does is no message.
+fn no_object(text: &str) -> RpcError {
+    match strict_json::parse(text) {
+        Err(error) => RpcError::parse(&error),
+        Ok(Value::Array(_)) => RpcError::batch(),
+        Ok(_) => RpcError::invalid_request("a message must be a JSON object"),
+    }
+}
+
+fn read_envelope<'a>(id: Option<&Id>, envelope: Envelope<'a>) -> Result<(Cow<'a, str>, Params), RpcError> {
+    let Envelope { jsonrpc, method, params, unknown, .. } = envelope;
+    if !matches!(jsonrpc, Some(Part::Text(version)) if version == "2.0") {
         return Err(RpcError::invalid_request("`jsonrpc` must be \"2.0\""));
     }
-    let Some(Value::String(method)) = envelope.remove("method") else {
+    let Some(Part::Text(method)) = method else {
         return Err(RpcError::invalid_request("`method` must be a string"));
     };
-    if let Some(unknown) = envelope.keys().find(|key| !ENVELOPE.contains(&key.as_str())) {
-        return Err(RpcError::unknown_field("the message", unknown, ENVELOPE));
+    if let Some(unknown) = unknown.keys().next() {
+        return Err(RpcError::unknown_field("the message", unknown, envelope::FIELDS));
     }
-    let params = Params::read(envelope.remove("params"));
-    match id {
-        Some(id) => Ok(Message::Request { id, method, params: params? }),
-        None => Ok(Message::Notification { method, params: params.unwrap_or_default() }),
+    match (id, Params::of(params)) {
+        (None, params) => Ok((method, params.unwrap_or_default())),
+        (Some(_), params) => Ok((method, params?)),
     }
 }
 

@@ -25,6 +25,34 @@ fn answers_come_as_they_are_ready() {
 }
 
 #[test]
+fn calls_that_come_together_are_shared_among_the_workers() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "meet"}));
+    client.send((0..3).map(ask).collect::<String>());
+    for _ in 0..3 {
+        assert_eq!(client.hear()["result"], true, "it had no company on another worker");
+    }
+}
+
+#[test]
+fn calls_that_come_together_are_begun_within_the_limit() {
+    let daemon = daemon(Limits { max_in_flight: 2, ..limits() });
+    let mut client = daemon.client();
+    let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "wait"}));
+    client.send((0..5).map(ask).collect::<String>());
+    for open in 2..=5 {
+        daemon.until("as many as may be are begun", |daemon| daemon.begun() >= open);
+        daemon.client().expect_alive();
+        assert_eq!(daemon.begun(), open);
+        daemon.open_gate(1);
+        client.hear();
+    }
+    daemon.open_gate(1);
+    client.hear();
+}
+
+#[test]
 fn bad_lines_are_answered_and_the_connection_lives() {
     let daemon = daemon(limits());
     let mut client = daemon.client();

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
@@ -28,13 +28,24 @@ pub fn parse_answer(text: &[u8]) -> Result<Value, JsonError> {
     read(serde_json::Deserializer::from_slice(text), Gate::Answer)
 }
 
-fn read<'de, R: serde_json::de::Read<'de>>(
+/// The same for who makes something else of the text than a [`Value`]. The objects that `seed` reads itself are its own to
+/// check: by [`Gate::check_key`], and [`duplicate`] for a key that was there before.
+pub fn parse_with<'de, S: DeserializeSeed<'de>>(text: &'de str, seed: S) -> Result<S::Value, JsonError> {
+    read(serde_json::Deserializer::from_str(text), seed)
+}
+
+fn read<'de, R: serde_json::de::Read<'de>, S: DeserializeSeed<'de>>(
     mut deserializer: serde_json::Deserializer<R>,
-    gate: Gate,
-) -> Result<Value, JsonError> {
-    let value = gate.deserialize(&mut deserializer).map_err(JsonError::from)?;
+    seed: S,
+) -> Result<S::Value, JsonError> {
+    let value = seed.deserialize(&mut deserializer).map_err(JsonError::from)?;
     deserializer.end().map_err(JsonError::from)?;
     Ok(value)
+}
+
+/// What is said of a key that stands in its object twice.
+pub fn duplicate<E: serde::de::Error>(key: &str) -> E {
+    E::custom(format!("{DUPLICATE} `{}`", key.escape_debug()))
 }
 
 /// A text that is not acceptable JSON: what, and where.
@@ -79,22 +90,26 @@ const RESERVED_KEY: &str = "reserved key";
 /// With its feature `raw_value`, `serde_json` reads an object that begins with this key as what its text says.
 const RESERVED: &str = "$serde_json::private::RawValue";
 
-/// What is let through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Gate {
+/// What is let through. As a seed it reads a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// One meaning, whoever reads it: see [`parse`].
     Strict,
+    /// One meaning to us: see [`parse_answer`].
     Answer,
 }
 
 impl Gate {
-    fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        if self == Gate::Strict && text.contains('\0') {
+    /// Whether a string may be in the text.
+    pub fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        if self == Gate::Strict && text.as_bytes().contains(&0) {
             return Err(E::custom(format!("{NUL} in a string")));
         }
         Ok(())
     }
 
-    fn check_key<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
+    /// Whether an object may have this key.
+    pub fn check_key<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
         if key == RESERVED {
             return Err(E::custom(format!("{RESERVED_KEY} `{RESERVED}`")));
         }
@@ -159,7 +174,7 @@ impl<'de> Visitor<'de> for Gate {
                     *known.get_mut() = entries.next_value_seed(self)?;
                 }
                 Entry::Occupied(known) => {
-                    return Err(A::Error::custom(format!("{DUPLICATE} `{}`", known.key().escape_debug())));
+                    return Err(duplicate(known.key()));
                 }
                 // Its place is taken before its value is read, so that it is looked for once.
                 Entry::Vacant(free) => *free.insert(Value::Null) = entries.next_value_seed(self)?,

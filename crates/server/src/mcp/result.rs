@@ -1,7 +1,10 @@
 //! A `ToolResult` in MCP's words: what the model can put right is a result with `isError`, never a protocol error.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
+use tool::json_text::{self, Written};
 use tool::{FailureReport, Metadata, Refusal, RefusalCode, ToolResult};
 
 use super::era::Seal;
@@ -9,32 +12,37 @@ use crate::rpc::{self, Reply, RpcError};
 
 /// The reply to `tools/call`.
 pub(crate) fn reply(result: ToolResult, seal: Option<Seal>) -> Reply {
-    match &result.metadata.refusal {
-        Some(refusal) if refusal.code == RefusalCode::UnknownTool => {
-            Err(RpcError::unknown_tool(&refusal_text(refusal), refusal))
+    if let Some(refusal) = result.metadata.refusal.as_ref().filter(|it| it.code == RefusalCode::UnknownTool) {
+        return Err(RpcError::unknown_tool(&refusal_text(refusal), refusal));
+    }
+    // Once, though it is told twice.
+    match json_text::write(&result.output) {
+        Ok(output) => rpc::answer(&CallResult { seal, ..tell(result, &output) }),
+        Err(error) => {
+            tracing::error!(%error, "reply_not_serialised");
+            Err(RpcError::internal())
         }
-        _ => rpc::answer(&CallResult { seal, ..tell(result) }),
     }
 }
 
 /// The end of a call, as MCP words it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CallResult {
+struct CallResult<'a> {
     #[serde(flatten)]
     seal: Option<Seal>,
-    content: Vec<Block>,
+    content: Vec<Block<'a>>,
     is_error: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    structured_content: Option<Value>,
+    structured_content: Option<&'a Written>,
     #[serde(rename = "_meta")]
     meta: Meta,
 }
 
 #[derive(Serialize)]
-struct Block {
+struct Block<'a> {
     r#type: &'static str,
-    text: String,
+    text: Cow<'a, str>,
 }
 
 /// What a native client would get beside the output, each part told once.
@@ -50,9 +58,9 @@ struct Meta {
     failure: Option<FailureReport>,
 }
 
-fn tell(result: ToolResult) -> CallResult {
-    let content = content(&result);
-    let ToolResult { success, output, mut metadata, latency_ms, .. } = result;
+fn tell(result: ToolResult, output: &Written) -> CallResult<'_> {
+    let content = content(&result, output);
+    let ToolResult { success, output: value, mut metadata, latency_ms, .. } = result;
     let (refusal, failure) = (metadata.refusal.take(), metadata.failure.take());
     CallResult {
         seal: None,
@@ -60,17 +68,17 @@ fn tell(result: ToolResult) -> CallResult {
         is_error: !success,
         // A partial output need not match the schema that structured content must match, and nothing but an object
         // may be structured content in these revisions.
-        structured_content: (success && output.is_object() && metadata.repeat.is_none()).then_some(output),
+        structured_content: (success && value.is_object() && metadata.repeat.is_none()).then_some(output),
         meta: Meta { metadata, latency_ms, refusal, failure },
     }
 }
 
-fn content(result: &ToolResult) -> Vec<Block> {
-    let text = |text: String| Block { r#type: "text", text };
+fn content<'a>(result: &ToolResult, output: &'a Written) -> Vec<Block<'a>> {
+    let text = |text: String| Block { r#type: "text", text: text.into() };
     // What a worker reads of a tool stands between marks that it cannot contain.
-    let told = |content: String| match &result.metadata.session {
+    let told = |content: Cow<'a, str>| match &result.metadata.session {
         Some(session) => text(session.untrusted.wrap(&content)),
-        None => text(content),
+        None => Block { r#type: "text", text: content },
     };
     if let Some(repeat) = result.metadata.repeat.as_ref().filter(|_| result.success) {
         let ran = format!("This call was made before, as call {}, and ran to its end.", repeat.of);
@@ -81,14 +89,14 @@ fn content(result: &ToolResult) -> Vec<Block> {
             let arguments = Value::Object(arguments.clone());
             text(format!("The user changed the arguments before agreeing; what ran is: {arguments}"))
         });
-        return [told(result.output.to_string())].into_iter().chain(edited).collect();
+        return [told(output.as_str().into())].into_iter().chain(edited).collect();
     }
     let mut blocks = vec![match &result.metadata.refusal {
         Some(refusal) => text(refusal_text(refusal)),
-        None => told(failure_text(result)),
+        None => told(failure_text(result).into()),
     }];
     if result.output.as_object().is_some_and(|output| !output.is_empty()) {
-        blocks.push(told(format!("Output so far: {}", result.output)));
+        blocks.push(told(format!("Output so far: {}", output.as_str()).into()));
     }
     blocks
 }

@@ -7,6 +7,8 @@ use tool::{Category, Format, Mode};
 
 use super::RpcError;
 use super::error::type_of;
+use super::given::Given;
+use super::part::Part;
 
 /// As many parameters as any method knows.
 const MOST_KNOWN: usize = 12;
@@ -14,7 +16,7 @@ const MOST_KNOWN: usize = 12;
 /// What a method was given. [`Params::finish`] refuses whatever no one asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Params {
-    given: Map<String, Value>,
+    given: Given,
     known: Vec<&'static str>,
 }
 
@@ -29,10 +31,19 @@ pub(crate) trait Parameter: Sized {
 
 impl Params {
     pub(crate) fn read(value: Option<Value>) -> Result<Self, RpcError> {
-        match value {
+        Self::of(value.map(|value| match value {
+            Value::Object(fields) => Part::Fields(fields.into()),
+            other => Part::Other(other),
+        }))
+    }
+
+    /// The same for what has just been read from a message.
+    pub(super) fn of(part: Option<Part<'_>>) -> Result<Self, RpcError> {
+        match part {
             None => Ok(Params::default()),
-            Some(Value::Object(given)) => Ok(Params { given, known: Vec::with_capacity(MOST_KNOWN) }),
-            Some(other) => Err(RpcError::wrong_type("params", "an object", &other)),
+            Some(Part::Fields(given)) => Ok(Params { given, known: Vec::with_capacity(MOST_KNOWN) }),
+            Some(Part::Text(_)) => Err(RpcError::not_of_type("params", "an object", "a string")),
+            Some(Part::Other(other)) => Err(RpcError::wrong_type("params", "an object", &other)),
         }
     }
 
@@ -52,12 +63,12 @@ impl Params {
     /// A parameter of any type.
     pub(crate) fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);
-        self.given.remove(field)
+        self.given.take(field)
     }
 
     /// A parameter of the protocol that this version cannot honour. To ignore it would be to promise it.
     pub(crate) fn not_yet(&mut self, field: &'static str) -> Result<(), RpcError> {
-        match self.given.remove(field) {
+        match self.given.take(field) {
             Some(_) => Err(RpcError::not_supported_yet(field)),
             None => Ok(()),
         }
@@ -65,7 +76,7 @@ impl Params {
 
     /// Refuses what is left over.
     pub(crate) fn finish(self) -> Result<(), RpcError> {
-        match self.given.keys().next() {
+        match self.given.left_over() {
             Some(unknown) => Err(RpcError::unknown_parameter(unknown, &self.known)),
             None => Ok(()),
         }

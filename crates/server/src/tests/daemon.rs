@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -23,7 +23,12 @@ pub(crate) struct Desk {
     begun: Arc<AtomicUsize>,
     /// `wait` calls go on when there is a permit.
     gate: Arc<Gate>,
+    /// How many `meet` calls have begun, for each to see.
+    meeting: Arc<(Mutex<usize>, Condvar)>,
 }
+
+/// How long a call waits for another: less than a client waits for both.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 struct Gate(Semaphore);
 
@@ -38,6 +43,7 @@ type Answered = Result<Answer, RpcError>;
 const METHODS: &[Method<Desk>] = &[
     Method { name: "echo", run: echo },
     Method { name: "wait", run: wait },
+    Method { name: "meet", run: meet },
     Method { name: "large", run: large },
     Method { name: "follow", run: follow },
     Method { name: "panic_now", run: |_, _, _| panic!("on purpose") },
@@ -62,6 +68,19 @@ fn wait(desk: &Desk, session: &mut Session, _: Call) -> Answered {
             permit.forget();
         }
         rpc::answer(&json!({"connection": connection}))
+    }))
+}
+
+/// Keeps its worker until another call has come on another, and says whether one has.
+fn meet(desk: &Desk, _: &mut Session, _: Call) -> Answered {
+    let meeting = Arc::clone(&desk.meeting);
+    Ok(Answer::later(async move {
+        let (begun, changed) = &*meeting;
+        *begun.lock().unwrap() += 1;
+        changed.notify_all();
+        let alone = |begun: &mut usize| *begun < 2;
+        let (begun, _) = changed.wait_timeout_while(begun.lock().unwrap(), PATIENCE, alone).unwrap();
+        rpc::answer(&(*begun >= 2))
     }))
 }
 

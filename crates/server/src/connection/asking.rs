@@ -1,0 +1,119 @@
+//! How one request is answered: at once, later, or again and again. Within the limits of its connection, which is read no
+//! further until there is a place.
+
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_util::FutureExt;
+
+use super::{End, Talk};
+use crate::frame::{Behind, Line};
+use crate::in_flight::Ticket;
+use crate::later::answer_later;
+use crate::notify::Notifier;
+use crate::rpc::{self, Id, Params, Reply, RpcError};
+use crate::service::{Answer, Call};
+
+/// How many streams one connection may follow.
+const MOST_FOLLOWING: usize = 4;
+
+impl<C: Send + Sync> Talk<C> {
+    /// Starts one answer.
+    pub(super) async fn ask(
+        &mut self,
+        id: Id,
+        method: &str,
+        params: Params,
+        line: Line<'_>,
+    ) -> ControlFlow<End> {
+        let ticket = match self.open.open(id) {
+            Ok(ticket) => ticket,
+            Err(id) => {
+                // With the same id the two answers could not be told apart.
+                let error = RpcError::invalid_request("this id belongs to a request that is still open");
+                self.send(None, &Err(error.with("id", &id))).await;
+                return ControlFlow::Continue(());
+            }
+        };
+        let (id, withdrawn) = (ticket.id().clone(), ticket.withdrawn().clone());
+        let call = Call { id, params, began: line.began, withdrawn };
+        let answer = self.connection.service.request(&mut self.connection.session, method, call);
+        match answer {
+            Answer::Now(reply) => self.close(ticket, &reply).await,
+            Answer::Later(reply) => {
+                let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
+                let answer = Box::pin(answer_later(ticket, reply, outbox, limit, line.share));
+                self.begin(answer, line.behind).await;
+                return self.wait_for_a_place().await;
+            }
+            Answer::Follow(..) | Answer::Listen(_) if self.following.len() >= MOST_FOLLOWING => {
+                let error = RpcError::server("busy", "this connection follows enough: use another one");
+                self.close(ticket, &Err(error)).await;
+            }
+            Answer::Follow(..) | Answer::Listen(_) if !self.may_follow() => {
+                let message = "enough connections follow already: close one of them, or try again";
+                self.close(ticket, &Err(RpcError::server("busy", message))).await;
+            }
+            Answer::Follow(reply, following) => {
+                self.close(ticket, &reply).await;
+                self.following.spawn(following(Notifier::new(self.outbox.clone())));
+            }
+            Answer::Listen(following) => {
+                let telling = following(Notifier::new(self.outbox.clone()));
+                self.following.spawn(async move {
+                    tokio::select! {
+                        biased;
+                        () = ticket.withdrawn().cancelled() => {}
+                        () = telling => {}
+                    }
+                });
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Answers beside others that wait to be begun; on the spot if there are none.
+    async fn begin<F>(&mut self, mut answer: Pin<Box<F>>, behind: Behind)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let at_once = match behind {
+            // Whoever has nothing to do takes it.
+            Behind::Another => Poll::Pending,
+            // What can be answered without waiting is: a task of its own would take longer to wake.
+            Behind::Nothing => poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await,
+        };
+        if at_once.is_pending() {
+            self.answers.spawn(answer);
+        }
+    }
+
+    /// Whether there is a place among those who follow; one is enough for all that a connection follows.
+    fn may_follow(&mut self) -> bool {
+        if self.follows.is_none() {
+            self.follows = Arc::clone(&self.connection.followers).try_acquire_owned().ok();
+        }
+        self.follows.is_some()
+    }
+
+    async fn wait_for_a_place(&mut self) -> ControlFlow<End> {
+        while self.answers.len() >= self.connection.limits.max_in_flight {
+            tokio::select! {
+                biased;
+                () = self.outbox.gone() => return ControlFlow::Break(End::Gone),
+                () = self.connection.stop.cancelled() => return ControlFlow::Break(End::Stopped),
+                _ = self.answers.join_next() => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn close(&self, ticket: Ticket, reply: &Reply) {
+        let line = rpc::write(Some(ticket.id()), reply, self.connection.limits.max_line_bytes);
+        drop(ticket);
+        self.outbox.send(line).await;
+    }
+}
