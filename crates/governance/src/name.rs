@@ -67,17 +67,37 @@ impl Name {
 
     /// Whether it is this folder or in it.
     pub(crate) fn is_in(&self, folder: &Path) -> bool {
+        self.begins_with(folder) || self.0.starts_with(folder)
+    }
+
+    /// Whether it is this folder or in it, letter by letter. The name is clean, and so is whatever it begins with.
+    fn begins_with(&self, folder: &Path) -> bool {
         let rest = self.0.as_os_str().as_bytes().strip_prefix(folder.as_os_str().as_bytes());
-        match rest {
-            // The name is clean, and so is whatever it begins with.
-            Some([] | [b'/', ..]) => true,
-            Some(_) | None => self.0.starts_with(folder),
-        }
+        matches!(rest, Some([] | [b'/', ..]))
     }
 
     /// The name with case taken out, for comparing where a volume may ignore it.
     pub(crate) fn folded(&self) -> Name {
         Name(PathBuf::from(fold(&self.0.to_string_lossy())))
+    }
+}
+
+/// A folder that many names are held against: whether its letters say it all is seen once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    is_clean: bool,
+}
+
+impl Folder {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Folder { is_clean: is_clean(&path), path }
+    }
+
+    /// Whether a name is this folder or in it.
+    pub(crate) fn holds(&self, name: &Name) -> bool {
+        // Where both are clean, there is no other spelling.
+        name.begins_with(&self.path) || (!self.is_clean && name.is_in(&self.path))
     }
 }
 
@@ -170,10 +190,10 @@ mod tests {
     fn a_name_is_in_the_folders_above_it_and_no_others() {
         let name = Name::canonical(Path::new("/ws/a")).unwrap();
         for folder in ["/ws/a", "/ws", "/", "/ws/", "/ws/.", "//ws"] {
-            assert!(name.is_in(Path::new(folder)), "{folder}");
+            assert!(name.is_in(Path::new(folder)) && Folder::new(folder.into()).holds(&name), "{folder}");
         }
         for folder in ["/w", "/ws/a/b", "/ws/b", "ws", "/ws/a.txt", "/ws/.."] {
-            assert!(!name.is_in(Path::new(folder)), "{folder}");
+            assert!(!name.is_in(Path::new(folder)) && !Folder::new(folder.into()).holds(&name), "{folder}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use resources::PathRequest;
 use tool::{PathAccess, RefusalCode, RuleRef};
@@ -218,13 +219,8 @@ fn admit_workspace<'s>(
     request: &PathRequest,
 ) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
     let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
-    // The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
-    let deepest = |workspace: &&Workspace| {
-        let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
-        (workspace.root().components().count(), narrow)
-    };
     let rule = workspace_rule();
-    if let Some(workspace) = here.max_by_key(deepest) {
+    if let Some(workspace) = here.reduce(deeper) {
         let root = workspace.root().to_string_lossy();
         return match (request.access, workspace.access()) {
             (PathAccess::Read, _) | (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadWrite) => {
@@ -245,6 +241,15 @@ fn admit_workspace<'s>(
         roots => format!("work inside {}, or a human runs `sinew workspace add DIR`", roots.join(" or ")),
     };
     Err(not_allowed(request, "outside_workspaces", &rule, hint))
+}
+
+/// The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
+fn deeper<'s>(one: &'s Workspace, other: &'s Workspace) -> &'s Workspace {
+    let depth = |workspace: &Workspace| {
+        let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
+        (workspace.root().components().count(), narrow)
+    };
+    if depth(one) > depth(other) { one } else { other }
 }
 
 /// A workspace is where a caller works; it does not go with the work.
@@ -273,8 +278,11 @@ fn not_allowed(request: &PathRequest, detail: &str, rule: &RuleRef, hint: String
     Grounds::new(RefusalCode::PathNotAllowed, detail, &reason, hint, rule)
 }
 
+/// Most calls are let in by it, and name it in their records.
 fn workspace_rule() -> RuleRef {
-    RuleRef { file: WORKSPACES.into(), line: 0, id: WORKSPACES.into() }
+    static RULE: LazyLock<RuleRef> =
+        LazyLock::new(|| RuleRef { file: WORKSPACES.into(), line: 0, id: WORKSPACES.into() });
+    RULE.clone()
 }
 
 /// A file with several names may have one that a rule forbids. Those that were found are judged like the one that was
