@@ -19,11 +19,31 @@ const RUN: usize = 32;
 impl Texts {
     /// A text and its quotes.
     pub(crate) fn quote(self, out: &mut Vec<u8>, text: &str) {
+        if self.takes_as_it_is(text.as_bytes()) {
+            quote_plain(out, text)
+        } else {
+            self.quote_escaped(out, text)
+        }
+    }
+
+    /// Whether nothing in it has to be escaped, which is nearly always so.
+    #[inline]
+    fn takes_as_it_is(self, bytes: &[u8]) -> bool {
+        match (self, bytes.len() < RUN) {
+            (Texts::Plain, true) => short::is_plain(bytes),
+            (Texts::Visible(_), true) => short::is_printable(bytes),
+            // A long one is looked at while it is copied.
+            (Texts::Plain, false) => false,
+            (Texts::Visible(_), false) => all(bytes, |byte| is_plain(byte) & (byte < 0x7f)),
+        }
+    }
+
+    fn quote_escaped(self, out: &mut Vec<u8>, text: &str) {
         out.reserve(text.len() + 2);
         out.push(b'"');
         match self {
             Texts::Plain => escape(out, text),
-            Texts::Visible(is_hidden) => quote_visible(out, text, is_hidden),
+            Texts::Visible(is_hidden) => escape_visible(out, text, is_hidden),
         }
         out.push(b'"');
     }
@@ -37,11 +57,24 @@ impl Texts {
     }
 }
 
-fn quote_visible(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
-    if is_printable(text.as_bytes()) {
-        out.extend_from_slice(text.as_bytes());
-        return;
-    }
+/// A text in which nothing has to be escaped, and its quotes.
+#[inline]
+fn quote_plain(out: &mut Vec<u8>, text: &str) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+/// A name that stands in our own code. None of them has anything to escape, so nobody looks: in a call there are more of
+/// them than of all other texts.
+#[inline]
+pub(super) fn quote_name(out: &mut Vec<u8>, name: &'static str) {
+    debug_assert!(short::is_printable(name.as_bytes()), "{name:?} is no name that can stand as it is");
+    quote_plain(out, name);
+}
+
+fn escape_visible(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
     let mut escaped = Vec::with_capacity(text.len() + RUN);
     escape(&mut escaped, text);
     // Escapes are ASCII, so what was text is text still.
@@ -56,13 +89,6 @@ fn is_plain(byte: u8) -> bool {
 /// Whether all bytes are. Without a way out in between, so that many are looked at at once.
 fn all(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(true, |so_far, byte| so_far & is(*byte))
-}
-
-fn is_printable(bytes: &[u8]) -> bool {
-    if bytes.len() < RUN {
-        return short::is_printable(bytes);
-    }
-    all(bytes, |byte| is_plain(byte) & (byte < 0x7f))
 }
 
 fn escape(out: &mut Vec<u8>, text: &str) {
