@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use tool::{CallId, Caller, ToolDefinition};
+use tool::{CallId, Caller, SharedText, ToolDefinition};
 
 pub(crate) use stop::{Stop, StoppedBy};
 
@@ -70,8 +70,8 @@ pub enum Cancelled {
 /// One call's place on the list, which it shares with whoever walks it.
 pub(crate) struct Track {
     id: CallId,
-    tool: String,
-    caller: Caller,
+    tool: SharedText,
+    caller: Arc<Caller>,
     started: Instant,
     standing: Mutex<Standing>,
     /// What it turned out to call, once it runs.
@@ -91,7 +91,13 @@ pub(crate) struct Listed {
 }
 
 impl Track {
-    pub(crate) fn new(id: CallId, tool: String, caller: Caller, started: Instant, stop: Stop) -> Arc<Self> {
+    pub(crate) fn new(
+        id: CallId,
+        tool: SharedText,
+        caller: Arc<Caller>,
+        started: Instant,
+        stop: Stop,
+    ) -> Arc<Self> {
         Arc::new(Track {
             id,
             tool,
@@ -117,9 +123,9 @@ impl Track {
         let age = self.started.elapsed();
         CallStanding {
             call_id: self.id,
-            tool: self.tool.clone(),
+            tool: self.tool.to_string(),
             standing: self.standing().clone(),
-            caller: self.caller.clone(),
+            caller: Caller::clone(&self.caller),
             since: Timestamp::now().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
             cancelled: self.stop.by().is_some(),

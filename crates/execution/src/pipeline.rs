@@ -162,7 +162,7 @@ async fn validate(
     };
     let Validated { call: valid, slow } = call.in_time(validating).await??;
     for (validator, took) in slow {
-        let (tool, took_ms) = (&call.tool_name, u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        let (tool, took_ms) = (call.tool_name.as_str(), u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         tracing::warn!(
             tool,
             validator = &*validator,

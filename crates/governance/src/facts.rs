@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
 
 use resources::{ObjectKind, Opened, OpenedPath, OtherNames, PathRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::{Arguments, Mode, PathAccess, Refusal, ToolDefinition};
+use tool::{Arguments, Mode, PathAccess, Refusal, SharedText, ToolDefinition};
 
 use crate::cleared::Cleared;
 use crate::command_rules::Command;
@@ -29,13 +28,13 @@ pub(crate) const UNUSABLE: &str = "unusable";
 pub(crate) struct Seen {
     mode: Mode,
     counts: Counts,
-    policy: Arc<str>,
+    policy: SharedText,
     would_deny: Option<Box<Refusal>>,
 }
 
 impl Seen {
     pub(crate) fn by(policy: &Policy, situation: &Situation<'_>, would_deny: Option<Box<Refusal>>) -> Self {
-        Seen { mode: situation.mode, counts: situation.counts, policy: Arc::clone(&policy.hash), would_deny }
+        Seen { mode: situation.mode, counts: situation.counts, policy: policy.shared_hash(), would_deny }
     }
 
     /// The same when so much has run.

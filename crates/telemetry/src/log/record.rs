@@ -58,8 +58,8 @@ impl Record {
         }
         let mut record = clerk.record;
         if let (None, Some(ids)) = (&record.trace_id, heard.within) {
-            record.trace_id = Some(ids.trace_id);
-            record.span_id = Some(ids.span_id);
+            record.trace_id = Some(ids.trace_id.to_string());
+            record.span_id = Some(ids.span_id.to_string());
         }
         record
     }
