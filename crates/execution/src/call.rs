@@ -108,8 +108,6 @@ pub(crate) struct Call {
     pub(crate) hand: Option<Hand>,
     /// The arguments that a human put in the place of its own.
     pub(crate) edited: Option<Arguments>,
-    /// Fired when nobody waits for the answer any longer.
-    pub(crate) gone: CancellationToken,
 }
 
 impl Call {
@@ -137,22 +135,21 @@ impl Call {
     }
 
     fn spanned(
-        request: Request,
+        mut request: Request,
         ledger: Option<&Ledger>,
         world: Arc<World>,
         mode: Mode,
         (id, span): (CallId, CallSpan),
     ) -> (Call, Value) {
         let workspaces = world.workspaces.based_at(request.cwd.as_deref());
-        let stop = Stop::with(&request.withdrawn);
         let tool = name_on_record(&world, &request.tool_name);
         // Once, before anything is compared or kept: a name that is cut in one place and whole in another is two.
-        let request = Request { caller: nameable(request.caller), ..request };
+        request.caller = nameable(request.caller);
         let key = match (ledger, &request.idempotency_key) {
             (Some(ledger), Some(key)) => Some(Key::of(key, &request, ledger)),
             _ => None,
         };
-        let caller = Arc::new(request.caller);
+        let (caller, stop) = (Arc::new(request.caller), Stop::with(request.withdrawn));
         let call = Call {
             id,
             tool_name: if tool == *request.tool_name { tool.clone() } else { request.tool_name.into() },
@@ -169,7 +166,6 @@ impl Call {
             asking: request.asking,
             hand: request.approval_id.map(|id| Hand { id, own: false }),
             edited: None,
-            gone: CancellationToken::new(),
             caller,
             progress: request.progress,
             trace: request.trace,

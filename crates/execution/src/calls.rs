@@ -1,17 +1,18 @@
 //! The calls that have not answered at once: where each stands, and the way to end one before its time. It starts
 //! nothing and judges nothing; whoever waits on the road for a call waits for its [`Stop`] too.
 
+mod signal;
 mod stop;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 use tool::{CallId, Caller, SharedText, ToolDefinition};
 
+use signal::Signal;
 pub(crate) use stop::{Stop, StoppedBy};
 
 use crate::layer::ToolExecutionLayer;
@@ -77,12 +78,16 @@ pub(crate) struct Track {
     /// What it turned out to call, once it runs.
     definition: OnceLock<Arc<ToolDefinition>>,
     stop: Stop,
-    over: CancellationToken,
+    over: Signal,
+    gone: Signal,
 }
 
-/// All of them.
+/// All of them, by their ids, which sort by time.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<HashMap<CallId, Arc<Track>>>>);
+pub(crate) struct Calls(Arc<Mutex<BTreeMap<CallId, Arc<Track>>>>);
+
+/// Whoever waits for the answer of a call: gone when this is dropped.
+pub(crate) struct Present(Arc<Track>);
 
 /// Takes a call off the list when it is dropped.
 pub(crate) struct Listed {
@@ -106,12 +111,23 @@ impl Track {
             standing: Mutex::new(Standing::Deciding),
             definition: OnceLock::new(),
             stop,
-            over: CancellationToken::new(),
+            over: Signal::default(),
+            gone: Signal::default(),
         })
     }
 
     pub(crate) fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// Whoever holds this waits for the answer.
+    pub(crate) fn present(self: &Arc<Self>) -> Present {
+        Present(Arc::clone(self))
+    }
+
+    /// Returns when nobody waits for the answer any longer.
+    pub(crate) async fn deserted(&self) {
+        self.gone.given().await;
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -182,7 +198,7 @@ impl Calls {
         self.list().get(&id).map(Arc::clone)
     }
 
-    fn list(&self) -> MutexGuard<'_, HashMap<CallId, Arc<Track>>> {
+    fn list(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<Track>>> {
         // The map is whole after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,7 +207,13 @@ impl Calls {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.list.list().remove(&self.track.id);
-        self.track.over.cancel();
+        self.track.over.give();
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.gone.give();
     }
 }
 
@@ -206,7 +228,7 @@ impl ToolExecutionLayer {
     pub async fn cancel(&self, id: CallId) -> Cancelled {
         let Some(track) = self.calls.find(id) else { return Cancelled::NotFound };
         track.stop.order(StoppedBy::Operator);
-        match tokio::time::timeout(TIME_TO_END, track.over.cancelled()).await {
+        match tokio::time::timeout(TIME_TO_END, track.over.given()).await {
             Ok(()) => Cancelled::Ended,
             Err(_) => Cancelled::Told,
         }

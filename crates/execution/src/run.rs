@@ -185,7 +185,7 @@ impl Attempt<'_> {
     async fn ended_early(&self, makes_calls: bool) -> StoppedBy {
         tokio::select! {
             by = self.call.track.stop().given() => by,
-            () = self.call.gone.cancelled(), if makes_calls => StoppedBy::Caller,
+            () = self.call.track.deserted(), if makes_calls => StoppedBy::Caller,
         }
     }
 
