@@ -1,5 +1,6 @@
 //! Absolute names without `.`, `..`, `//` or a final slash: the only ones that patterns are matched against.
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -14,7 +15,7 @@ impl Name {
     ///
     /// Good enough to refuse by, never to allow by.
     pub(crate) fn lexical(base: &Path, text: &str) -> Name {
-        let whole = base.join(text);
+        let whole = joined(base, text);
         if is_clean(&whole) {
             return Name(whole);
         }
@@ -78,7 +79,7 @@ impl Name {
 
     /// The name with case taken out, for comparing where a volume may ignore it.
     pub(crate) fn folded(&self) -> Name {
-        Name(PathBuf::from(fold(&self.0.to_string_lossy())))
+        Name(PathBuf::from(fold(&spelt(&self.0))))
     }
 }
 
@@ -105,6 +106,20 @@ impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.display().fmt(f)
     }
+}
+
+/// What [`Path::join`] makes, in memory that is large enough from the start.
+fn joined(base: &Path, text: &str) -> PathBuf {
+    let mut whole = PathBuf::with_capacity(base.as_os_str().len() + 1 + text.len());
+    whole.push(base);
+    whole.push(text);
+    whole
+}
+
+/// What [`Path::to_string_lossy`] says, which looks at each byte of a name alone: most names are text, and are seen to be
+/// sooner.
+pub(crate) fn spelt(path: &Path) -> Cow<'_, str> {
+    path.to_str().map_or_else(|| path.to_string_lossy(), Cow::Borrowed)
 }
 
 /// How many parts of a path are `..`.

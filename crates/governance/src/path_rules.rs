@@ -10,7 +10,7 @@ use tool::{PathAccess, RefusalCode, RuleRef};
 use crate::floor::FloorRule;
 use crate::glob::Written;
 use crate::grounds::{Grounds, place, shown};
-use crate::name::{Name, detours};
+use crate::name::{Name, detours, spelt};
 use crate::path_list::PathList;
 use crate::pattern::Pattern;
 use crate::reached::{Found, Reached};
@@ -41,12 +41,12 @@ pub(crate) fn requests(
     for argument in standing.definition.path_arguments() {
         for text in argument.texts(arguments) {
             refuse_endless(text)?;
-            let base = match workspaces.base() {
+            let base = match workspaces.shared_base() {
                 Some(base) => base,
-                None if Path::new(text).is_absolute() => Path::new("/"),
+                None if Path::new(text).is_absolute() => Path::new("/").into(),
                 None => return Err(no_base(text)),
             };
-            let (key, text, base) = (argument.key.clone(), text.to_owned(), base.to_owned());
+            let (key, text) = (argument.key.as_str().into(), text.into());
             requests.push(PathRequest { key, text, access: argument.access, base });
         }
     }
@@ -221,7 +221,7 @@ fn admit_workspace<'s>(
     let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
     let rule = workspace_rule();
     if let Some(workspace) = here.reduce(deeper) {
-        let root = workspace.root().to_string_lossy();
+        let root = spelt(workspace.root());
         return match (request.access, workspace.access()) {
             (PathAccess::Read, _) | (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadWrite) => {
                 Ok((rule, root))
@@ -307,7 +307,7 @@ fn refuse_second_name(
         Some(_) => "one of them is forbidden",
         None => "another may be forbidden",
     };
-    notes.asks(|| request.text.clone());
+    notes.asks(|| request.text.to_string());
     let hint = format!(
         "the file has {links} names, and {why}; copy it, or set `hard_links: allow` for {tool} in tools.yaml"
     );
