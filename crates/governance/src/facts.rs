@@ -1,4 +1,7 @@
-//! What the judge saw, for the record: names, sizes and counts, enough to judge again, never content.
+//! What the judge saw, for the record: names, sizes and counts, enough to judge again, never content. How it is written is
+//! in `flat`.
+
+mod flat;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,6 +15,7 @@ use crate::cleared::Cleared;
 use crate::command_rules::Command;
 use crate::errands::Errands;
 use crate::host_rules::Target;
+use crate::name::spelt;
 use crate::path_rules;
 use crate::policy::Policy;
 use crate::situation::{Counts, Situation, Workspaces};
@@ -113,17 +117,13 @@ impl Seen {
 
 /// What the judge saw of a call, as it stands in the record. Typed and borrowed: every call waits for its record, and to
 /// build values of it first would take longer than to judge.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Sighting<'a> {
-    #[serde(flatten)]
     moment: Moment<'a>,
     paths: Vec<PathSeen<'a>>,
     content_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     commands: Vec<CommandSeen<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     hosts: Vec<HostSeen>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     would_deny: Option<&'a Refusal>,
 }
 
@@ -150,22 +150,17 @@ struct Moment<'a> {
 }
 
 /// A path, as it was typed and what it reached.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct PathSeen<'a> {
     key: &'a str,
     typed: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     canonical: Option<Cow<'a, str>>,
     access: &'static str,
     kind: &'static str,
-    #[serde(flatten)]
     object: Option<ObjectSeen>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     other_names: Vec<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_folders: Vec<String>,
     /// Where a relative name starts. An absolute one says so itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<Cow<'a, str>>,
 }
 
@@ -191,8 +186,8 @@ impl<'a> PathSeen<'a> {
         let facts = path.metadata();
         PathSeen {
             key: path.key(),
-            typed: path.typed().to_string_lossy(),
-            canonical: Some(path.canonical().to_string_lossy()),
+            typed: spelt(path.typed()),
+            canonical: Some(spelt(path.canonical())),
             access: word(path.access()),
             kind: match path.kind() {
                 ObjectKind::File => "file",
@@ -207,7 +202,7 @@ impl<'a> PathSeen<'a> {
                 links: facts.map(|facts| facts.links),
             }),
             other_names: match path.other_names() {
-                OtherNames::Known(names) => names.iter().map(|name| name.to_string_lossy()).collect(),
+                OtherNames::Known(names) => names.iter().map(|name| spelt(name)).collect(),
                 OtherNames::Unknown => Vec::new(),
             },
             missing_folders: path
@@ -263,7 +258,7 @@ fn word(access: PathAccess) -> &'static str {
 }
 
 fn base_of<'a>(typed: &str, base: Option<&'a Path>) -> Option<Cow<'a, str>> {
-    base.filter(|_| !Path::new(typed).is_absolute()).map(Path::to_string_lossy)
+    base.filter(|_| !Path::new(typed).is_absolute()).map(spelt)
 }
 
 #[cfg(test)]
