@@ -120,13 +120,12 @@ fn redacted(text: &str) -> String {
 
 /// The time of each stage, for `sinew trace`.
 fn stages(call: &Call) -> Vec<StageTime> {
-    let timings = call.span.timings().into_iter();
-    let time = |timing: StageTiming| StageTime {
+    let time = |timing: &StageTiming| StageTime {
         stage: timing.stage.as_str().into(),
         start_us: timing.start_us,
         duration_us: timing.duration_us,
     };
-    timings.map(time).collect()
+    call.span.with_timings(|timings| timings.iter().map(time).collect())
 }
 
 fn metadata(call: &Call) -> Metadata {
