@@ -11,7 +11,10 @@ use ledger::Ledger;
 use serde_json::{Value, json};
 use telemetry::{CallSpan, Stage, Subject, redact};
 use tokio_util::sync::CancellationToken;
-use tool::{Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, TraceContext, canonical};
+use tool::{
+    Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, SharedText, ToolDefinition,
+    TraceContext, canonical,
+};
 
 use crate::World;
 use crate::approvals::{Asking, Hand};
@@ -72,14 +75,14 @@ pub(crate) enum MadeBy {
 /// One call on the road: its identity and the world it is judged in.
 pub(crate) struct Call {
     pub(crate) id: CallId,
-    pub(crate) tool_name: String,
-    pub(crate) caller: Caller,
+    pub(crate) tool_name: SharedText,
+    pub(crate) caller: Arc<Caller>,
     pub(crate) made_by: MadeBy,
     pub(crate) trace: TraceContext,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Stands for the arguments wherever they must not be repeated.
-    pub(crate) arguments_digest: String,
+    pub(crate) arguments_digest: SharedText,
     /// One snapshot for the whole call, whatever is reloaded meanwhile.
     pub(crate) world: Arc<World>,
     pub(crate) mode: Mode,
@@ -105,8 +108,6 @@ pub(crate) struct Call {
     pub(crate) hand: Option<Hand>,
     /// The arguments that a human put in the place of its own.
     pub(crate) edited: Option<Arguments>,
-    /// Fired when nobody waits for the answer any longer.
-    pub(crate) gone: CancellationToken,
 }
 
 impl Call {
@@ -134,44 +135,44 @@ impl Call {
     }
 
     fn spanned(
-        request: Request,
+        mut request: Request,
         ledger: Option<&Ledger>,
         world: Arc<World>,
         mode: Mode,
         (id, span): (CallId, CallSpan),
     ) -> (Call, Value) {
         let workspaces = world.workspaces.based_at(request.cwd.as_deref());
-        let stop = Stop::with(&request.withdrawn);
         let tool = name_on_record(&world, &request.tool_name);
         // Once, before anything is compared or kept: a name that is cut in one place and whole in another is two.
-        let request = Request { caller: nameable(request.caller), ..request };
+        request.caller = nameable(request.caller);
+        let key = match (ledger, &request.idempotency_key) {
+            (Some(ledger), Some(key)) => Some(Key::of(key, &request, ledger)),
+            _ => None,
+        };
+        let (caller, stop) = (Arc::new(request.caller), Stop::with(request.withdrawn));
         let call = Call {
             id,
-            track: Track::new(id, tool, request.caller.clone(), request.started, stop),
+            tool_name: if tool == *request.tool_name { tool.clone() } else { request.tool_name.into() },
+            track: Track::new(id, tool, Arc::clone(&caller), request.started, stop),
             span,
-            key: match (ledger, &request.idempotency_key) {
-                (Some(ledger), Some(key)) => Some(Key::of(key, &request, ledger)),
-                _ => None,
-            },
+            key,
             claim: OnceLock::new(),
             curated_map: request.curated_map,
             worker: OnceLock::new(),
             host: None,
             saw: OnceLock::new(),
             intended: AtomicBool::new(false),
-            tool_name: request.tool_name,
             made_by: MadeBy::Caller,
             asking: request.asking,
             hand: request.approval_id.map(|id| Hand { id, own: false }),
             edited: None,
-            gone: CancellationToken::new(),
-            caller: request.caller,
+            caller,
             progress: request.progress,
             trace: request.trace,
             started: request.started,
             deadline: request.deadline.and_then(|wait| request.started.checked_add(wait)),
-            arguments_digest: ledger.map_or_else(String::new, |ledger| {
-                ledger.keyed_digest(&canonical::bytes(&request.arguments))
+            arguments_digest: ledger.map_or_else(SharedText::default, |ledger| {
+                ledger.keyed_digest(&canonical::bytes_for_now(&request.arguments)).into()
             }),
             world,
             mode,
@@ -200,7 +201,7 @@ impl Call {
     /// The same call with the arguments that a human gave it.
     pub(crate) fn edited(self, ledger: &Ledger, arguments: &Arguments) -> Call {
         let digest = ledger.keyed_digest(&canonical::bytes(&Value::Object(arguments.clone())));
-        Call { arguments_digest: digest, edited: Some(arguments.clone()), ..self }
+        Call { arguments_digest: digest.into(), edited: Some(arguments.clone()), ..self }
     }
 
     /// Waits for a part of the road, but not past the caller's deadline, nor once the call must end.
@@ -263,11 +264,20 @@ impl Call {
 
     /// What every record of this call says first.
     pub(crate) fn on_record(&self, tool: &str) -> Arc<ledger::Call> {
+        self.on_record_as(&name_on_record(&self.world, tool))
+    }
+
+    /// The same where the tool was found.
+    pub(crate) fn on_record_of(&self, definition: &ToolDefinition) -> Arc<ledger::Call> {
+        self.on_record_as(definition.name().as_str())
+    }
+
+    fn on_record_as(&self, tool: &str) -> Arc<ledger::Call> {
         Arc::new(ledger::Call {
             call_id: self.id,
-            tool: name_on_record(&self.world, tool),
+            tool: tool.to_owned(),
             mode: self.mode,
-            caller: self.caller.clone(),
+            caller: Caller::clone(&self.caller),
             trace: self.trace.clone(),
         })
     }
@@ -310,27 +320,26 @@ impl Key {
 
 /// A client may call itself anything, a secret included.
 pub(crate) fn nameable(caller: Caller) -> Caller {
-    let recordable = |name: &str| {
-        let shown = recordable(name);
-        if shown == name { shown } else { tool::shortened(&shown, LONGEST_NAME, name) }
+    let fit = |name: String| match recordable(&name) {
+        Cow::Owned(shown) if shown != name => tool::shortened(&shown, LONGEST_NAME, &name),
+        Cow::Owned(_) | Cow::Borrowed(_) => name,
     };
-    let client = caller.client.as_deref().map(recordable);
-    Caller { client, ..caller }
+    Caller { client: caller.client.map(fit), ..caller }
 }
 
 /// The name of a tool for the record. That of one there is is no secret of anybody's.
-fn name_on_record(world: &World, name: &str) -> String {
+fn name_on_record(world: &World, name: &str) -> SharedText {
     match world.definition(name) {
-        Some(definition) if definition.name().as_str() == name => name.to_owned(),
-        _ => recordable(name),
+        Some(definition) if definition.name().as_str() == name => definition.name().shared(),
+        _ => recordable(name).into_owned().into(),
     }
 }
 
 /// A name that nobody checked can be anything a caller wrote: it is redacted and cut like every other text.
-fn recordable(name: &str) -> String {
+fn recordable(name: &str) -> Cow<'_, str> {
     match redact::shared().redact_text(name) {
-        Cow::Borrowed(name) if name.len() <= LONGEST_NAME => name.to_owned(),
-        name => name.chars().take(LONGEST_NAME).collect(),
+        Cow::Borrowed(name) if name.len() <= LONGEST_NAME => Cow::Borrowed(name),
+        name => Cow::Owned(name.chars().take(LONGEST_NAME).collect()),
     }
 }
 

@@ -1,17 +1,18 @@
 //! The calls that have not answered at once: where each stands, and the way to end one before its time. It starts
 //! nothing and judges nothing; whoever waits on the road for a call waits for its [`Stop`] too.
 
+mod signal;
 mod stop;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
-use tool::{CallId, Caller, ToolDefinition};
+use tool::{CallId, Caller, SharedText, ToolDefinition};
 
+use signal::Signal;
 pub(crate) use stop::{Stop, StoppedBy};
 
 use crate::layer::ToolExecutionLayer;
@@ -70,19 +71,23 @@ pub enum Cancelled {
 /// One call's place on the list, which it shares with whoever walks it.
 pub(crate) struct Track {
     id: CallId,
-    tool: String,
-    caller: Caller,
+    tool: SharedText,
+    caller: Arc<Caller>,
     started: Instant,
     standing: Mutex<Standing>,
     /// What it turned out to call, once it runs.
     definition: OnceLock<Arc<ToolDefinition>>,
     stop: Stop,
-    over: CancellationToken,
+    over: Signal,
+    gone: Signal,
 }
 
-/// All of them.
+/// All of them, by their ids, which sort by time.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<HashMap<CallId, Arc<Track>>>>);
+pub(crate) struct Calls(Arc<Mutex<BTreeMap<CallId, Arc<Track>>>>);
+
+/// Whoever waits for the answer of a call: gone when this is dropped.
+pub(crate) struct Present(Arc<Track>);
 
 /// Takes a call off the list when it is dropped.
 pub(crate) struct Listed {
@@ -91,7 +96,13 @@ pub(crate) struct Listed {
 }
 
 impl Track {
-    pub(crate) fn new(id: CallId, tool: String, caller: Caller, started: Instant, stop: Stop) -> Arc<Self> {
+    pub(crate) fn new(
+        id: CallId,
+        tool: SharedText,
+        caller: Arc<Caller>,
+        started: Instant,
+        stop: Stop,
+    ) -> Arc<Self> {
         Arc::new(Track {
             id,
             tool,
@@ -100,12 +111,23 @@ impl Track {
             standing: Mutex::new(Standing::Deciding),
             definition: OnceLock::new(),
             stop,
-            over: CancellationToken::new(),
+            over: Signal::default(),
+            gone: Signal::default(),
         })
     }
 
     pub(crate) fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// Whoever holds this waits for the answer.
+    pub(crate) fn present(self: &Arc<Self>) -> Present {
+        Present(Arc::clone(self))
+    }
+
+    /// Returns when nobody waits for the answer any longer.
+    pub(crate) async fn deserted(&self) {
+        self.gone.given().await;
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -117,9 +139,9 @@ impl Track {
         let age = self.started.elapsed();
         CallStanding {
             call_id: self.id,
-            tool: self.tool.clone(),
+            tool: self.tool.to_string(),
             standing: self.standing().clone(),
-            caller: self.caller.clone(),
+            caller: Caller::clone(&self.caller),
             since: Timestamp::now().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
             cancelled: self.stop.by().is_some(),
@@ -176,7 +198,7 @@ impl Calls {
         self.list().get(&id).map(Arc::clone)
     }
 
-    fn list(&self) -> MutexGuard<'_, HashMap<CallId, Arc<Track>>> {
+    fn list(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<Track>>> {
         // The map is whole after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -185,7 +207,13 @@ impl Calls {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.list.list().remove(&self.track.id);
-        self.track.over.cancel();
+        self.track.over.give();
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.gone.give();
     }
 }
 
@@ -200,7 +228,7 @@ impl ToolExecutionLayer {
     pub async fn cancel(&self, id: CallId) -> Cancelled {
         let Some(track) = self.calls.find(id) else { return Cancelled::NotFound };
         track.stop.order(StoppedBy::Operator);
-        match tokio::time::timeout(TIME_TO_END, track.over.cancelled()).await {
+        match tokio::time::timeout(TIME_TO_END, track.over.given()).await {
             Ok(()) => Cancelled::Ended,
             Err(_) => Cancelled::Told,
         }

@@ -98,7 +98,7 @@ impl ToolExecutionLayer {
         };
         let judged = AssertUnwindSafe(suppose(self, &call, arguments, look)).catch_unwind().await;
         let (tool_name, (finding, rules)) =
-            judged.unwrap_or_else(|_| (call.tool_name.clone(), found(Err(fault(&call)))));
+            judged.unwrap_or_else(|_| (call.tool_name.to_string(), found(Err(fault(&call)))));
         let policy_hash = call.world.policy.hash().to_owned();
         Explanation { tool_name, mode, finding, rules, policy_hash }
     }

@@ -132,21 +132,23 @@ impl ToolExecutionLayer {
 
     async fn execute_for(self: &Arc<Self>, request: Request, made_by: MadeBy) -> ToolResult {
         let (call, arguments) = Call::admit(request, &self.ledger, self.world.load_full(), self.mode.get());
-        let call = call.made_by(made_by);
+        let call = Box::new(call.made_by(made_by));
         let traces = recorder::Traces::of(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
         let (trace, track) = (call.trace.clone(), Arc::clone(&call.track));
         let listed = self.calls.until_the_end_of(&track);
         // Gone with this future: a call that waits for a human does not run for a caller who has left.
-        let _present = call.gone.clone().drop_guard();
-        let work = AssertUnwindSafe(async move {
+        let _present = track.present();
+        // In a box before anything is put around it: it is large, and each wrapping would move it.
+        let work = Box::pin(async move {
             let (call, mut result) = layer.conduct(call, arguments).await;
             sessions::report(&call, &mut result);
-            recorder::export(call, &result);
+            recorder::export(*call, &result);
             drop((listed, tracked));
             result
         });
-        let mut work = Box::pin(telemetry::within_call(&trace, work.catch_unwind()));
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let mut work = Box::pin(telemetry::within_call(&trace, work));
         let conducted = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
             Poll::Ready(conducted) => Ok(conducted),
             Poll::Pending => {
@@ -157,7 +159,7 @@ impl ToolExecutionLayer {
         conducted.ok().and_then(Result::ok).unwrap_or_else(|| traces.crashed_result())
     }
 
-    async fn conduct(&self, mut call: Call, mut arguments: Value) -> (Call, ToolResult) {
+    async fn conduct(&self, mut call: Box<Call>, mut arguments: Value) -> (Box<Call>, ToolResult) {
         loop {
             if let Err(refusal) = self.admits(&call) {
                 // No advice here: when the daemon is back nobody knows.
@@ -175,13 +177,13 @@ impl ToolExecutionLayer {
                 Ok(Err(Halt::Repeated(earlier))) => recorder::repeated(self, &call, *earlier),
                 Ok(Err(Halt::Again(same, hand))) => {
                     arguments = Value::Object(same);
-                    call = call.renewed(self.world.load_full(), self.mode.get(), hand);
+                    *call = call.renewed(self.world.load_full(), self.mode.get(), hand);
                     continue;
                 }
                 Ok(Err(Halt::Edited(other, hand))) => {
-                    call = call.edited(&self.ledger, &other);
+                    let edited = call.edited(&self.ledger, &other);
                     arguments = Value::Object(other);
-                    call = call.renewed(self.world.load_full(), self.mode.get(), hand);
+                    *call = edited.renewed(self.world.load_full(), self.mode.get(), hand);
                     continue;
                 }
                 Err(_) => recorder::crashed(self, &call),

@@ -1,6 +1,6 @@
 //! Rate windows and running places. Counting and reserving happen under one lock, so that a burst cannot overshoot.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,7 +29,7 @@ pub(crate) struct Limits {
 struct Windows {
     /// When it was found that records are missing: what ran before is not known, and taken for as much as there could be.
     unknown_until: Option<Instant>,
-    by_tool: HashMap<ToolName, VecDeque<Instant>>,
+    by_tool: BTreeMap<ToolName, VecDeque<Instant>>,
     all: VecDeque<Instant>,
     outbound: VecDeque<Instant>,
 }

@@ -9,7 +9,7 @@ use registry::{Order, Tool};
 use resources::Opened;
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition};
+use tool::{Arguments, Failure, Output, Refusal, RefusalCode, ToolDefinition, canonical};
 
 use crate::approvals::{self, Approved, Hand};
 use crate::aside::aside_if_large;
@@ -37,7 +37,7 @@ pub(crate) struct Ran {
 pub(crate) struct Answered {
     pub(crate) output: Output,
     /// The one byte form of its value: measured once, and what the record's digest is of.
-    pub(crate) canonical: Vec<u8>,
+    pub(crate) canonical: canonical::ForNow,
 }
 
 /// How far a permitted and recorded call came.
@@ -162,7 +162,7 @@ async fn validate(
     };
     let Validated { call: valid, slow } = call.in_time(validating).await??;
     for (validator, took) in slow {
-        let (tool, took_ms) = (&call.tool_name, u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        let (tool, took_ms) = (call.tool_name.as_str(), u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         tracing::warn!(
             tool,
             validator = &*validator,

@@ -35,12 +35,12 @@ pub(crate) use sessions::session;
 pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>) -> Decision {
     let definition = permit.call().definition();
     Decision {
-        call: call.on_record(definition.name().as_str()),
+        call: call.on_record_of(definition),
         risk: definition.risk_level(),
         effect: effect(definition),
         decided_at: None,
-        definition_hash: definition.hash().to_owned(),
-        policy_hash: call.world.policy.hash().to_owned(),
+        definition_hash: definition.shared_hash(),
+        policy_hash: call.world.policy.shared_hash(),
         arguments_digest: call.arguments_digest.clone(),
         idempotency_key: call.key.as_ref().map(|key| key.scoped.clone()),
         request_digest: call.key.as_ref().map(|key| key.request.clone()),
@@ -120,18 +120,20 @@ fn redacted(text: &str) -> String {
 
 /// The time of each stage, for `sinew trace`.
 fn stages(call: &Call) -> Vec<StageTime> {
-    let timings = call.span.timings().into_iter();
-    let time = |timing: StageTiming| StageTime {
+    let time = |timing: &StageTiming| StageTime {
         stage: timing.stage.as_str().into(),
         start_us: timing.start_us,
         duration_us: timing.duration_us,
     };
-    timings.map(time).collect()
+    call.span.with_timings(|timings| timings.iter().map(time).collect())
 }
 
 fn metadata(call: &Call) -> Metadata {
     let edited_arguments = call.edited.clone();
-    Metadata { edited_arguments, ..Metadata::new(call.id, &call.trace, call.mode, call.world.policy.hash()) }
+    Metadata {
+        edited_arguments,
+        ..Metadata::new(call.id, &call.trace, call.mode, call.world.policy.shared_hash())
+    }
 }
 
 /// The call, as events name it.

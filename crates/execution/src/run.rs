@@ -185,7 +185,7 @@ impl Attempt<'_> {
     async fn ended_early(&self, makes_calls: bool) -> StoppedBy {
         tokio::select! {
             by = self.call.track.stop().given() => by,
-            () = self.call.gone.cancelled(), if makes_calls => StoppedBy::Caller,
+            () = self.call.track.deserted(), if makes_calls => StoppedBy::Caller,
         }
     }
 
@@ -216,7 +216,7 @@ fn within_bounds(order: &Order, end: Result<Output, Failure>) -> Result<Answered
     if let Some(failure) = content::withheld(&output.value) {
         return Err(failure);
     }
-    let canonical = canonical::bytes(&output.value);
+    let canonical = canonical::bytes_for_now(&output.value);
     let bytes = canonical.len() as u64;
     if bytes > most {
         let message = format!("the answer has {bytes} bytes; policy allows {most}");

@@ -5,7 +5,7 @@
 //! while it holds less than [`PER_FREE_PLACE`] for each that is free, so that one caller alone ends at three quarters
 //! of them, a second at three quarters of the rest, and who holds none finds one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -21,14 +21,14 @@ struct State {
     most: usize,
     taken: usize,
     /// How many each caller holds, of those that hold any.
-    held: HashMap<u64, usize>,
+    held: BTreeMap<u64, usize>,
     waiting: Waiting,
 }
 
 /// Who waits: a queue for each caller that has somebody in it, and the callers in the order of their turns.
 #[derive(Default)]
 struct Waiting {
-    queues: HashMap<u64, VecDeque<oneshot::Sender<Slot>>>,
+    queues: BTreeMap<u64, VecDeque<oneshot::Sender<Slot>>>,
     turns: VecDeque<u64>,
 }
 
@@ -107,7 +107,7 @@ impl Slots {
         Slots(Arc::new(Mutex::new(State {
             most,
             taken: 0,
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             waiting: Waiting::default(),
         })))
     }
@@ -189,8 +189,13 @@ impl Slots {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.state().take_back_from(self.caller);
-        self.slots.hand_out();
+        let mut state = self.slots.state();
+        state.take_back_from(self.caller);
+        let is_wanted = !state.waiting.turns.is_empty();
+        drop(state);
+        if is_wanted {
+            self.slots.hand_out();
+        }
     }
 }
 

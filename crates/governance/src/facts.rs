@@ -1,18 +1,21 @@
-//! What the judge saw, for the record: names, sizes and counts, enough to judge again, never content.
+//! What the judge saw, for the record: names, sizes and counts, enough to judge again, never content. How it is written is
+//! in `flat`.
+
+mod flat;
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
 
 use resources::{ObjectKind, Opened, OpenedPath, OtherNames, PathRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::{Arguments, Mode, PathAccess, Refusal, ToolDefinition};
+use tool::{Arguments, Mode, PathAccess, Refusal, SharedText, ToolDefinition};
 
 use crate::cleared::Cleared;
 use crate::command_rules::Command;
 use crate::errands::Errands;
 use crate::host_rules::Target;
+use crate::name::spelt;
 use crate::path_rules;
 use crate::policy::Policy;
 use crate::situation::{Counts, Situation, Workspaces};
@@ -29,13 +32,13 @@ pub(crate) const UNUSABLE: &str = "unusable";
 pub(crate) struct Seen {
     mode: Mode,
     counts: Counts,
-    policy: Arc<str>,
+    policy: SharedText,
     would_deny: Option<Box<Refusal>>,
 }
 
 impl Seen {
     pub(crate) fn by(policy: &Policy, situation: &Situation<'_>, would_deny: Option<Box<Refusal>>) -> Self {
-        Seen { mode: situation.mode, counts: situation.counts, policy: Arc::clone(&policy.hash), would_deny }
+        Seen { mode: situation.mode, counts: situation.counts, policy: policy.shared_hash(), would_deny }
     }
 
     /// The same when so much has run.
@@ -114,17 +117,13 @@ impl Seen {
 
 /// What the judge saw of a call, as it stands in the record. Typed and borrowed: every call waits for its record, and to
 /// build values of it first would take longer than to judge.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Sighting<'a> {
-    #[serde(flatten)]
     moment: Moment<'a>,
     paths: Vec<PathSeen<'a>>,
     content_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     commands: Vec<CommandSeen<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     hosts: Vec<HostSeen>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     would_deny: Option<&'a Refusal>,
 }
 
@@ -151,22 +150,17 @@ struct Moment<'a> {
 }
 
 /// A path, as it was typed and what it reached.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct PathSeen<'a> {
     key: &'a str,
     typed: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     canonical: Option<Cow<'a, str>>,
     access: &'static str,
     kind: &'static str,
-    #[serde(flatten)]
     object: Option<ObjectSeen>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     other_names: Vec<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_folders: Vec<String>,
     /// Where a relative name starts. An absolute one says so itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<Cow<'a, str>>,
 }
 
@@ -192,8 +186,8 @@ impl<'a> PathSeen<'a> {
         let facts = path.metadata();
         PathSeen {
             key: path.key(),
-            typed: path.typed().to_string_lossy(),
-            canonical: Some(path.canonical().to_string_lossy()),
+            typed: spelt(path.typed()),
+            canonical: Some(spelt(path.canonical())),
             access: word(path.access()),
             kind: match path.kind() {
                 ObjectKind::File => "file",
@@ -208,7 +202,7 @@ impl<'a> PathSeen<'a> {
                 links: facts.map(|facts| facts.links),
             }),
             other_names: match path.other_names() {
-                OtherNames::Known(names) => names.iter().map(|name| name.to_string_lossy()).collect(),
+                OtherNames::Known(names) => names.iter().map(|name| spelt(name)).collect(),
                 OtherNames::Unknown => Vec::new(),
             },
             missing_folders: path
@@ -264,7 +258,7 @@ fn word(access: PathAccess) -> &'static str {
 }
 
 fn base_of<'a>(typed: &str, base: Option<&'a Path>) -> Option<Cow<'a, str>> {
-    base.filter(|_| !Path::new(typed).is_absolute()).map(Path::to_string_lossy)
+    base.filter(|_| !Path::new(typed).is_absolute()).map(spelt)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use tool::{PathAccess, RefusalCode, RuleRef};
 
 use crate::glob::{Tree, TreeBuilder, alternatives};
-use crate::name::{Name, fold};
+use crate::name::{Folder, Name, fold};
 use crate::pattern::{BadPattern, everything_below};
 use crate::surroundings::Protected;
 
@@ -28,7 +28,7 @@ static FIXED: LazyLock<Result<Fixed, BadPattern>> = LazyLock::new(Fixed::compile
 #[derive(Debug)]
 pub(crate) struct Floor {
     /// Sinew's own folders, under every name they have, with case and a final slash taken out.
-    own: BTreeSet<PathBuf>,
+    own: BTreeSet<Folder>,
     /// Sinew's own folders, by the names they lead to.
     folders: Vec<PathBuf>,
     fixed: &'static Fixed,
@@ -93,7 +93,7 @@ impl Floor {
         for folder in &protected.folders {
             let real = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
             let spellings = [folder, &real].map(|spelling| fold(&spelling.to_string_lossy()));
-            own.extend(spellings.map(|spelling| PathBuf::from(spelling.trim_end_matches('/'))));
+            own.extend(spellings.map(|spelling| Folder::new(spelling.trim_end_matches('/').into())));
             folders.push(real);
         }
         Ok(Floor { own, folders, fixed: FIXED.as_ref().map_err(Clone::clone)? })
@@ -107,7 +107,7 @@ impl Floor {
     /// The rule that protects this name from this access.
     pub(crate) fn protects(&self, name: &Name, access: PathAccess) -> Option<FloorRule> {
         let name = name.folded();
-        if self.own.iter().any(|folder| name.is_in(folder)) {
+        if self.own.iter().any(|folder| folder.holds(&name)) {
             let rule = rule("sinew");
             return Some(FloorRule { code: RefusalCode::ControlPlane, rule, why: "it is Sinew's own" });
         }

@@ -1,5 +1,6 @@
 //! Absolute names without `.`, `..`, `//` or a final slash: the only ones that patterns are matched against.
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -14,7 +15,7 @@ impl Name {
     ///
     /// Good enough to refuse by, never to allow by.
     pub(crate) fn lexical(base: &Path, text: &str) -> Name {
-        let whole = base.join(text);
+        let whole = joined(base, text);
         if is_clean(&whole) {
             return Name(whole);
         }
@@ -67,17 +68,37 @@ impl Name {
 
     /// Whether it is this folder or in it.
     pub(crate) fn is_in(&self, folder: &Path) -> bool {
+        self.begins_with(folder) || self.0.starts_with(folder)
+    }
+
+    /// Whether it is this folder or in it, letter by letter. The name is clean, and so is whatever it begins with.
+    fn begins_with(&self, folder: &Path) -> bool {
         let rest = self.0.as_os_str().as_bytes().strip_prefix(folder.as_os_str().as_bytes());
-        match rest {
-            // The name is clean, and so is whatever it begins with.
-            Some([] | [b'/', ..]) => true,
-            Some(_) | None => self.0.starts_with(folder),
-        }
+        matches!(rest, Some([] | [b'/', ..]))
     }
 
     /// The name with case taken out, for comparing where a volume may ignore it.
     pub(crate) fn folded(&self) -> Name {
-        Name(PathBuf::from(fold(&self.0.to_string_lossy())))
+        Name(PathBuf::from(fold(&spelt(&self.0))))
+    }
+}
+
+/// A folder that many names are held against: whether its letters say it all is seen once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    is_clean: bool,
+}
+
+impl Folder {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Folder { is_clean: is_clean(&path), path }
+    }
+
+    /// Whether a name is this folder or in it.
+    pub(crate) fn holds(&self, name: &Name) -> bool {
+        // Where both are clean, there is no other spelling.
+        name.begins_with(&self.path) || (!self.is_clean && name.is_in(&self.path))
     }
 }
 
@@ -85,6 +106,20 @@ impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.display().fmt(f)
     }
+}
+
+/// What [`Path::join`] makes, in memory that is large enough from the start.
+fn joined(base: &Path, text: &str) -> PathBuf {
+    let mut whole = PathBuf::with_capacity(base.as_os_str().len() + 1 + text.len());
+    whole.push(base);
+    whole.push(text);
+    whole
+}
+
+/// What [`Path::to_string_lossy`] says, which looks at each byte of a name alone: most names are text, and are seen to be
+/// sooner.
+pub(crate) fn spelt(path: &Path) -> Cow<'_, str> {
+    path.to_str().map_or_else(|| path.to_string_lossy(), Cow::Borrowed)
 }
 
 /// How many parts of a path are `..`.
@@ -170,10 +205,10 @@ mod tests {
     fn a_name_is_in_the_folders_above_it_and_no_others() {
         let name = Name::canonical(Path::new("/ws/a")).unwrap();
         for folder in ["/ws/a", "/ws", "/", "/ws/", "/ws/.", "//ws"] {
-            assert!(name.is_in(Path::new(folder)), "{folder}");
+            assert!(name.is_in(Path::new(folder)) && Folder::new(folder.into()).holds(&name), "{folder}");
         }
         for folder in ["/w", "/ws/a/b", "/ws/b", "ws", "/ws/a.txt", "/ws/.."] {
-            assert!(!name.is_in(Path::new(folder)), "{folder}");
+            assert!(!name.is_in(Path::new(folder)) && !Folder::new(folder.into()).holds(&name), "{folder}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use resources::PathRequest;
 use tool::{PathAccess, RefusalCode, RuleRef};
@@ -9,7 +10,7 @@ use tool::{PathAccess, RefusalCode, RuleRef};
 use crate::floor::FloorRule;
 use crate::glob::Written;
 use crate::grounds::{Grounds, place, shown};
-use crate::name::{Name, detours};
+use crate::name::{Name, detours, spelt};
 use crate::path_list::PathList;
 use crate::pattern::Pattern;
 use crate::reached::{Found, Reached};
@@ -40,12 +41,12 @@ pub(crate) fn requests(
     for argument in standing.definition.path_arguments() {
         for text in argument.texts(arguments) {
             refuse_endless(text)?;
-            let base = match workspaces.base() {
+            let base = match workspaces.shared_base() {
                 Some(base) => base,
-                None if Path::new(text).is_absolute() => Path::new("/"),
+                None if Path::new(text).is_absolute() => Path::new("/").into(),
                 None => return Err(no_base(text)),
             };
-            let (key, text, base) = (argument.key.clone(), text.to_owned(), base.to_owned());
+            let (key, text) = (argument.key.as_str().into(), text.into());
             requests.push(PathRequest { key, text, access: argument.access, base });
         }
     }
@@ -218,14 +219,9 @@ fn admit_workspace<'s>(
     request: &PathRequest,
 ) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
     let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
-    // The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
-    let deepest = |workspace: &&Workspace| {
-        let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
-        (workspace.root().components().count(), narrow)
-    };
     let rule = workspace_rule();
-    if let Some(workspace) = here.max_by_key(deepest) {
-        let root = workspace.root().to_string_lossy();
+    if let Some(workspace) = here.reduce(deeper) {
+        let root = spelt(workspace.root());
         return match (request.access, workspace.access()) {
             (PathAccess::Read, _) | (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadWrite) => {
                 Ok((rule, root))
@@ -245,6 +241,15 @@ fn admit_workspace<'s>(
         roots => format!("work inside {}, or a human runs `sinew workspace add DIR`", roots.join(" or ")),
     };
     Err(not_allowed(request, "outside_workspaces", &rule, hint))
+}
+
+/// The deepest decides: a folder that is named for itself within another is meant otherwise than the rest of it.
+fn deeper<'s>(one: &'s Workspace, other: &'s Workspace) -> &'s Workspace {
+    let depth = |workspace: &Workspace| {
+        let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
+        (workspace.root().components().count(), narrow)
+    };
+    if depth(one) > depth(other) { one } else { other }
 }
 
 /// A workspace is where a caller works; it does not go with the work.
@@ -273,8 +278,11 @@ fn not_allowed(request: &PathRequest, detail: &str, rule: &RuleRef, hint: String
     Grounds::new(RefusalCode::PathNotAllowed, detail, &reason, hint, rule)
 }
 
+/// Most calls are let in by it, and name it in their records.
 fn workspace_rule() -> RuleRef {
-    RuleRef { file: WORKSPACES.into(), line: 0, id: WORKSPACES.into() }
+    static RULE: LazyLock<RuleRef> =
+        LazyLock::new(|| RuleRef { file: WORKSPACES.into(), line: 0, id: WORKSPACES.into() });
+    RULE.clone()
 }
 
 /// A file with several names may have one that a rule forbids. Those that were found are judged like the one that was
@@ -299,7 +307,7 @@ fn refuse_second_name(
         Some(_) => "one of them is forbidden",
         None => "another may be forbidden",
     };
-    notes.asks(|| request.text.clone());
+    notes.asks(|| request.text.to_string());
     let hint = format!(
         "the file has {links} names, and {why}; copy it, or set `hard_links: allow` for {tool} in tools.yaml"
     );

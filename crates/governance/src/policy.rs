@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use document::{Document, DocumentError};
-use tool::{Category, Mode, ToolName, canonical};
+use tool::{Category, Mode, SharedText, ToolName, canonical};
 
 use crate::floor::{BUILT_IN_FLOOR, Floor};
 use crate::mode_rules::{self, ModeRules, PerMode};
@@ -32,7 +32,7 @@ pub struct Policy {
     pub(crate) known_categories: Vec<Category>,
     files: Files,
     warnings: Vec<DocumentError>,
-    pub(crate) hash: Arc<str>,
+    pub(crate) hash: SharedText,
     /// The walls this machine can build around a process.
     pub(crate) isolation: Option<Isolation>,
     /// The folders that the rules grant whole to tools that write.
@@ -108,6 +108,11 @@ impl Policy {
     /// The digest that pins the files in records.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// The same for whoever keeps it.
+    pub fn shared_hash(&self) -> SharedText {
+        self.hash.clone()
     }
 
     /// What is allowed but probably not meant.

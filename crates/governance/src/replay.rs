@@ -1,6 +1,6 @@
 //! A call that was made, judged again by another policy, from what its record kept.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use resources::PathRequest;
 use serde_json::Value;
@@ -105,13 +105,13 @@ fn path(recorded: &Value) -> Option<(PathRequest, Reached)> {
         "remove" => PathAccess::Remove,
         _ => return None,
     };
-    let (key, typed) = (text("key")?.to_owned(), text("typed")?.to_owned());
+    let (key, typed) = (text("key")?.into(), text("typed")?);
     let base = match text("base") {
-        Some(base) => PathBuf::from(base),
-        None if Path::new(&typed).is_absolute() => PathBuf::from("/"),
+        Some(base) => Path::new(base),
+        None if Path::new(typed).is_absolute() => Path::new("/"),
         None => return None,
     };
-    let request = PathRequest { key, text: typed, access, base };
+    let request = PathRequest { key, text: typed.into(), access, base: base.into() };
     let found = match text("kind")? {
         UNOPENED => {
             let reached = Reached::by_name(&request);

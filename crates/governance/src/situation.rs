@@ -94,26 +94,30 @@ impl Workspace {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workspaces {
     list: Arc<[Workspace]>,
-    base: Option<PathBuf>,
+    base: Option<Arc<Path>>,
 }
 
 impl Workspaces {
     /// Relative paths start in the first.
     pub fn new(list: Vec<Workspace>) -> Self {
-        let base = list.first().map(|workspace| workspace.root.clone());
+        let base = list.first().map(|workspace| workspace.root.as_path().into());
         Workspaces { list: list.into(), base }
     }
 
     /// The same workspaces with relative paths starting at `cwd`. It widens nothing: a folder outside makes every
     /// relative path lead outside, where it is denied, rather than somewhere the caller does not stand.
     pub fn based_at(&self, cwd: Option<&Path>) -> Workspaces {
-        let base = cwd.filter(|path| path.is_absolute()).map(Path::to_path_buf);
+        let base = cwd.filter(|path| path.is_absolute()).map(Arc::from);
         Workspaces { list: Arc::clone(&self.list), base: base.or_else(|| self.base.clone()) }
     }
 
     /// Where relative paths start; nowhere if there is no workspace.
     pub fn base(&self) -> Option<&Path> {
         self.base.as_deref()
+    }
+
+    pub(crate) fn shared_base(&self) -> Option<Arc<Path>> {
+        self.base.clone()
     }
 
     /// All of them.

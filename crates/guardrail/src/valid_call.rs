@@ -15,7 +15,7 @@ pub struct ValidCall {
     /// The caller's own, where the tool wants it.
     session: Option<String>,
     /// On whose behalf it runs, once somebody has said.
-    caller: Option<Caller>,
+    caller: Option<Arc<Caller>>,
 }
 
 impl ValidCall {
@@ -30,14 +30,14 @@ impl ValidCall {
 
     /// The same call by this caller: its worker session, which the tool is told if it wants to know, and whose it is.
     /// Nothing else can be added after the check.
-    pub fn made_by(self, caller: &Caller) -> Self {
+    pub fn made_by(self, caller: &Arc<Caller>) -> Self {
         let session = caller.session.clone().filter(|_| self.definition.wants_session());
-        ValidCall { session, caller: Some(caller.clone()), ..self }
+        ValidCall { session, caller: Some(Arc::clone(caller)), ..self }
     }
 
     /// On whose behalf it runs, in one word: what is kept for it is for no other. Empty while nobody has said.
     pub fn party(&self) -> String {
-        self.caller.as_ref().map(Caller::party).unwrap_or_default()
+        self.caller.as_ref().map(|caller| caller.party()).unwrap_or_default()
     }
 
     /// What the tool is handed: the arguments and, if it wants it, the session under `session_id`.
@@ -132,6 +132,7 @@ mod tests {
             let session = session.map(str::to_owned);
             let caller =
                 Caller { uid: 1, pid: None, door: Door::Socket, connection: 1, client: None, session };
+            let caller = Arc::new(caller);
             let call = ValidCall::new(Arc::new(spec.check().unwrap()), arguments).made_by(&caller);
             assert_eq!(Value::Object(call.handed_over()), expect);
             assert_eq!(call.typed::<Value>().unwrap(), expect);

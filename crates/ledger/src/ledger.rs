@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tool::RiskLevel;
+use tool::{RiskLevel, canonical};
 
 use crate::{
     Filter, Health, Intent, LedgerError, Options, Outcome, Reader, Record, Recovery, State, StateWatch,
@@ -192,7 +192,7 @@ impl Ledger {
     /// Stands for a content that the record must not hold: the same content gives the same digest in this ledger,
     /// and without the key nobody can try contents out.
     pub fn keyed_digest(&self, content: &[u8]) -> String {
-        self.shared.key.digest(content).to_string()
+        canonical::hex(&self.shared.key.digest(content).0)
     }
 
     /// How the ledger is.

@@ -128,7 +128,7 @@ mod tests {
             Filter { session: some("s-1"), ..none.clone() },
             Filter { session: some("s-2"), ..none.clone() },
         );
-        let trace = Some(call.trace.trace_id.clone());
+        let trace = Some(call.trace.trace_id.to_string());
         check(Filter { trace, ..none.clone() }, Filter { trace: some("0"), ..none.clone() });
         let other = Some(tool::CallId::fresh());
         check(

@@ -4,8 +4,8 @@
 //! volume behind it is local is learnt where blocking is allowed, and believed for a minute. Everything else takes
 //! the ordinary way, so a call gets the same answer either way, only sooner or later.
 
-use std::collections::HashMap;
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tool::PathAccess;
@@ -24,7 +24,7 @@ const MOST_VOLUMES: usize = 256;
 const SMALL: usize = 64 * 1024;
 
 /// When each local volume was last seen to be one.
-static LOCAL: LazyLock<RwLock<HashMap<u64, Instant>>> = LazyLock::new(RwLock::default);
+static LOCAL: RwLock<BTreeMap<u64, Instant>> = RwLock::new(BTreeMap::new());
 
 /// Opens every path of a call from what the kernel has at hand, or gives the call back. Never blocks.
 ///
@@ -35,10 +35,19 @@ pub fn open_at_hand<T: NamesPaths>(call: T) -> Result<Opened<T>, T> {
     if requests.len() > MOST_PATHS {
         return Err(call);
     }
-    match requests.into_iter().map(resolve_at_hand).collect::<Option<Vec<_>>>() {
+    match resolve_all(requests) {
         Some(paths) => Ok(Opened::new(call, paths)),
         None => Err(call),
     }
+}
+
+fn resolve_all(requests: Vec<PathRequest>) -> Option<Vec<OpenedPath>> {
+    // So many and no more: collected, there would be room for four, which most calls do not have.
+    let mut paths = Vec::with_capacity(requests.len());
+    for request in requests {
+        paths.push(resolve_at_hand(request)?);
+    }
+    Some(paths)
 }
 
 fn resolve_at_hand(request: PathRequest) -> Option<OpenedPath> {

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use tool::PathAccess;
+use tool::{PathAccess, SharedText};
 
 use crate::error::AccessError;
 use crate::links::{self, OtherNames};
@@ -50,7 +50,7 @@ impl<T> Opened<T> {
 /// One path of a call and the object it reached.
 #[derive(Debug)]
 pub struct OpenedPath {
-    pub(crate) key: String,
+    pub(crate) key: SharedText,
     pub(crate) typed: PathBuf,
     pub(crate) canonical: PathBuf,
     pub(crate) access: PathAccess,

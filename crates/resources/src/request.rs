@@ -4,8 +4,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-use tool::PathAccess;
+use tool::{PathAccess, SharedText};
 
 use crate::error::OpenError;
 use crate::links::LinkSearch;
@@ -14,17 +15,17 @@ use crate::platform;
 /// The longest single name any of our file systems takes, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// One path that a call names.
+/// One path that a call names. Shared, since every stage keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRequest {
     /// The argument it came from.
-    pub key: String,
+    pub key: SharedText,
     /// The path as the caller wrote it.
-    pub text: String,
+    pub text: SharedText,
     /// What the tool will do there.
     pub access: PathAccess,
     /// The absolute directory that a relative text starts from.
-    pub base: PathBuf,
+    pub base: Arc<Path>,
 }
 
 /// A call that can say which paths it will touch.
@@ -61,35 +62,38 @@ pub(crate) enum Ending {
 
 impl Spelling {
     pub(crate) fn check(request: &PathRequest) -> Result<Self, OpenError> {
-        let (key, text) = (&request.key, &request.text);
+        let (key, text) = (|| request.key.to_string(), &*request.text);
         if text.is_empty() {
-            return Err(OpenError::Empty { key: key.clone() });
+            return Err(OpenError::Empty { key: key() });
         }
         if text.contains('\0') {
-            return Err(OpenError::Nul { key: key.clone() });
+            return Err(OpenError::Nul { key: key() });
         }
         if !request.base.is_absolute() {
-            return Err(OpenError::RelativeBase { key: key.clone(), base: request.base.clone() });
+            return Err(OpenError::RelativeBase { key: key(), base: request.base.to_path_buf() });
         }
-        let raw = if text.starts_with('/') { PathBuf::from(text) } else { request.base.join(text) };
+        let raw = if text.starts_with('/') { PathBuf::from(text) } else { joined(&request.base, text) };
         let bytes = raw.as_os_str().len();
         if bytes > platform::LONGEST_PATH {
-            return Err(OpenError::PathTooLong { key: key.clone(), bytes, limit: platform::LONGEST_PATH });
+            return Err(OpenError::PathTooLong { key: key(), bytes, limit: platform::LONGEST_PATH });
         }
         let mut names = raw.as_os_str().as_bytes().split(|byte| *byte == b'/');
         if let Some(name) = names.find(|name| name.len() > LONGEST_NAME) {
             let start = String::from_utf8_lossy(name).chars().take(24).collect();
-            return Err(OpenError::NameTooLong {
-                key: key.clone(),
-                start,
-                bytes: name.len(),
-                limit: LONGEST_NAME,
-            });
+            return Err(OpenError::NameTooLong { key: key(), start, bytes: name.len(), limit: LONGEST_NAME });
         }
         let ending =
             if text.ends_with('/') || text.ends_with("/.") { Ending::Directory } else { Ending::Open };
         Ok(Spelling { typed: tidy(&raw), raw, ending })
     }
+}
+
+/// What [`Path::join`] makes, in memory that is large enough from the start.
+fn joined(base: &Path, text: &str) -> PathBuf {
+    let mut whole = PathBuf::with_capacity(base.as_os_str().len() + 1 + text.len());
+    whole.push(base);
+    whole.push(text);
+    whole
 }
 
 /// Drops empty and `.` components. Both change nothing about what a path reaches; dropping `..` could.
@@ -110,7 +114,7 @@ mod tests {
             key: "path".into(),
             text: text.into(),
             access: PathAccess::Read,
-            base: "/ws".into(),
+            base: Path::new("/ws").into(),
         })
     }
 
@@ -158,8 +162,12 @@ mod tests {
 
     #[test]
     fn a_relative_base_is_refused() {
-        let request =
-            PathRequest { key: "p".into(), text: "x".into(), access: PathAccess::Read, base: "ws".into() };
+        let request = PathRequest {
+            key: "p".into(),
+            text: "x".into(),
+            access: PathAccess::Read,
+            base: Path::new("ws").into(),
+        };
         assert_eq!(Spelling::check(&request).unwrap_err().detail(), "relative_base");
     }
 }

@@ -29,7 +29,7 @@ use crate::walk::{Halt, Walk};
 pub fn open<T: NamesPaths>(call: T) -> Result<Opened<T>, OpenError> {
     let requests = call.path_requests();
     if let Some(excess) = requests.get(MOST_PATHS) {
-        let (key, count) = (excess.key.clone(), requests.len());
+        let (key, count) = (excess.key.to_string(), requests.len());
         return Err(OpenError::TooMany { key, count, limit: MOST_PATHS });
     }
     let mut paths: Vec<OpenedPath> = requests.into_iter().map(resolve).collect::<Result<_, _>>()?;

@@ -134,7 +134,7 @@ pub(crate) struct One(PathRequest);
 impl One {
     pub(crate) fn at(path: &Path, access: PathAccess) -> One {
         let (key, text) = ("path".into(), path.display().to_string());
-        One(PathRequest { key, text, access, base: "/".into() })
+        One(PathRequest { key, text: text.into(), access, base: Path::new("/").into() })
     }
 }
 

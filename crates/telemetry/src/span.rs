@@ -177,12 +177,17 @@ impl CallSpan {
 
     /// The stages that have ended, in the order they ended.
     pub fn timings(&self) -> Vec<StageTiming> {
-        self.stages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.with_timings(<[StageTiming]>::to_vec)
+    }
+
+    /// Looks at them where they are.
+    pub fn with_timings<T>(&self, look: impl FnOnce(&[StageTiming]) -> T) -> T {
+        look(&self.stages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The call ends now: its span and measurements are handed to the exporters. Gives back the stages.
     pub fn end(mut self, outcome: Outcome) -> Vec<StageTiming> {
-        let stages = self.timings();
+        let stages = std::mem::take(self.stages.get_mut().unwrap_or_else(PoisonError::into_inner));
         self.export(outcome, &stages);
         stages
     }

@@ -1,12 +1,12 @@
 //! Which call a task works for, so that what any crate logs meanwhile carries the call's ids.
 
-use tool::TraceContext;
+use tool::{SharedText, TraceContext};
 
 /// The ids of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallIds {
-    pub(crate) trace_id: String,
-    pub(crate) span_id: String,
+    pub(crate) trace_id: SharedText,
+    pub(crate) span_id: SharedText,
 }
 
 tokio::task_local! {

@@ -1,5 +1,8 @@
 //! One byte form for one JSON value, and its digest: what approvals, caches and the ledger compare.
 
+use std::cell::Cell;
+use std::ops::Deref;
+
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -8,9 +11,52 @@ use crate::json_text::Texts;
 
 /// The value with sorted keys and no spaces, so that equal values have equal bytes.
 pub fn bytes(value: &Value) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256 + text_bytes(value));
+    let mut out = Vec::with_capacity(usual_length(value));
     write(value, &mut out);
     out
+}
+
+/// The same in memory that this thread had for the last ones, for who needs them only for a moment: every call does twice, and
+/// to be given so much anew takes longer than to fill it.
+pub fn bytes_for_now(value: &Value) -> ForNow {
+    let mut out = ForNow(SPARE.try_with(Cell::take).unwrap_or_default());
+    out.0.clear();
+    out.0.reserve(usual_length(value));
+    write(value, &mut out.0);
+    out
+}
+
+thread_local! {
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// How much memory a thread keeps.
+const MOST_SPARE: usize = 16 * 1024;
+
+/// Bytes whose memory the next ones have.
+#[derive(Debug)]
+pub struct ForNow(Vec<u8>);
+
+impl Deref for ForNow {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for ForNow {
+    fn drop(&mut self) {
+        if self.0.capacity() <= MOST_SPARE {
+            // Where the thread is ending there is nobody to keep it for.
+            let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.0)));
+        }
+    }
+}
+
+/// What most values take; one that takes more is moved while it is written.
+fn usual_length(value: &Value) -> usize {
+    256 + text_bytes(value)
 }
 
 /// The bytes of all strings, which are most of what is written where it is much.
@@ -25,7 +71,7 @@ fn text_bytes(value: &Value) -> usize {
 
 /// The SHA-256 of [`bytes`], in lower-case hexadecimal.
 pub fn digest(value: &Value) -> String {
-    sha256_hex(&bytes(value))
+    sha256_hex(&bytes_for_now(value))
 }
 
 /// The SHA-256 of some bytes, in lower-case hexadecimal.
@@ -108,5 +154,26 @@ mod tests {
         for text in ["", "plain", "é\u{7f}\u{2028}", "\"", "a\\b", "tab\t", "\u{1}", "x\u{1f}"] {
             assert_eq!(bytes(&json!({text: text})), json!({text: text}).to_string().into_bytes(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn memory_is_kept_for_the_next_and_nothing_that_was_in_it() {
+        let check = |value: Value| assert_eq!(*bytes_for_now(&value), *bytes(&value));
+        let kept = || {
+            SPARE.with(|spare| {
+                let last = spare.take();
+                let room = last.capacity();
+                spare.set(last);
+                room
+            })
+        };
+        check(json!("x".repeat(2000)));
+        check(json!("short"));
+        assert!(kept() > 2000);
+        let (one, other) = (bytes_for_now(&json!([1])), bytes_for_now(&json!([2])));
+        assert_eq!((&*one, &*other), (&b"[1]"[..], &b"[2]"[..]), "two at a time are two");
+        drop((one, other));
+        check(json!("y".repeat(MOST_SPARE)));
+        assert!(kept() <= MOST_SPARE, "what is large is given back");
     }
 }

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Category, Mode, OutwardArgument, PathArgument, RiskLevel, ToolName, ToolParameter, canonical};
+use crate::{
+    Category, Mode, OutwardArgument, PathArgument, RiskLevel, SharedText, ToolName, ToolParameter, canonical,
+};
 
 /// MCP's hints about a tool. Untrusted by clients, and never used for a decision here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -66,8 +68,13 @@ pub struct ToolDefinition {
     pub(crate) paths: Vec<PathArgument>,
     #[serde(skip)]
     pub(crate) outward: Vec<OutwardArgument>,
-    #[serde(rename = "definition_hash", skip_serializing_if = "String::is_empty")]
-    pub(crate) hash: String,
+    #[serde(rename = "definition_hash", skip_serializing_if = "is_not_taken")]
+    pub(crate) hash: SharedText,
+}
+
+/// Whether the hash is still to be taken.
+fn is_not_taken(hash: &SharedText) -> bool {
+    hash.is_empty()
 }
 
 /// Definitions that do not say it keep the hash they had before it could be said.
@@ -80,7 +87,7 @@ impl ToolDefinition {
     /// The digest is taken over the serialised form before the hash itself is part of it.
     pub(crate) fn hashed(mut self) -> Self {
         let content = serde_json::to_value(&self).unwrap_or_default();
-        self.hash = canonical::digest(&content);
+        self.hash = canonical::digest(&content).into();
         self
     }
 
@@ -192,6 +199,11 @@ impl ToolDefinition {
     /// The digest that pins this definition in the ledger and in approvals.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// The same for whoever keeps it.
+    pub fn shared_hash(&self) -> SharedText {
+        self.hash.clone()
     }
 }
 

@@ -25,6 +25,7 @@ mod result;
 mod risk;
 mod schema_of;
 mod session;
+mod shared_text;
 mod shorten;
 mod spec;
 mod spelling;
@@ -60,6 +61,7 @@ pub use result::{
 };
 pub use risk::RiskLevel;
 pub use session::{CostCapReport, Marks, SessionReport, fresh_session_id};
+pub use shared_text::SharedText;
 pub use shorten::{LONGEST_WORD, shorten};
 pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
 pub use trace::TraceContext;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SharedText;
+
 /// A canonical tool name: 1 to 64 of `a-z 0-9 _ . -`, starting with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -30,6 +32,11 @@ impl ToolName {
     /// The canonical spelling.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The same for whoever keeps it.
+    pub fn shared(&self) -> SharedText {
+        Arc::clone(&self.0).into()
     }
 }
 

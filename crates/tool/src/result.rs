@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{Arguments, CallId, Failure, FailureKind, Fault, Mode, Refusal, SessionReport, TraceContext};
+use crate::{
+    Arguments, CallId, Failure, FailureKind, Fault, Mode, Refusal, SessionReport, SharedText, TraceContext,
+};
 
 /// What a tool hands back when it reached its end.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -120,16 +122,16 @@ pub struct Metadata {
     /// Names this call in the ledger and the logs.
     pub call_id: CallId,
     /// The trace it belongs to.
-    pub trace_id: String,
+    pub trace_id: SharedText,
     /// The span that is this call.
-    pub span_id: String,
+    pub span_id: SharedText,
     /// The mode it was judged in.
     pub mode: Mode,
     /// Pins the definition that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub definition_hash: Option<String>,
+    pub definition_hash: Option<SharedText>,
     /// Pins the policy that judged.
-    pub policy_hash: String,
+    pub policy_hash: SharedText,
     /// What it changed.
     #[serde(default)]
     pub files_touched: Vec<String>,
@@ -200,14 +202,19 @@ pub struct FailureReport {
 
 impl Metadata {
     /// The facts known before a call was looked up.
-    pub fn new(call_id: CallId, trace: &TraceContext, mode: Mode, policy_hash: &str) -> Self {
+    pub fn new(
+        call_id: CallId,
+        trace: &TraceContext,
+        mode: Mode,
+        policy_hash: impl Into<SharedText>,
+    ) -> Self {
         Metadata {
             call_id,
             trace_id: trace.trace_id.clone(),
             span_id: trace.span_id.clone(),
             mode,
             definition_hash: None,
-            policy_hash: policy_hash.to_owned(),
+            policy_hash: policy_hash.into(),
             files_touched: Vec::new(),
             undoable: false,
             sandbox: SandboxReport::default(),

@@ -8,8 +8,8 @@ use crate::definition::Annotations;
 use crate::parameter::object_schema;
 use crate::schema_of::{Numbers, schema_of};
 use crate::{
-    Category, DefinitionError, LONGEST_WORD, Mode, OutwardArgument, PathArgument, RiskLevel, ToolDefinition,
-    ToolName, ToolParameter, shorten,
+    Category, DefinitionError, LONGEST_WORD, Mode, OutwardArgument, PathArgument, RiskLevel, SharedText,
+    ToolDefinition, ToolName, ToolParameter, shorten,
 };
 
 /// The argument under which a tool that wants it is handed its session.
@@ -169,7 +169,7 @@ impl ToolSpec {
             origin: self.origin,
             paths,
             outward,
-            hash: String::new(),
+            hash: SharedText::default(),
         }
         .hashed())
     }

@@ -4,13 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::SharedText;
+
 /// The trace a call belongs to, the span that is the call itself, and the span that asked for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceContext {
     /// 32 lower-case hexadecimal digits.
-    pub trace_id: String,
+    pub trace_id: SharedText,
     /// 16 lower-case hexadecimal digits: this call.
-    pub span_id: String,
+    pub span_id: SharedText,
     /// The caller's span, when it told us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<String>,
@@ -31,7 +33,7 @@ impl TraceContext {
     /// A new trace that starts here.
     pub fn root() -> Self {
         TraceContext {
-            trace_id: hex(Uuid::new_v4()),
+            trace_id: trace(),
             span_id: span(),
             parent_span_id: None,
             sampled: sampled(),
@@ -43,7 +45,7 @@ impl TraceContext {
     /// telemetry must never be the reason a call fails.
     pub fn from_traceparent(header: &str) -> Self {
         parse(header).map_or_else(TraceContext::root, |(trace_id, parent, sampled)| TraceContext {
-            trace_id: trace_id.to_owned(),
+            trace_id: trace_id.into(),
             span_id: span(),
             parent_span_id: Some(parent.to_owned()),
             sampled,
@@ -95,15 +97,15 @@ fn state(header: &str) -> Option<String> {
     whole.then(|| members.join(","))
 }
 
-fn span() -> String {
-    let mut digits = hex(Uuid::new_v4());
-    // The first half of a random UUID holds the version digit, so it is never all zero.
-    digits.truncate(16);
-    digits
+fn trace() -> SharedText {
+    (&*Uuid::new_v4().simple().encode_lower(&mut Uuid::encode_buffer())).into()
 }
 
-fn hex(id: Uuid) -> String {
-    id.simple().to_string()
+fn span() -> SharedText {
+    let mut buffer = Uuid::encode_buffer();
+    let digits = Uuid::new_v4().simple().encode_lower(&mut buffer);
+    // The first half of a random UUID holds the version digit, so it is never all zero.
+    digits.get(..16).unwrap_or(digits).into()
 }
 
 #[cfg(test)]

@@ -277,7 +277,7 @@ async fn wait(
                 }
                 return by.refusal(&call.tool_name, call.mode).into();
             }
-            () = call.gone.cancelled() => return pending(call, &hand.id, "caller_gone").into(),
+            () = call.track.deserted() => return pending(call, &hand.id, "caller_gone").into(),
             () = approvals.closing.cancelled() => return pending(call, &hand.id, "shutting_down").into(),
             _ = answers.changed() => {}
             _ = changes.changed() => {}

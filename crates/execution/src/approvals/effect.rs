@@ -145,7 +145,7 @@ impl Effect {
             caller: format!("{client} (uid {}{pid}){}", call.caller.uid, call.caller.door.side().told()),
             session: call.caller.session.clone(),
             call_id: call.id,
-            trace_id: call.trace.trace_id.clone(),
+            trace_id: call.trace.trace_id.to_string(),
             risk: definition.risk_level(),
             mode: call.mode,
             masked: 0,

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use tokio_util::sync::CancellationToken;
 use tool::{Failure, FailureKind, Mode, Refusal, RefusalCode};
 
+use super::signal::Signal;
+
 /// Who ends a call before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoppedBy {
@@ -21,32 +23,37 @@ pub(crate) enum StoppedBy {
 /// One call's order to end: given once, and for good.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    token: CancellationToken,
+    /// Fired when the caller takes the call back.
+    withdrawn: CancellationToken,
     by: OnceLock<StoppedBy>,
+    ordered: Signal,
 }
 
 impl Stop {
     /// An order that is given at the latest when the caller takes the call back.
-    pub(crate) fn with(withdrawn: &CancellationToken) -> Self {
-        Stop { token: withdrawn.child_token(), by: OnceLock::new() }
+    pub(crate) fn with(withdrawn: CancellationToken) -> Self {
+        Stop { withdrawn, by: OnceLock::new(), ordered: Signal::default() }
     }
 
     /// Gives the order. The first who does is the one that is named.
     pub(crate) fn order(&self, by: StoppedBy) {
-        if !self.token.is_cancelled() {
-            let _ = self.by.set(by);
-            self.token.cancel();
+        if !self.withdrawn.is_cancelled() && self.by.set(by).is_ok() {
+            self.ordered.give();
         }
     }
 
     /// Who gave it, once it is given. Nobody but the caller can give it without a name.
     pub(crate) fn by(&self) -> Option<StoppedBy> {
-        self.token.is_cancelled().then(|| self.by.get().copied().unwrap_or(StoppedBy::Caller))
+        let by_caller = || self.withdrawn.is_cancelled().then_some(StoppedBy::Caller);
+        self.by.get().copied().or_else(by_caller)
     }
 
     /// Returns when it is given.
     pub(crate) async fn given(&self) -> StoppedBy {
-        self.token.cancelled().await;
+        tokio::select! {
+            () = self.withdrawn.cancelled() => {}
+            () = self.ordered.given() => {}
+        }
         self.by().unwrap_or(StoppedBy::Caller)
     }
 }

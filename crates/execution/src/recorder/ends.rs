@@ -8,7 +8,9 @@ use ledger::entry::{Concluded, EndFacts};
 use ledger::{Effect, Entry, LedgerError, Outcome, Status};
 use registry::Order;
 use telemetry::{Event, emit, metrics};
-use tool::{CallId, Failure, FailureKind, Metadata, Mode, Refusal, RefusalCode, ToolResult, TraceContext};
+use tool::{
+    CallId, Failure, FailureKind, Metadata, Mode, Refusal, RefusalCode, SharedText, ToolResult, TraceContext,
+};
 
 use super::{effect, metadata, redacted, refused, stages, subject};
 use crate::World;
@@ -45,7 +47,7 @@ pub(crate) fn ended(layer: &ToolExecutionLayer, call: &Call, ran: Ran) -> ToolRe
     let name = definition.name().as_str();
     let metadata = Metadata {
         recorded,
-        definition_hash: Some(definition.hash().to_owned()),
+        definition_hash: Some(definition.shared_hash()),
         remaining: order.value().remaining(layer.limits.counts(definition.name())),
         ..metadata(call)
     };
@@ -171,7 +173,7 @@ pub(crate) fn crashed(layer: &ToolExecutionLayer, call: &Call) -> ToolResult {
 /// words only then.
 pub(crate) struct Traces {
     id: CallId,
-    tool_name: String,
+    tool_name: SharedText,
     trace: TraceContext,
     mode: Mode,
     world: Arc<World>,
@@ -192,7 +194,7 @@ impl Traces {
 
     /// The last resort.
     pub(crate) fn crashed_result(self) -> ToolResult {
-        let metadata = Metadata::new(self.id, &self.trace, self.mode, self.world.policy.hash());
+        let metadata = Metadata::new(self.id, &self.trace, self.mode, self.world.policy.shared_hash());
         let latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
         ToolResult::failed(&self.tool_name, internal_fault(), metadata, latency_ms)
     }

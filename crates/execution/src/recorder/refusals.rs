@@ -14,7 +14,7 @@ use crate::layer::ToolExecutionLayer;
 
 /// The result of a call that was not run.
 pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refusal) -> ToolResult {
-    refusal.trace_id = Some(call.trace.trace_id.clone());
+    refusal.trace_id = Some(call.trace.trace_id.to_string());
     let entry = Entry::Refusal(Refused {
         call: call.on_record(&refusal.tool),
         code: refusal.code,
@@ -22,7 +22,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
         reason: redacted(&refusal.reason),
         rule: refusal.rule.clone(),
         policy_hash: Some(call.world.policy.hash().to_owned()),
-        arguments_digest: Some(call.arguments_digest.clone()),
+        arguments_digest: Some(call.arguments_digest.to_string()),
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
         facts: facts(call),
     });
@@ -30,7 +30,7 @@ pub(crate) fn refused(layer: &ToolExecutionLayer, call: &Call, mut refusal: Refu
     let recorded = written.is_ok();
     if let Err(error) = written {
         refusal = *unavailable(&call.tool_name, &error);
-        refusal.trace_id = Some(call.trace.trace_id.clone());
+        refusal.trace_id = Some(call.trace.trace_id.to_string());
     }
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
     layer.count_refused(call, &refusal);

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool::{
-    CallId, Caller, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext, Truncation, Usage,
+    CallId, Caller, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, SharedText, TraceContext, Truncation,
+    Usage,
 };
 
 use super::Facts;
@@ -52,11 +53,11 @@ pub struct Decision {
     #[serde(default)]
     pub decided_at: Option<Timestamp>,
     /// Pins the definition.
-    pub definition_hash: String,
+    pub definition_hash: SharedText,
     /// Pins the policy that judged.
-    pub policy_hash: String,
+    pub policy_hash: SharedText,
     /// The keyed digest of the canonical arguments.
-    pub arguments_digest: String,
+    pub arguments_digest: SharedText,
     /// What the caller said makes a repeat of this call the same call.
     #[serde(default)]
     pub idempotency_key: Option<String>,

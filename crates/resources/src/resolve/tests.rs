@@ -284,7 +284,7 @@ fn several_paths_keep_their_order_and_one_bad_text_opens_nothing() {
         key: key.into(),
         text: text.into(),
         access: PathAccess::Read,
-        base: world.path("ws"),
+        base: world.path("ws").into(),
     };
     let opened = crate::open(Call(vec![request("from", "f.txt"), request("to", "sub")])).unwrap();
     let keys: Vec<_> = opened.paths().iter().map(|path| (path.key(), path.kind())).collect();
@@ -382,7 +382,7 @@ fn exhaustion_that_has_passed_is_still_no_verdict() {
         key: "path".into(),
         text: "f.txt".into(),
         access: PathAccess::Read,
-        base: world.path("ws"),
+        base: world.path("ws").into(),
     };
     let spelling = crate::request::Spelling::check(&request).unwrap();
     for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {

@@ -108,6 +108,6 @@ pub(super) fn reach(folder_name: &Path, leaf: &OsStr) -> Result<OpenedPath, Acce
         }
     };
     let (typed, other_names) = (path.clone(), OtherNames::Known(Vec::new()));
-    let (key, access, in_hand) = ("path".to_owned(), PathAccess::Remove, OnceLock::new());
+    let (key, access, in_hand) = ("path".into(), PathAccess::Remove, OnceLock::new());
     Ok(OpenedPath { key, typed, canonical: path, access, object, other_names, in_hand })
 }

@@ -114,9 +114,10 @@ fn no_secret_reaches_the_file() {
         // What is looked at shrinks to a few bytes and ends inside the second secret.
         let shrinking = format!("eyJ{}.b.c {key}", "w".repeat(64 * 1024 - 28));
         tracing::info!(shrinking = shrinking.as_str());
+        tracing::info!(before = "b", shrinking = %shrinking, after = "a");
     });
     let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
-    assert_eq!(lines.len(), 6);
+    assert_eq!(lines.len(), 7);
     for canary in ["hunter2", "ghp_", "a1a1", "AAAA"] {
         assert!(!text.contains(canary), "{canary} in {text}");
     }
@@ -124,6 +125,11 @@ fn no_secret_reaches_the_file() {
     assert_eq!(lines[0]["password"], "[redacted:sensitive_key]");
     let longer = lines[4]["longer"].as_str().unwrap();
     assert!(lines[5]["shrinking"].as_str().unwrap().starts_with("[redacted:jwt]"));
+    assert_eq!(
+        lines[6]["shrinking"], lines[5]["shrinking"],
+        "as much of it is looked at, however it is said"
+    );
+    assert_eq!((&lines[6]["before"], &lines[6]["after"]), (&json!("b"), &json!("a")));
     assert!(longer.len() < 17 * 1024 && longer.ends_with("bytes in all]"), "{}", longer.len());
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::{Debug, Write};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -37,7 +37,26 @@ pub(super) struct Heard {
 pub(super) enum Said {
     Text(Text),
     /// What can hold no secret.
-    Plain(Value),
+    Plain(Plain),
+}
+
+/// A number or a truth, in less memory than a value takes.
+pub(super) enum Plain {
+    Float(f64),
+    Signed(i64),
+    Unsigned(u64),
+    Truth(bool),
+}
+
+impl From<Plain> for Value {
+    fn from(plain: Plain) -> Value {
+        match plain {
+            Plain::Float(number) => json!(number),
+            Plain::Signed(number) => json!(number),
+            Plain::Unsigned(number) => json!(number),
+            Plain::Truth(truth) => json!(truth),
+        }
+    }
 }
 
 /// A text, as much of it as will be looked at.
@@ -57,28 +76,30 @@ impl Text {
 
 /// A record that is made when it is first looked at, once for all who write it.
 pub(crate) struct Pending {
-    record: LazyLock<Record, Making>,
+    heard: Mutex<Option<Heard>>,
+    record: OnceLock<Record>,
     /// What it takes while it waits, in bytes.
     pub(super) weight: usize,
 }
 
-type Making = Box<dyn FnOnce() -> Record + Send>;
-
 impl Pending {
     pub(super) fn new(heard: Heard) -> Self {
         let weight = heard.weight();
-        let making: Making = Box::new(move || Record::of(heard));
-        Pending { record: LazyLock::new(making), weight }
+        Pending { heard: Mutex::new(Some(heard)), record: OnceLock::new(), weight }
     }
 
     #[cfg(test)]
     pub(super) fn saying(text: &str) -> Self {
-        let (record, weight) = (Record::saying(text), text.len());
-        Pending { record: LazyLock::new(Box::new(|| record)), weight }
+        let record = OnceLock::from(Record::saying(text));
+        Pending { heard: Mutex::default(), record, weight: text.len() }
     }
 
     pub(super) fn record(&self) -> &Record {
-        &self.record
+        self.record.get_or_init(|| {
+            let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // It is taken here and once, so it is there, unless making a record of it panicked.
+            heard.map_or_else(|| Record::saying("an event could not be written"), Record::of)
+        })
     }
 }
 
@@ -122,26 +143,40 @@ impl Heard {
         self.said.push((field.name(), Said::Text(Text { place, bytes: text.len() })));
     }
 
-    fn plain(&mut self, field: &Field, value: Value) {
+    /// A text that is put together here, in the memory of all of them.
+    fn written(&mut self, field: &Field, text: std::fmt::Arguments<'_>) {
+        let start = self.texts.len();
+        let _ = self.texts.write_fmt(text);
+        let whole = self.texts.get(start..).unwrap_or_default();
+        let (bytes, kept) = (whole.len(), clip(whole, SCAN_LIMIT).len());
+        if kept < bytes {
+            self.texts.truncate(start + kept);
+            self.texts.shrink_to_fit();
+        }
+        let place = start..self.texts.len();
+        self.said.push((field.name(), Said::Text(Text { place, bytes })));
+    }
+
+    fn plain(&mut self, field: &Field, value: Plain) {
         self.said.push((field.name(), Said::Plain(value)));
     }
 }
 
 impl Visit for Heard {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.plain(field, json!(value));
+        self.plain(field, Plain::Float(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.plain(field, json!(value));
+        self.plain(field, Plain::Signed(value));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.plain(field, json!(value));
+        self.plain(field, Plain::Unsigned(value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.plain(field, json!(value));
+        self.plain(field, Plain::Truth(value));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -159,6 +194,6 @@ impl Visit for Heard {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.text(field, &format!("{value:?}"));
+        self.written(field, format_args!("{value:?}"));
     }
 }

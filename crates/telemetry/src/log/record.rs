@@ -53,23 +53,23 @@ impl Record {
         for (name, said) in heard.said {
             match said {
                 Said::Text(text) => clerk.text(name, text.start(&heard.texts), text.bytes),
-                Said::Plain(value) => clerk.put(name, value),
+                Said::Plain(plain) => clerk.put(name, plain.into()),
             }
         }
         let mut record = clerk.record;
         if let (None, Some(ids)) = (&record.trace_id, heard.within) {
-            record.trace_id = Some(ids.trace_id);
-            record.span_id = Some(ids.span_id);
+            record.trace_id = Some(ids.trace_id.to_string());
+            record.span_id = Some(ids.span_id.to_string());
         }
         record
     }
 
-    #[cfg(test)]
+    /// What stands for something that could not be said.
     pub(super) fn saying(text: &str) -> Self {
         Record {
             time: Timestamp::UNIX_EPOCH,
-            level: Level::INFO,
-            target: "test",
+            level: Level::ERROR,
+            target: "sinew",
             event: None,
             message: Some(text.to_owned()),
             trace_id: None,

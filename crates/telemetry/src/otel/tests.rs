@@ -138,7 +138,10 @@ fn a_call_arrives_as_a_span_with_its_stages() {
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(names, ["check", "judge", "confine", "run", "execute_tool write_file"]);
     let (root, children) = spans.split_last().unwrap();
-    assert_eq!((hex(&root.trace_id), hex(&root.span_id)), (trace.trace_id.clone(), trace.span_id.clone()));
+    assert_eq!(
+        (hex(&root.trace_id), hex(&root.span_id)),
+        (trace.trace_id.to_string(), trace.span_id.to_string())
+    );
     assert_eq!(hex(&root.parent_span_id), "00f067aa0ba902b7");
     assert_eq!(root.kind, 1, "INTERNAL");
     assert_eq!(root.status.as_ref().unwrap().code, 2, "ERROR");
@@ -289,7 +292,10 @@ fn events_arrive_as_logs_with_the_ids_of_their_call() {
     let records: Vec<_> = scopes.flat_map(|scope| &scope.log_records).collect();
     assert_eq!(records.len(), 2);
     let event = records.iter().find(|record| record.event_name == "tool_validation_failed").unwrap();
-    assert_eq!((hex(&event.trace_id), hex(&event.span_id)), (trace.trace_id.clone(), trace.span_id.clone()));
+    assert_eq!(
+        (hex(&event.trace_id), hex(&event.span_id)),
+        (trace.trace_id.to_string(), trace.span_id.to_string())
+    );
     assert_eq!((event.severity_text.as_str(), event.severity_number), ("WARN", 13));
     let fields = attributes(&event.attributes);
     assert_eq!(fields["reason"], "not with [redacted:github_token]");

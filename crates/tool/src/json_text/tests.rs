@@ -95,3 +95,16 @@ fn what_is_hidden_is_escaped_in_texts_and_in_json_that_is_written_already() {
     append(&mut out, &raw, texts).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), r#"{"k":"\u202eé"}"#);
 }
+
+/// Whoever names a field so hears of it in the first test that writes one.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "is no name that can stand as it is")]
+fn a_name_of_ours_has_nothing_to_escape() {
+    #[derive(Serialize)]
+    struct Odd {
+        #[serde(rename = "a \"name\"")]
+        name: bool,
+    }
+    let _ = write(&Odd { name: true });
+}

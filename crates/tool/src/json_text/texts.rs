@@ -19,11 +19,31 @@ const RUN: usize = 32;
 impl Texts {
     /// A text and its quotes.
     pub(crate) fn quote(self, out: &mut Vec<u8>, text: &str) {
+        if self.takes_as_it_is(text.as_bytes()) {
+            quote_plain(out, text)
+        } else {
+            self.quote_escaped(out, text)
+        }
+    }
+
+    /// Whether nothing in it has to be escaped, which is nearly always so.
+    #[inline]
+    fn takes_as_it_is(self, bytes: &[u8]) -> bool {
+        match (self, bytes.len() < RUN) {
+            (Texts::Plain, true) => short::is_plain(bytes),
+            (Texts::Visible(_), true) => short::is_printable(bytes),
+            // A long one is looked at while it is copied.
+            (Texts::Plain, false) => false,
+            (Texts::Visible(_), false) => none(bytes, |byte| unplain(byte) | unseen(byte)),
+        }
+    }
+
+    fn quote_escaped(self, out: &mut Vec<u8>, text: &str) {
         out.reserve(text.len() + 2);
         out.push(b'"');
         match self {
             Texts::Plain => escape(out, text),
-            Texts::Visible(is_hidden) => quote_visible(out, text, is_hidden),
+            Texts::Visible(is_hidden) => escape_visible(out, text, is_hidden),
         }
         out.push(b'"');
     }
@@ -37,44 +57,79 @@ impl Texts {
     }
 }
 
-fn quote_visible(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
-    if is_printable(text.as_bytes()) {
-        out.extend_from_slice(text.as_bytes());
-        return;
-    }
+/// A text in which nothing has to be escaped, and its quotes.
+#[inline]
+fn quote_plain(out: &mut Vec<u8>, text: &str) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+/// A name that stands in our own code. None of them has anything to escape, so nobody looks: in a call there are more of
+/// them than of all other texts.
+#[inline]
+pub(super) fn quote_name(out: &mut Vec<u8>, name: &'static str) {
+    debug_assert!(short::is_printable(name.as_bytes()), "{name:?} is no name that can stand as it is");
+    quote_plain(out, name);
+}
+
+fn escape_visible(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
     let mut escaped = Vec::with_capacity(text.len() + RUN);
     escape(&mut escaped, text);
     // Escapes are ASCII, so what was text is text still.
     reveal(out, std::str::from_utf8(&escaped).unwrap_or_default(), is_hidden);
 }
 
-/// What JSON takes as it is.
-fn is_plain(byte: u8) -> bool {
-    (byte >= b' ') & (byte != b'"') & (byte != b'\\')
+/// Not zero for what JSON does not take as it is.
+#[inline]
+fn unplain(byte: u8) -> u8 {
+    u8::from(byte < b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\')
 }
 
-/// Whether all bytes are. Without a way out in between, so that many are looked at at once.
-fn all(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
-    bytes.iter().fold(true, |so_far, byte| so_far & is(*byte))
+/// Not zero for what is no printable ASCII.
+#[inline]
+fn unseen(byte: u8) -> u8 {
+    u8::from(byte >= 0x7f)
 }
 
-fn is_printable(bytes: &[u8]) -> bool {
-    if bytes.len() < RUN {
-        return short::is_printable(bytes);
-    }
-    all(bytes, |byte| is_plain(byte) & (byte < 0x7f))
+/// Whether no byte is. Without a way out in between, and in numbers as large as a byte, so that many are looked at at once.
+#[inline]
+fn none(bytes: &[u8], is: impl Fn(u8) -> u8) -> bool {
+    bytes.iter().fold(0, |found, byte| found | is(*byte)) == 0
 }
 
 fn escape(out: &mut Vec<u8>, text: &str) {
-    let (runs, rest) = text.as_bytes().as_chunks::<RUN>();
-    for run in runs {
-        if all(run, is_plain) { out.extend_from_slice(run) } else { escape_bytes(out, run) }
+    let mut left = text.as_bytes();
+    while !left.is_empty() {
+        let (runs, _) = left.as_chunks::<RUN>();
+        let plain = runs.iter().take_while(|run| none(*run, unplain)).count() * RUN;
+        let (plain, rest) = split(left, plain);
+        out.extend_from_slice(plain);
+        let (run, rest) = split(rest, RUN);
+        escape_run(out, run);
+        left = rest;
+    }
+}
+
+/// The first so many bytes, or all there are, and the others.
+fn split(bytes: &[u8], at: usize) -> (&[u8], &[u8]) {
+    bytes.split_at_checked(at).unwrap_or((bytes, &[]))
+}
+
+/// A run with something to escape, or the last bytes. In a text of lines there is one such byte in every second run.
+fn escape_run(out: &mut Vec<u8>, run: &[u8]) {
+    let (words, rest) = run.as_chunks::<8>();
+    for word in words {
+        if short::is_plain(word) { out.extend_from_slice(word) } else { escape_bytes(out, word) }
     }
     if short::is_plain(rest) { out.extend_from_slice(rest) } else { escape_bytes(out, rest) }
 }
 
 fn escape_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    bytes.iter().for_each(|byte| escape_byte(out, *byte));
+    for byte in bytes {
+        if unplain(*byte) == 0 { out.push(*byte) } else { escape_byte(out, *byte) }
+    }
 }
 
 /// A byte of a text, as `serde_json` writes it.
@@ -97,7 +152,7 @@ fn escape_byte(out: &mut Vec<u8>, byte: u8) {
 
 /// Copies a text, and escapes what is hidden in it.
 fn reveal(out: &mut Vec<u8>, text: &str, is_hidden: fn(char) -> bool) {
-    if all(text.as_bytes(), |byte| byte < 0x7f) {
+    if none(text.as_bytes(), unseen) {
         out.extend_from_slice(text.as_bytes());
         return;
     }

@@ -8,6 +8,7 @@ use serde::ser::{
 use serde_json::Error;
 
 use super::Texts;
+use super::texts::quote_name;
 use super::written::RAW;
 
 pub(super) struct Writer<'a> {
@@ -36,9 +37,9 @@ impl<'b> Writer<'b> {
     }
 
     /// The same as what a variant holds.
-    fn variant(&mut self, name: &str, open: &[u8], close: &'static [u8]) -> Parts<'_, 'b> {
+    fn variant(&mut self, name: &'static str, open: &[u8], close: &'static [u8]) -> Parts<'_, 'b> {
         self.out.push(b'{');
-        self.texts.quote(self.out, name);
+        quote_name(self.out, name);
         self.out.push(b':');
         self.parts(open, close)
     }
@@ -54,13 +55,13 @@ impl Parts<'_, '_> {
         item.serialize(&mut *self.writer)
     }
 
-    fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Error> {
-        if self.writer.is_raw {
-            return value.serialize(&mut *self.writer);
+    #[inline]
+    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
+        if !self.writer.is_raw {
+            self.comma();
+            quote_name(self.writer.out, name);
+            self.writer.out.push(b':');
         }
-        self.comma();
-        self.writer.texts.quote(self.writer.out, name);
-        self.writer.out.push(b':');
         value.serialize(&mut *self.writer)
     }
 
@@ -139,7 +140,8 @@ impl<'a, 'b> Serializer for &'a mut Writer<'b> {
     }
 
     fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), Error> {
-        self.serialize_str(variant)
+        quote_name(self.out, variant);
+        Ok(())
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
@@ -239,6 +241,7 @@ macro_rules! structs {
             type Ok = ();
             type Error = Error;
 
+            #[inline]
             fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
                 self.field(name, value)
             }
