@@ -5,6 +5,7 @@
 //! against the line it points to.
 
 pub(crate) mod fill;
+mod manners;
 pub(crate) mod search;
 
 use std::{

@@ -1,0 +1,39 @@
+//! The thread that fills the index steps back for whoever waits for something: nobody waits for the index, because questions
+//! read the segments where it is behind.
+
+/// How far it steps back; an ordinary thread that wants the processor gets about ten times as much of it.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
+/// Has the calling thread step back. Where it may not, it fills the index as eagerly as before.
+#[cfg(target_os = "linux")]
+pub(super) fn step_back() {
+    // On Linux "this process" is this thread, and no other.
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "the index is filled as eagerly as calls are answered");
+    }
+}
+
+/// Elsewhere a thread cannot step back without the whole process.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn step_back() {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn niceness() -> i32 {
+        rustix::process::getpriority_process(None).unwrap()
+    }
+
+    #[test]
+    fn one_thread_steps_back_and_no_other_does() {
+        let before = niceness();
+        let stepped = std::thread::spawn(|| {
+            step_back();
+            niceness()
+        });
+        assert_eq!(stepped.join().unwrap(), NICENESS);
+        assert_eq!(niceness(), before);
+    }
+}
