@@ -7,6 +7,8 @@
 mod archive;
 mod contents;
 
+pub(crate) use archive::sha256;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -97,7 +99,7 @@ fn frameworks() -> Vec<String> {
 fn run_build(root: &Root, cargo: &mut Command, target: &str, more: Vec<String>) -> Result<PathBuf> {
     let folder = root.path().join(FOLDER).join("build");
     cargo.env("CARGO_TARGET_DIR", &folder).env("CARGO_PROFILE_SHIPPED_STRIP", "symbols");
-    let flags = [forgetful(root), profile::flags(root, target), more];
+    let flags = [forgetful(root), profile::flags(root, target)?, more];
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.concat().join("\u{1f}"));
     process::run(cargo)?;
     let program = folder.join(target).join("shipped/sinew");

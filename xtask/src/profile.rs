@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::bench;
+use crate::dist;
 use crate::process;
 use crate::project;
 use crate::tree::Root;
@@ -20,11 +21,20 @@ const FOLDER: &str = "xtask/profile";
 const WORKSHOP: &str = "target/profile";
 
 /// What tells the compiler to use the profile of a system, where there is one.
-pub(crate) fn flags(root: &Root, target: &str) -> Vec<String> {
-    let file = file(root, target);
+///
+/// It is used under a name made of what is in it: cargo asks of most crates only whether their flags are the same, and would
+/// leave them as another profile had them.
+pub(crate) fn flags(root: &Root, target: &str) -> Result<Vec<String>> {
+    let Ok(profile) = std::fs::read(file(root, target)) else {
+        println!("there is no profile for {target}: it is compiled without");
+        return Ok(Vec::new());
+    };
+    let workshop = root.path().join(WORKSHOP);
+    let copy = workshop.join(format!("{}.profdata", dist::sha256(&profile)));
+    std::fs::create_dir_all(&workshop)?;
+    std::fs::write(&copy, profile).with_context(|| format!("cannot write `{}`", copy.display()))?;
     // A function that changed since is worth no word: there will always be some.
-    let quiet = "-Cllvm-args=-no-pgo-warn-mismatch".to_owned();
-    if file.is_file() { vec![format!("-Cprofile-use={}", file.display()), quiet] } else { Vec::new() }
+    Ok(vec![format!("-Cprofile-use={}", copy.display()), "-Cllvm-args=-no-pgo-warn-mismatch".to_owned()])
 }
 
 pub(crate) fn command(root: &Root) -> Result<()> {
@@ -57,14 +67,19 @@ fn build(root: &Root, target: &str, workshop: &Path, notes: &Path) -> Result<Pat
 fn merger(root: &Root, target: &str) -> Result<PathBuf> {
     let sysroot = process::capture(&mut root.command("rustc", &["--print", "sysroot"]))?;
     let merger = Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("bin/llvm-profdata");
-    ensure!(merger.is_file(), "`{}` is not there: `rustup component add llvm-tools` brings it", merger.display());
+    ensure!(
+        merger.is_file(),
+        "`{}` is not there: `rustup component add llvm-tools` brings it",
+        merger.display()
+    );
     Ok(merger)
 }
 
 fn merge(root: &Root, merger: &Path, notes: &Path, file: &Path) -> Result<()> {
     std::fs::create_dir_all(root.path().join(FOLDER))?;
     let mut command = Command::new(merger);
-    // Functions that never ran are left out: the file is a tenth as large, and says the same.
+    // Functions that never ran are left out. The compiler then knows nothing of them, where it could know that they are rare; but
+    // the file is a tenth as large.
     command.args(["merge", "--sparse", "--output"]).arg(file).arg(notes);
     process::run(&mut command)?;
     let bytes = std::fs::metadata(file).with_context(|| format!("no `{}`", file.display()))?.len();

@@ -5,7 +5,7 @@
 //! against the line it points to.
 
 pub(crate) mod fill;
-mod manners;
+mod niceness;
 pub(crate) mod search;
 
 use std::{

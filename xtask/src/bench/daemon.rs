@@ -1,4 +1,4 @@
-//! A daemon to measure: release build, shipped policy, everything on.
+//! A daemon to measure: the build that people install, shipped policy, everything on.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;

@@ -34,6 +34,7 @@ pub(crate) fn train(binary: &Path, folder: &Path) -> Result<()> {
     by_hand(&home)?;
     daemon.end()?;
     start_again(&home)?;
+    refused(&Home::make(binary, &folder.join("refused"))?)?;
     let many = Home::make(binary, &folder.join("many"))?;
     life::manifests(&many, MANIFESTS)?;
     start_again(&many)
@@ -44,28 +45,47 @@ fn natively(daemon: &Daemon) -> Result<()> {
     let read = Question::read();
     ask(&mut native, &read, OFTEN, |_, _| Ok(()))?;
     ask_many(&mut native, &read, (OFTEN, AT_ONCE), &mut Vec::new())?;
-    for (tool, arguments, expected, often) in lessons() {
-        let params = json!({"tool_name": tool, "arguments": arguments});
-        ask(&mut native, &Question::new("sinew/execute", &params, expected), often, |_, _| Ok(()))?;
-    }
+    teach(&mut native, granted())?;
     let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
     ask(&mut native, &Question::new("sinew/explain", &params, "permit"), OFTEN / 30, |_, _| Ok(()))?;
     ask(&mut native, &Question::new("sinew/status", &json!({}), "uptime_seconds"), OFTEN / 10, |_, _| Ok(()))
 }
 
-fn lessons() -> Vec<Lesson> {
+fn teach(native: &mut Conversation, lessons: Vec<Lesson>) -> Result<()> {
+    lessons.into_iter().try_for_each(|(tool, arguments, expected, often)| {
+        let params = json!({"tool_name": tool, "arguments": arguments});
+        ask(native, &Question::new("sinew/execute", &params, expected), often, |_, _| Ok(()))
+    })
+}
+
+fn granted() -> Vec<Lesson> {
     let done = "\"success\":true";
     vec![
         ("list_directory", json!({"path": "."}), done, 100),
-        ("search_files", json!({"path": ".", "pattern": "xx"}), done, 50),
+        ("search_files", json!({"path": ".", "query": "xx"}), done, 50),
         ("write_file", json!({"path": "made.txt", "content": "hello\n"}), done, 50),
-        ("edit_file", json!({"path": "made.txt", "edits": [{"old": "hello", "new": "hello"}]}), "made.txt", 10),
+        (
+            "edit_file",
+            json!({"path": "made.txt", "edits": [{"old_text": "hello", "new_text": "hello!"}]}),
+            done,
+            1,
+        ),
         ("system_metrics_snapshot", json!({}), done, 20),
         ("runtime_status", json!({}), done, 20),
-        ("read_file", json!({"path": "/etc/shadow"}), "\"refused\":true", 50),
-        ("read_file", json!({"pth": "kib.txt"}), "\"invalid_arguments\"", 50),
-        ("no_such_tool", json!({}), "\"unknown_tool\"", 20),
     ]
+}
+
+/// In a home of their own: after a few of them the daemon is on its guard, and grants less.
+fn refused(home: &Home) -> Result<()> {
+    let daemon = home.start()?;
+    let refused = "\"refused\":true";
+    let lessons = vec![
+        ("read_file", json!({"path": "/etc/shadow"}), refused, 50),
+        ("read_file", json!({"pth": "kib.txt"}), refused, 50),
+        ("no_such_tool", json!({}), refused, 20),
+    ];
+    teach(&mut daemon.connect()?, lessons)?;
+    daemon.end()
 }
 
 fn by_mcp(mut client: Conversation) -> Result<()> {
@@ -80,7 +100,7 @@ fn by_mcp(mut client: Conversation) -> Result<()> {
 fn by_hand(home: &Home) -> Result<()> {
     let lines: [&[&str]; 6] = [
         &["status"],
-        &["tools"],
+        &["tools", "list"],
         &["check"],
         &["ledger", "tail"],
         &["ledger", "query", "--tool", "read_file"],

@@ -260,7 +260,7 @@ fn sinews_own_folder_is_known_by_both_its_names() {
     check("a[b]*", "ab/x", false);
 }
 
-/// Every name of up to four parts that could matter to a list: the parts of its own patterns, spelt out, and one of nobody's.
+/// Names in and just beside each pattern: itself, below it, above it, elsewhere, a letter longer, without its folders.
 fn names_near(list: &[Group]) -> Vec<String> {
     let own = list.iter().flat_map(|group| group.names).flat_map(|pattern| spelt_out(pattern));
     own.flat_map(|pattern| {
@@ -288,6 +288,7 @@ fn a_tree_finds_in_the_floor_what_expressions_find() {
         (ONLY_FOLDERS, Reach::Alone),
     ] {
         let guarded = Guarded::compile(list, reach).unwrap();
+        assert_eq!(guarded.tree.expressions(), 0, "each would be compiled at every start");
         let (mut set, mut groups) = (globset::GlobSetBuilder::new(), Vec::new());
         for group in list {
             for text in group.names.iter().flat_map(|pattern| spellings(pattern, reach)) {

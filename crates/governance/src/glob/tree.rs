@@ -177,8 +177,14 @@ impl Node {
 
 impl Tree {
     /// One without patterns.
-    pub(crate) fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         Tree { nodes: Vec::new() }
+    }
+
+    /// How many of its parts only an expression can match.
+    #[cfg(test)]
+    pub(crate) fn expressions(&self) -> usize {
+        self.nodes.iter().map(|node| node.sets.len()).sum()
     }
 
     /// The smallest number of the patterns that match a name.

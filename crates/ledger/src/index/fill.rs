@@ -14,7 +14,7 @@ use std::{
 
 use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
-use super::{BLOCK, Reached, fits, manners, open_to_fill, packed, reached, signed};
+use super::{BLOCK, Reached, fits, niceness, open_to_fill, packed, reached, signed};
 use crate::{
     LedgerError,
     facets::Facets,
@@ -30,7 +30,7 @@ const BATCH: u64 = 50_000;
 
 /// Fills the index whenever the writer rings, until it hangs up.
 pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
-    manners::step_back();
+    niceness::step_back();
     let mut filler: Option<Filler> = None;
     while rings.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
         // What room is left on a full disk is for the record.

@@ -197,3 +197,14 @@ impl Visit for Heard {
         self.written(field, format_args!("{value:?}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_made_a_record_of_is_said_to_be_missing() {
+        let taken = Pending { heard: Mutex::default(), record: OnceLock::new(), weight: 0 };
+        assert_eq!(taken.record().message.as_deref(), Some("an event could not be written"));
+    }
+}

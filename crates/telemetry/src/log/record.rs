@@ -67,7 +67,7 @@ impl Record {
     /// What stands for something that could not be said.
     pub(super) fn saying(text: &str) -> Self {
         Record {
-            time: Timestamp::UNIX_EPOCH,
+            time: Timestamp::now(),
             level: Level::ERROR,
             target: "sinew",
             event: None,

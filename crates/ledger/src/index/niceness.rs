@@ -1,15 +1,17 @@
 //! The thread that fills the index steps back for whoever waits for something: nobody waits for the index, because questions
 //! read the segments where it is behind.
 
-/// How far it steps back; an ordinary thread that wants the processor gets about ten times as much of it.
+/// How far it steps back: an ordinary thread that wants the processor too gets about ten times as much of it.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
 /// Has the calling thread step back. Where it may not, it fills the index as eagerly as before.
 #[cfg(target_os = "linux")]
 pub(super) fn step_back() {
-    // On Linux "this process" is this thread, and no other.
-    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+    // On Linux "this process" is this thread, and no other. A daemon that steps back further itself is left where it is.
+    let now = rustix::process::getpriority_process(None);
+    let stepped = now.and_then(|now| rustix::process::setpriority_process(None, now.max(NICENESS)));
+    if let Err(error) = stepped {
         tracing::debug!(%error, "the index is filled as eagerly as calls are answered");
     }
 }
@@ -33,7 +35,7 @@ mod tests {
             step_back();
             niceness()
         });
-        assert_eq!(stepped.join().unwrap(), NICENESS);
+        assert_eq!(stepped.join().unwrap(), before.max(NICENESS));
         assert_eq!(niceness(), before);
     }
 }
