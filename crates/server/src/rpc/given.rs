@@ -102,7 +102,7 @@ impl fmt::Debug for Given {
 mod tests {
     use serde_json::json;
 
-    use super::super::part::Part;
+    use super::super::part::{Part, ReadPart};
     use super::*;
 
     /// An object with this many fields, `f0` and so on.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Given, String> {
-        match strict_json::parse_with(text, Part::SEED) {
+        match strict_json::parse_with(text, ReadPart) {
             Ok(Part::Fields(given)) => Ok(given),
             Ok(_) => panic!("not an object"),
             Err(error) => Err(error.to_string()),

@@ -17,14 +17,10 @@ pub(super) enum Part<'a> {
     Other(Value),
 }
 
-impl Part<'_> {
-    /// Reads one as strictly as [`tool::strict_json::parse`] does.
-    pub(super) const SEED: Reader = Reader;
-}
+/// Reads one as strictly as [`tool::strict_json::parse`] does.
+pub(super) struct ReadPart;
 
-pub(super) struct Reader;
-
-impl<'de> DeserializeSeed<'de> for Reader {
+impl<'de> DeserializeSeed<'de> for ReadPart {
     type Value = Part<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Part<'de>, D::Error> {
@@ -32,7 +28,7 @@ impl<'de> DeserializeSeed<'de> for Reader {
     }
 }
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for ReadPart {
     type Value = Part<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
