@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::MapAccess;
 use serde_json::{Map, Value};
-use tool::strict_json::{self, Gate};
+use tool::strict_json::{self, Strict};
 
 /// Beyond this many they are hashed, so that a message of nothing but names costs no more than its length.
 const FEW: usize = 16;
@@ -22,11 +22,11 @@ impl Given {
     pub(super) fn read<'de, A: MapAccess<'de>>(mut entries: A) -> Result<Self, A::Error> {
         let mut given = Given::default();
         while let Some(key) = entries.next_key::<String>()? {
-            Gate::Strict.check_key(&key)?;
+            Strict.check_key(&key)?;
             if given.has(&key) {
                 return Err(strict_json::duplicate(&key));
             }
-            given.add(key, entries.next_value_seed(Gate::Strict)?);
+            given.add(key, entries.next_value_seed(Strict)?);
         }
         Ok(given)
     }

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
-use tool::strict_json::Gate;
+use tool::strict_json::Strict;
 
 use super::given::Given;
 
@@ -36,12 +37,12 @@ impl<'de> Visitor<'de> for ReadPart {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Part<'de>, E> {
-        Gate::Strict.check_text(text)?;
+        Strict.check_text(text)?;
         Ok(Part::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Part<'de>, E> {
-        Gate::Strict.check_text(text)?;
+        Strict.check_text(text)?;
         Ok(Part::Text(Cow::Owned(text.to_owned())))
     }
 
@@ -50,7 +51,7 @@ impl<'de> Visitor<'de> for ReadPart {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Part<'de>, A::Error> {
-        Gate::Strict.visit_seq(items).map(Part::Other)
+        Strict.deserialize(SeqAccessDeserializer::new(items)).map(Part::Other)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Part<'de>, E> {
