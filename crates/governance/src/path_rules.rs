@@ -220,6 +220,7 @@ fn admit_workspace<'s>(
 ) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
     let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
     let rule = workspace_rule();
+    // With one workspace, as a rule, nothing is counted.
     if let Some(workspace) = here.reduce(deeper) {
         let root = spelt(workspace.root());
         return match (request.access, workspace.access()) {
