@@ -78,7 +78,9 @@ pub(crate) struct Track {
     /// What it turned out to call, once it runs.
     definition: OnceLock<Arc<ToolDefinition>>,
     stop: Stop,
+    /// Given when the call has ended and is off the list.
     over: Signal,
+    /// Given when nobody waits for the answer any longer.
     gone: Signal,
 }
 

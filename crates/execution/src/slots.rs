@@ -191,6 +191,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.state();
         state.take_back_from(self.caller);
+        // Nobody waits as a rule: the lock is taken once.
         let is_wanted = !state.waiting.turns.is_empty();
         drop(state);
         if is_wanted {

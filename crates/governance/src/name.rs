@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+use resources::PathRequest;
 
 /// A clean absolute name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +15,8 @@ impl Name {
     /// What a text says, read as letters: `..` takes away the part before it, though a link may lead elsewhere.
     ///
     /// Good enough to refuse by, never to allow by.
-    pub(crate) fn lexical(base: &Path, text: &str) -> Name {
-        let whole = joined(base, text);
+    pub(crate) fn lexical(request: &PathRequest) -> Name {
+        let whole = request.absolute();
         if is_clean(&whole) {
             return Name(whole);
         }
@@ -34,13 +35,13 @@ impl Name {
     }
 
     /// The folders that a text goes into and leaves again by `..`, read as letters.
-    pub(crate) fn left_behind(base: &Path, text: &str) -> Vec<Name> {
-        if detours(base) == 0 && detours(Path::new(text)) == 0 {
+    pub(crate) fn left_behind(request: &PathRequest) -> Vec<Name> {
+        if detours(&request.base) == 0 && detours(Path::new(&*request.text)) == 0 {
             return Vec::new();
         }
         let mut name = PathBuf::from("/");
         let mut left = Vec::new();
-        for part in base.join(text).components() {
+        for part in request.absolute().components() {
             match part {
                 Component::ParentDir => {
                     left.push(Name(name.clone()));
@@ -108,14 +109,6 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What [`Path::join`] makes, in memory that is large enough from the start.
-fn joined(base: &Path, text: &str) -> PathBuf {
-    let mut whole = PathBuf::with_capacity(base.as_os_str().len() + 1 + text.len());
-    whole.push(base);
-    whole.push(text);
-    whole
-}
-
 /// What [`Path::to_string_lossy`] says, which looks at each byte of a name alone: most names are text, and are seen to be
 /// sooner.
 pub(crate) fn spelt(path: &Path) -> Cow<'_, str> {
@@ -158,12 +151,19 @@ fn is_unseen(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tool::PathAccess;
+
     use super::*;
 
     #[test]
     fn lexical_names_are_clean_and_absolute() {
         let check = |base: &str, text: &str, expect: &str| {
-            let name = Name::lexical(Path::new(base), text);
+            let name = Name::lexical(&PathRequest {
+                key: "path".into(),
+                text: text.into(),
+                access: PathAccess::Read,
+                base: Path::new(base).into(),
+            });
             assert_eq!(name.as_path().as_os_str(), expect, "{base} {text}");
         };
         check("/ws", "a", "/ws/a");

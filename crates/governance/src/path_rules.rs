@@ -80,11 +80,11 @@ pub(crate) fn admit_typed(
     request: &PathRequest,
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
-    let name = Name::lexical(&request.base, &request.text);
+    let name = Name::lexical(request);
     refuse_forbidden(standing, &name, request, notes)?;
     // A `..` succeeds only if the folder it leaves is there: going through one that the caller may not look into
     // would tell whether it exists.
-    let left = Name::left_behind(&request.base, &request.text);
+    let left = Name::left_behind(request);
     if left.is_empty() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ pub(crate) fn refuse_typed(
     request: &PathRequest,
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
-    refuse_forbidden(standing, &Name::lexical(&request.base, &request.text), request, notes)
+    refuse_forbidden(standing, &Name::lexical(request), request, notes)
 }
 
 /// What can be said of what was reached. The rule that allows it is noted.
@@ -115,7 +115,7 @@ pub(crate) fn admit_reached(
     notes: &mut Notes<'_>,
 ) -> Result<(), Grounds> {
     let Some(name) = &reached.name else { return Err(no_name(request)) };
-    if *name != Name::lexical(&request.base, &request.text) {
+    if *name != Name::lexical(request) {
         refuse_forbidden(standing, name, request, notes)?;
     }
     let (rule, states) = admit_place(standing, situation.workspaces, name, request, notes)?;
@@ -220,6 +220,7 @@ fn admit_workspace<'s>(
 ) -> Result<(RuleRef, Cow<'s, str>), Grounds> {
     let here = workspaces.iter().filter(|workspace| name.is_in(workspace.root()));
     let rule = workspace_rule();
+    // With one workspace, as a rule, nothing is counted.
     if let Some(workspace) = here.reduce(deeper) {
         let root = spelt(workspace.root());
         return match (request.access, workspace.access()) {

@@ -47,7 +47,7 @@ impl Reached {
 
     /// What a name would reach if no link stood in its way and nothing were there.
     pub(crate) fn by_name(request: &PathRequest) -> Self {
-        let name = Some(Name::lexical(&request.base, &request.text));
+        let name = Some(Name::lexical(request));
         Reached { name, found: Found::Other, missing_folders: Vec::new() }
     }
 

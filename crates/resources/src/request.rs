@@ -28,6 +28,21 @@ pub struct PathRequest {
     pub base: Arc<Path>,
 }
 
+impl PathRequest {
+    /// What the kernel is given: the text, after the base where it is relative, and otherwise untouched.
+    pub fn absolute(&self) -> PathBuf {
+        let (base, text) = (&*self.base, &*self.text);
+        if text.starts_with('/') {
+            return PathBuf::from(text);
+        }
+        // As `join` would, in memory that is large enough from the start.
+        let mut whole = PathBuf::with_capacity(base.as_os_str().len() + 1 + text.len());
+        whole.push(base);
+        whole.push(text);
+        whole
+    }
+}
+
 /// A call that can say which paths it will touch.
 pub trait NamesPaths {
     /// Every path of the call, in the order of its arguments.
@@ -72,7 +87,7 @@ impl Spelling {
         if !request.base.is_absolute() {
             return Err(OpenError::RelativeBase { key: key(), base: request.base.to_path_buf() });
         }
-        let raw = if text.starts_with('/') { PathBuf::from(text) } else { joined(&request.base, text) };
+        let raw = request.absolute();
         let bytes = raw.as_os_str().len();
         if bytes > platform::LONGEST_PATH {
             return Err(OpenError::PathTooLong { key: key(), bytes, limit: platform::LONGEST_PATH });
@@ -86,14 +101,6 @@ impl Spelling {
             if text.ends_with('/') || text.ends_with("/.") { Ending::Directory } else { Ending::Open };
         Ok(Spelling { typed: tidy(&raw), raw, ending })
     }
-}
-
-/// What [`Path::join`] makes, in memory that is large enough from the start.
-fn joined(base: &Path, text: &str) -> PathBuf {
-    let mut whole = PathBuf::with_capacity(base.as_os_str().len() + 1 + text.len());
-    whole.push(base);
-    whole.push(text);
-    whole
 }
 
 /// Drops empty and `.` components. Both change nothing about what a path reaches; dropping `..` could.

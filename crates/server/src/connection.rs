@@ -199,7 +199,8 @@ impl<C: Send + Sync> Talk<C> {
         let open = self.open.ids();
         self.answers.abort_all();
         for id in open {
-            let message = "Sinew stopped before the call had ended: how it ended is in the ledger";
+            let message =
+                "Sinew stopped before the call had ended: whether and how it ended is in the ledger";
             self.send(Some(&id), &Err(RpcError::server("shutting_down", message))).await;
         }
     }

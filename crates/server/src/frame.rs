@@ -175,8 +175,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Forgets what was handed out. What follows it is moved, so this is for when there has to be room: of lines that came
-    /// together, each would move all that are behind it.
+    /// Forgets what was handed out. What follows it is moved, so this is for when there has to be room, or when the memory
+    /// of a long line is given back: of lines that came together, each would move all that are behind it.
     fn forget(&mut self) {
         self.buffer.drain(..self.start);
         (self.start, self.scanned) = (0, self.scanned - self.start);

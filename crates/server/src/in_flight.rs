@@ -13,7 +13,7 @@ pub(crate) struct InFlight(Arc<Mutex<Requests>>);
 
 #[derive(Debug, Default)]
 struct Requests {
-    /// One as a rule, and never more than a connection may have open: to look at each costs less than a hash.
+    /// One as a rule, and as many as a connection may have open at most: to look at one costs less than a hash.
     open: Vec<Open>,
     opened: u64,
 }

@@ -19,8 +19,8 @@ pub(crate) async fn answer_later(
     let reply = AssertUnwindSafe(reply).catch_unwind();
     let reply = tokio::select! {
         biased;
-        // First: a call that has come is begun, so that it is on record whatever becomes of it; and for one that is
-        // answered without waiting, nobody has to be told of a withdrawal.
+        // First: what was taken back before it began is begun all the same, so that it is on record; and for one that
+        // is answered without waiting, nobody has to be told of a withdrawal.
         reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
         // A call is told to end, and its end is recorded; nothing more is said of it here.
         () = ticket.withdrawn().cancelled() => return,

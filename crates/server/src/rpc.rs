@@ -107,13 +107,14 @@ fn read_envelope<'a>(id: Option<&Id>, envelope: Envelope<'a>) -> Result<(Cow<'a,
 /// An answer as JSON.
 pub(crate) fn answer(result: &impl Serialize) -> Reply {
     let mut json = Vec::with_capacity(USUAL_BYTES);
-    match json_text::append(&mut json, result, Texts::Plain) {
-        Ok(()) => Ok(Json(json)),
-        Err(error) => {
-            tracing::error!(%error, "reply_not_serialised");
-            Err(RpcError::internal())
-        }
-    }
+    json_text::append(&mut json, result, Texts::Plain).map_err(|error| unwritable(&error))?;
+    Ok(Json(json))
+}
+
+/// What a client is told where its answer cannot be written. Why is for us alone.
+pub(crate) fn unwritable(error: &serde_json::Error) -> RpcError {
+    tracing::error!(%error, "reply_not_serialised");
+    RpcError::internal()
 }
 
 /// A reply as one line of at most `limit` bytes: what is longer is replaced by an error that says so.

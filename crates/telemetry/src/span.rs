@@ -176,11 +176,11 @@ impl CallSpan {
     }
 
     /// The stages that have ended, in the order they ended.
-    pub fn timings(&self) -> Vec<StageTiming> {
+    pub(crate) fn timings(&self) -> Vec<StageTiming> {
         self.with_timings(<[StageTiming]>::to_vec)
     }
 
-    /// Looks at them where they are.
+    /// Looks at the stages that have ended where they are.
     pub fn with_timings<T>(&self, look: impl FnOnce(&[StageTiming]) -> T) -> T {
         look(&self.stages.lock().unwrap_or_else(PoisonError::into_inner))
     }

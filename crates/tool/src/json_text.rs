@@ -9,7 +9,7 @@ mod writer;
 mod written;
 
 use serde::Serialize;
-use serde::ser::Error as _;
+use serde::ser::{Error as _, SerializeStruct};
 
 pub use texts::Texts;
 pub use written::Written;
@@ -29,6 +29,15 @@ pub fn write<T: Serialize + ?Sized>(value: &T) -> Result<Written, serde_json::Er
     let mut out = Vec::with_capacity(USUAL_BYTES);
     append(&mut out, value, Texts::Plain)?;
     String::from_utf8(out).map(Written::new).map_err(serde_json::Error::custom)
+}
+
+/// Writes a field where there is something to say, for who writes an object field by field.
+pub fn write_some<S: SerializeStruct>(
+    out: &mut S,
+    name: &'static str,
+    value: Option<&impl Serialize>,
+) -> Result<(), S::Error> {
+    value.map_or(Ok(()), |value| out.serialize_field(name, value))
 }
 
 /// What most values take: one that takes more is moved while it is written.

@@ -29,7 +29,7 @@ pub fn parse_answer(text: &[u8]) -> Result<Value, JsonError> {
 }
 
 /// The same for who makes something else of the text than a [`Value`]. The objects that `seed` reads itself are its own to
-/// check: by [`Gate::check_key`], and [`duplicate`] for a key that was there before.
+/// check: by [`Strict::check_key`], and [`duplicate`] for a key that was there before.
 pub fn parse_with<'de, S: DeserializeSeed<'de>>(text: &'de str, seed: S) -> Result<S::Value, JsonError> {
     read(serde_json::Deserializer::from_str(text), seed)
 }
@@ -90,9 +90,33 @@ const RESERVED_KEY: &str = "reserved key";
 /// With its feature `raw_value`, `serde_json` reads an object that begins with this key as what its text says.
 const RESERVED: &str = "$serde_json::private::RawValue";
 
+/// Reads a value that is part of a text as [`parse`] reads a whole one, for who reads the rest by [`parse_with`].
+#[derive(Debug, Clone, Copy)]
+pub struct Strict;
+
+impl Strict {
+    /// Whether a string may be in the text.
+    pub fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        Gate::Strict.check_text(text)
+    }
+
+    /// Whether an object may have this key.
+    pub fn check_key<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
+        Gate::Strict.check_key(key)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Gate::Strict.deserialize(deserializer)
+    }
+}
+
 /// What is let through. As a seed it reads a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
+enum Gate {
     /// One meaning, whoever reads it: see [`parse`].
     Strict,
     /// One meaning to us: see [`parse_answer`].
@@ -100,16 +124,14 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Whether a string may be in the text.
-    pub fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+    fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
         if self == Gate::Strict && text.as_bytes().contains(&0) {
             return Err(E::custom(format!("{NUL} in a string")));
         }
         Ok(())
     }
 
-    /// Whether an object may have this key.
-    pub fn check_key<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
+    fn check_key<E: serde::de::Error>(self, key: &str) -> Result<(), E> {
         if key == RESERVED {
             return Err(E::custom(format!("{RESERVED_KEY} `{RESERVED}`")));
         }

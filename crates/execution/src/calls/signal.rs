@@ -1,53 +1,29 @@
 //! Something that happens once in every call, and that few wait for: whoever waits pays for it, and no other.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio_util::sync::CancellationToken;
-
-#[derive(Debug, Default)]
-pub(crate) struct Signal(Mutex<State>);
+use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
-enum State {
-    #[default]
-    Unawaited,
-    Awaited(CancellationToken),
-    Given,
+pub(crate) struct Signal {
+    given: AtomicBool,
+    told: Notify,
 }
 
 impl Signal {
     /// It happens now, for good.
     pub(crate) fn give(&self) {
-        let before = std::mem::replace(&mut *self.state(), State::Given);
-        if let State::Awaited(token) = before {
-            token.cancel();
-        }
+        self.given.store(true, Ordering::Release);
+        self.told.notify_waiters();
     }
 
     /// Returns when it has happened.
     pub(crate) async fn given(&self) {
-        if let Some(token) = self.token() {
-            token.cancelled().await;
+        // Made before the look, since it hears of all that is told from then on: nothing is missed in between.
+        let told = self.told.notified();
+        if !self.given.load(Ordering::Acquire) {
+            told.await;
         }
-    }
-
-    /// What to wait for, where it has not happened yet.
-    fn token(&self) -> Option<CancellationToken> {
-        let mut state = self.state();
-        match &*state {
-            State::Unawaited => {
-                let token = CancellationToken::new();
-                *state = State::Awaited(token.clone());
-                Some(token)
-            }
-            State::Awaited(token) => Some(token.clone()),
-            State::Given => None,
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A state is put in whole, so a panic elsewhere cannot have broken it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,6 +2,7 @@
 //! but without its detour, for which every call would wait.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
+use tool::json_text::write_some;
 
 use super::{Moment, ObjectSeen, PathSeen, Sighting};
 
@@ -44,14 +45,6 @@ impl Serialize for PathSeen<'_> {
         write_some(&mut out, "base", base.as_ref())?;
         out.end()
     }
-}
-
-fn write_some<S: SerializeStruct>(
-    out: &mut S,
-    name: &'static str,
-    value: Option<&impl Serialize>,
-) -> Result<(), S::Error> {
-    value.map_or(Ok(()), |value| out.serialize_field(name, value))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! one object. As `serde`'s `flatten` would, but without its detour, for which every call would wait twice.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
+use tool::json_text::write_some;
 
 use super::{Call, Concluded, Decision, EndFacts, Outcome};
 
@@ -77,14 +78,6 @@ fn write_call<S: SerializeStruct>(out: &mut S, call: &Call) -> Result<(), S::Err
     out.serialize_field("mode", mode)?;
     out.serialize_field("caller", caller)?;
     out.serialize_field("trace", trace)
-}
-
-fn write_some<S: SerializeStruct>(
-    out: &mut S,
-    name: &'static str,
-    value: Option<&impl Serialize>,
-) -> Result<(), S::Error> {
-    value.map_or(Ok(()), |value| out.serialize_field(name, value))
 }
 
 #[cfg(test)]

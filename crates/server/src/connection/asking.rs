@@ -13,7 +13,7 @@ use super::{End, Talk};
 use crate::frame::{Behind, Line};
 use crate::in_flight::Ticket;
 use crate::later::answer_later;
-use crate::notify::Notifier;
+use crate::notify::{Following, Notifier};
 use crate::rpc::{self, Id, Params, Reply, RpcError};
 use crate::service::{Answer, Call};
 
@@ -40,37 +40,16 @@ impl<C: Send + Sync> Talk<C> {
         };
         let (id, withdrawn) = (ticket.id().clone(), ticket.withdrawn().clone());
         let call = Call { id, params, began: line.began, withdrawn };
-        let answer = self.connection.service.request(&mut self.connection.session, method, call);
-        match answer {
-            Answer::Now(reply) => self.close(ticket, &reply).await,
+        match self.connection.service.request(&mut self.connection.session, method, call) {
+            Answer::Now(reply) => self.answer_now(ticket, &reply).await,
             Answer::Later(reply) => {
                 let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
                 let answer = Box::pin(answer_later(ticket, reply, outbox, limit, line.share));
                 self.begin(answer, line.behind).await;
                 return self.wait_for_a_place().await;
             }
-            Answer::Follow(..) | Answer::Listen(_) if self.following.len() >= MOST_FOLLOWING => {
-                let error = RpcError::server("busy", "this connection follows enough: use another one");
-                self.close(ticket, &Err(error)).await;
-            }
-            Answer::Follow(..) | Answer::Listen(_) if !self.may_follow() => {
-                let message = "enough connections follow already: close one of them, or try again";
-                self.close(ticket, &Err(RpcError::server("busy", message))).await;
-            }
-            Answer::Follow(reply, following) => {
-                self.close(ticket, &reply).await;
-                self.following.spawn(following(Notifier::new(self.outbox.clone())));
-            }
-            Answer::Listen(following) => {
-                let telling = following(Notifier::new(self.outbox.clone()));
-                self.following.spawn(async move {
-                    tokio::select! {
-                        biased;
-                        () = ticket.withdrawn().cancelled() => {}
-                        () = telling => {}
-                    }
-                });
-            }
+            Answer::Follow(reply, following) => self.follow(ticket, reply, following).await,
+            Answer::Listen(following) => self.keep_telling(ticket, following).await,
         }
         ControlFlow::Continue(())
     }
@@ -91,12 +70,42 @@ impl<C: Send + Sync> Talk<C> {
         }
     }
 
+    /// Answers, and tells what there is to tell from then on.
+    async fn follow(&mut self, ticket: Ticket, reply: Reply, following: Following) {
+        match self.may_follow() {
+            Ok(()) => {
+                self.answer_now(ticket, &reply).await;
+                self.following.spawn(following(Notifier::new(self.outbox.clone())));
+            }
+            Err(busy) => self.answer_now(ticket, &Err(busy)).await,
+        }
+    }
+
+    /// Tells what there is to tell until the request is taken back.
+    async fn keep_telling(&mut self, ticket: Ticket, following: Following) {
+        if let Err(busy) = self.may_follow() {
+            return self.answer_now(ticket, &Err(busy)).await;
+        }
+        let telling = following(Notifier::new(self.outbox.clone()));
+        self.following.spawn(async move {
+            tokio::select! {
+                biased;
+                () = ticket.withdrawn().cancelled() => {}
+                () = telling => {}
+            }
+        });
+    }
+
     /// Whether there is a place among those who follow; one is enough for all that a connection follows.
-    fn may_follow(&mut self) -> bool {
+    fn may_follow(&mut self) -> Result<(), RpcError> {
+        if self.following.len() >= MOST_FOLLOWING {
+            return Err(RpcError::server("busy", "this connection follows enough: use another one"));
+        }
         if self.follows.is_none() {
             self.follows = Arc::clone(&self.connection.followers).try_acquire_owned().ok();
         }
-        self.follows.is_some()
+        let busy = "enough connections follow already: close one of them, or try again";
+        self.follows.as_ref().map(|_| ()).ok_or_else(|| RpcError::server("busy", busy))
     }
 
     async fn wait_for_a_place(&mut self) -> ControlFlow<End> {
@@ -111,8 +120,9 @@ impl<C: Send + Sync> Talk<C> {
         ControlFlow::Continue(())
     }
 
-    async fn close(&self, ticket: Ticket, reply: &Reply) {
+    async fn answer_now(&self, ticket: Ticket, reply: &Reply) {
         let line = rpc::write(Some(ticket.id()), reply, self.connection.limits.max_line_bytes);
+        // Closed before it is sent: whoever has the answer may use the id again.
         drop(ticket);
         self.outbox.send(line).await;
     }

@@ -16,13 +16,8 @@ pub(crate) fn reply(result: ToolResult, seal: Option<Seal>) -> Reply {
         return Err(RpcError::unknown_tool(&refusal_text(refusal), refusal));
     }
     // Once, though it is told twice.
-    match json_text::write(&result.output) {
-        Ok(output) => rpc::answer(&CallResult { seal, ..tell(result, &output) }),
-        Err(error) => {
-            tracing::error!(%error, "reply_not_serialised");
-            Err(RpcError::internal())
-        }
-    }
+    let output = json_text::write(&result.output).map_err(|error| rpc::unwritable(&error))?;
+    rpc::answer(&CallResult { seal, ..tell(result, &output) })
 }
 
 /// The end of a call, as MCP words it.

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value};
-use tool::strict_json::{self, Gate, JsonError};
+use tool::strict_json::{self, JsonError, Strict};
 
-use super::part::Part;
+use super::part::{Part, ReadPart};
 
 pub(super) const FIELDS: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
@@ -17,7 +17,7 @@ pub(super) struct Envelope<'a> {
     pub(super) id: Option<Value>,
     pub(super) method: Option<Part<'a>>,
     pub(super) params: Option<Part<'a>>,
-    /// The names of fields that no message has, in order.
+    /// The names of fields that no message has, in order; hashed, so that many cost no more than their length.
     pub(super) unknown: Map<String, Value>,
 }
 
@@ -29,13 +29,13 @@ impl<'a> Envelope<'a> {
 
     fn fill<A: MapAccess<'a>>(&mut self, field: Field, entries: &mut A) -> Result<(), A::Error> {
         match field {
-            Field::Jsonrpc => once(&mut self.jsonrpc, "jsonrpc", || entries.next_value_seed(Part::SEED)),
-            Field::Id => once(&mut self.id, "id", || entries.next_value_seed(Gate::Strict)),
-            Field::Method => once(&mut self.method, "method", || entries.next_value_seed(Part::SEED)),
-            Field::Params => once(&mut self.params, "params", || entries.next_value_seed(Part::SEED)),
+            Field::Jsonrpc => once(&mut self.jsonrpc, "jsonrpc", || entries.next_value_seed(ReadPart)),
+            Field::Id => once(&mut self.id, "id", || entries.next_value_seed(Strict)),
+            Field::Method => once(&mut self.method, "method", || entries.next_value_seed(ReadPart)),
+            Field::Params => once(&mut self.params, "params", || entries.next_value_seed(ReadPart)),
             Field::Unknown(name) if self.unknown.contains_key(&name) => Err(strict_json::duplicate(&name)),
             Field::Unknown(name) => {
-                entries.next_value_seed(Gate::Strict)?;
+                entries.next_value_seed(Strict)?;
                 self.unknown.insert(name, Value::Null);
                 Ok(())
             }
@@ -110,7 +110,7 @@ impl Visitor<'_> for Name {
             "method" => Field::Method,
             "params" => Field::Params,
             other => {
-                Gate::Strict.check_key(other)?;
+                Strict.check_key(other)?;
                 Field::Unknown(other.to_owned())
             }
         })

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::MapAccess;
 use serde_json::{Map, Value};
-use tool::strict_json::{self, Gate};
+use tool::strict_json::{self, Strict};
 
 /// Beyond this many they are hashed, so that a message of nothing but names costs no more than its length.
 const FEW: usize = 16;
@@ -22,11 +22,11 @@ impl Given {
     pub(super) fn read<'de, A: MapAccess<'de>>(mut entries: A) -> Result<Self, A::Error> {
         let mut given = Given::default();
         while let Some(key) = entries.next_key::<String>()? {
-            Gate::Strict.check_key(&key)?;
+            Strict.check_key(&key)?;
             if given.has(&key) {
                 return Err(strict_json::duplicate(&key));
             }
-            given.add(key, entries.next_value_seed(Gate::Strict)?);
+            given.add(key, entries.next_value_seed(Strict)?);
         }
         Ok(given)
     }
@@ -102,7 +102,7 @@ impl fmt::Debug for Given {
 mod tests {
     use serde_json::json;
 
-    use super::super::part::Part;
+    use super::super::part::{Part, ReadPart};
     use super::*;
 
     /// An object with this many fields, `f0` and so on.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Given, String> {
-        match strict_json::parse_with(text, Part::SEED) {
+        match strict_json::parse_with(text, ReadPart) {
             Ok(Part::Fields(given)) => Ok(given),
             Ok(_) => panic!("not an object"),
             Err(error) => Err(error.to_string()),

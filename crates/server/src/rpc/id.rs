@@ -8,7 +8,7 @@ use super::RpcError;
 const LONGEST: usize = 256;
 
 /// What a reply carries back.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Id {
     Integer(Number),

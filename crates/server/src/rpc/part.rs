@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
-use tool::strict_json::Gate;
+use tool::strict_json::Strict;
 
 use super::given::Given;
 
@@ -17,14 +18,10 @@ pub(super) enum Part<'a> {
     Other(Value),
 }
 
-impl Part<'_> {
-    /// Reads one as strictly as [`tool::strict_json::parse`] does.
-    pub(super) const SEED: Reader = Reader;
-}
+/// Reads one as strictly as [`tool::strict_json::parse`] does.
+pub(super) struct ReadPart;
 
-pub(super) struct Reader;
-
-impl<'de> DeserializeSeed<'de> for Reader {
+impl<'de> DeserializeSeed<'de> for ReadPart {
     type Value = Part<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Part<'de>, D::Error> {
@@ -32,7 +29,7 @@ impl<'de> DeserializeSeed<'de> for Reader {
     }
 }
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for ReadPart {
     type Value = Part<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,12 +37,12 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Part<'de>, E> {
-        Gate::Strict.check_text(text)?;
+        Strict.check_text(text)?;
         Ok(Part::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Part<'de>, E> {
-        Gate::Strict.check_text(text)?;
+        Strict.check_text(text)?;
         Ok(Part::Text(Cow::Owned(text.to_owned())))
     }
 
@@ -54,7 +51,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Part<'de>, A::Error> {
-        Gate::Strict.visit_seq(items).map(Part::Other)
+        Strict.deserialize(SeqAccessDeserializer::new(items)).map(Part::Other)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Part<'de>, E> {

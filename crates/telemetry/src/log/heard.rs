@@ -151,6 +151,7 @@ impl Heard {
         let (bytes, kept) = (whole.len(), clip(whole, SCAN_LIMIT).len());
         if kept < bytes {
             self.texts.truncate(start + kept);
+            // A long text may have taken megabytes, and this waits in a queue.
             self.texts.shrink_to_fit();
         }
         let place = start..self.texts.len();
