@@ -80,7 +80,13 @@ impl Name {
 
     /// The name with case taken out, for comparing where a volume may ignore it.
     pub(crate) fn folded(&self) -> Name {
-        Name(PathBuf::from(fold(&spelt(&self.0))))
+        let folded = PathBuf::from(fold(&spelt(&self.0)));
+        if is_clean(&folded) {
+            return Name(folded);
+        }
+        // Without the characters that nobody sees a part can be empty, or mean a folder: a clean name has none of those.
+        let named = |part: &Component| matches!(part, Component::RootDir | Component::Normal(_));
+        Name(folded.components().filter(named).collect())
     }
 }
 
@@ -231,5 +237,14 @@ mod tests {
             assert_eq!(fold(same[0]), fold(same[1]), "{same:?}");
         }
         assert_ne!(fold("\u{e9}"), fold("e"));
+    }
+
+    #[test]
+    fn a_name_stays_clean_without_the_characters_that_nobody_sees() {
+        for text in ["/h/\u{200b}/.sinew/c", "/h/.\u{200b}/.sinew/c", "/h/.\u{200b}./.SINEW/c"] {
+            let name = Name::canonical(Path::new(text)).unwrap().folded();
+            assert_eq!(name.as_path(), Path::new("/h/.sinew/c"), "{text:?}");
+            assert!(Folder::new("/h/.sinew".into()).holds(&name), "{text:?}");
+        }
     }
 }

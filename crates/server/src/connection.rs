@@ -174,19 +174,26 @@ impl<C: Send + Sync> Talk<C> {
     /// Lets the open answers come to their end, where someone is there to read them.
     async fn conclude(&mut self, end: &End, has_left: impl Fn() -> bool) {
         match end {
-            End::Gone => self.answers.abort_all(),
+            End::Gone => self.leave().await,
             End::Finished | End::Unusable | End::Idle => loop {
                 tokio::select! {
                     biased;
-                    () = self.outbox.gone() => return self.answers.abort_all(),
+                    () = self.outbox.gone() => return self.leave().await,
                     () = self.connection.stop.cancelled() => return self.break_off().await,
                     done = self.answers.join_next() => if done.is_none() { return },
                     // Nothing is written while a call waits for a human, so nothing fails to be.
-                    () = tokio::time::sleep(GLANCE) => if has_left() { return self.answers.abort_all() },
+                    () = tokio::time::sleep(GLANCE) => if has_left() { return self.leave().await },
                 }
             },
             End::Stopped => self.break_off().await,
         }
+    }
+
+    /// Lets go of answers that nobody will read. What has come is begun all the same, so that it is on record whatever becomes of
+    /// it; nothing waits for a client that is gone, so that is all it takes.
+    async fn leave(&mut self) {
+        self.outbox.give_up();
+        while self.answers.join_next().await.is_some() {}
     }
 
     /// Tells the client that no answer will come to what is still open.
@@ -196,7 +203,8 @@ impl<C: Send + Sync> Talk<C> {
         let _ = timeout(self.connection.limits.last_words, last_words).await;
         // Whoever listened hears the end of the connection.
         self.following.shutdown().await;
-        let open = self.open.ids();
+        // Taken off the list first: what ends in this moment is not answered twice.
+        let open = self.open.close_all();
         self.answers.abort_all();
         for id in open {
             let message =

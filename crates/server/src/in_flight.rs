@@ -66,9 +66,9 @@ impl InFlight {
         }
     }
 
-    /// The ids of all open requests.
-    pub(crate) fn ids(&self) -> Vec<Id> {
-        self.lock().open.iter().map(|open| open.id.clone()).collect()
+    /// Closes all open requests, so that none of them is answered any more, and says which they were.
+    pub(crate) fn close_all(&self) -> Vec<Id> {
+        self.lock().open.drain(..).map(|open| open.id).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
@@ -122,7 +122,7 @@ mod tests {
         assert!(!first.close(), "nothing more is said of what was taken back");
         assert!(open.open(id).is_err(), "the old ticket closed the new request");
         assert!(second.close());
-        assert!(open.ids().is_empty());
+        assert!(open.lock().open.is_empty());
     }
 
     #[test]
@@ -137,8 +137,17 @@ mod tests {
         open.withdraw(&ids[1]);
         let withdrawn = tickets.each_ref().map(|ticket| ticket.withdrawn().is_cancelled());
         assert_eq!(withdrawn, [false, true, false, false, false]);
-        assert_eq!(open.ids().len(), ids.len() - 1);
+        assert_eq!(open.lock().open.len(), ids.len() - 1);
         assert_eq!(tickets.map(Ticket::close), [true, false, true, true, true]);
-        assert!(open.ids().is_empty());
+        assert!(open.lock().open.is_empty());
+    }
+
+    #[test]
+    fn what_was_closed_with_all_others_is_not_answered() {
+        let (open, id) = (InFlight::default(), Id::read(json!("ear")).unwrap());
+        let ticket = open.open(id.clone()).unwrap();
+        assert_eq!(open.close_all(), [id]);
+        assert!(!ticket.close(), "it would be answered twice");
+        assert_eq!(open.close_all(), []);
     }
 }

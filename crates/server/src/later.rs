@@ -24,6 +24,7 @@ pub(crate) async fn answer_later(
         reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
         // A call is told to end, and its end is recorded; nothing more is said of it here.
         () = ticket.withdrawn().cancelled() => return,
+        () = outbox.gone() => return,
     };
     let line = rpc::write(Some(ticket.id()), &reply, limit);
     drop((reply, held));

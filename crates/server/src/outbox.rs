@@ -104,6 +104,12 @@ impl Outbox {
         }
     }
 
+    /// Sends nothing more, and lets go of whoever waits to.
+    pub(crate) fn give_up(&self) {
+        self.0.gone.cancel();
+        self.0.room.close();
+    }
+
     /// Returns when nothing more can be sent.
     pub(crate) async fn gone(&self) {
         self.0.gone.cancelled().await;

@@ -43,12 +43,17 @@ pub(crate) struct Call {
     pub(crate) withdrawn: CancellationToken,
 }
 
+/// A reply that is still to come.
+pub(crate) type Replying = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
 /// How a method answers.
 pub(crate) enum Answer {
     /// At once, before the next line is read: what changes the session, or costs nothing.
     Now(Reply),
-    /// When it is done, beside whatever else the connection asks.
-    Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+    /// When it is done, beside whatever else the connection asks; begun in the order of the lines.
+    Later(Replying),
+    /// The same for what has no order: of several that came together, each is begun by whichever worker is free.
+    Shared(Replying),
     /// At once, and then again and again, until the client closes its side.
     Follow(Reply, Following),
     /// Never, as long as both sides are there: what is said meanwhile is what was asked for.
@@ -72,6 +77,10 @@ pub(crate) enum Effect {
 impl Answer {
     pub(crate) fn later(reply: impl Future<Output = Reply> + Send + 'static) -> Self {
         Answer::Later(Box::pin(reply))
+    }
+
+    pub(crate) fn shared(reply: impl Future<Output = Reply> + Send + 'static) -> Self {
+        Answer::Shared(Box::pin(reply))
     }
 }
 

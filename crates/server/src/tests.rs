@@ -5,6 +5,7 @@ pub(crate) mod daemon;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -33,6 +34,31 @@ fn calls_that_come_together_are_shared_among_the_workers() {
     for _ in 0..3 {
         assert_eq!(client.hear()["result"], true, "it had no company on another worker");
     }
+}
+
+#[test]
+fn what_has_an_order_is_begun_in_it_however_it_came() {
+    let daemon = daemon(limits());
+    let mut client = daemon.client();
+    let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "in_turn"}));
+    client.send((0..30).map(ask).collect::<String>());
+    (0..30).for_each(|_| drop(client.hear()));
+    assert_eq!(*daemon.desk.notes.lock().unwrap(), ["asked", "begun"].repeat(30));
+}
+
+#[test]
+fn what_was_asked_is_begun_though_its_client_is_gone() {
+    let daemon = daemon(limits());
+    for _ in 0..20 {
+        let mut client = daemon.client();
+        let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "mark"}));
+        client.send((0..60).map(ask).collect::<String>());
+        drop(client);
+    }
+    let asked = || daemon.desk.asked.load(Ordering::SeqCst);
+    daemon.until("many are asked", |_| asked() > 100);
+    // Whatever was let go of unbegun would be missing for good.
+    daemon.until("all of them are begun", |daemon| daemon.begun() == asked());
 }
 
 #[test]

@@ -3,19 +3,19 @@
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::FutureExt;
 
 use super::{End, Talk};
+use crate::budget::Share;
 use crate::frame::{Behind, Line};
 use crate::in_flight::Ticket;
 use crate::later::answer_later;
 use crate::notify::{Following, Notifier};
 use crate::rpc::{self, Id, Params, Reply, RpcError};
-use crate::service::{Answer, Call};
+use crate::service::{Answer, Call, Replying};
 
 /// How many streams one connection may follow.
 const MOST_FOLLOWING: usize = 4;
@@ -42,23 +42,24 @@ impl<C: Send + Sync> Talk<C> {
         let call = Call { id, params, began: line.began, withdrawn };
         match self.connection.service.request(&mut self.connection.session, method, call) {
             Answer::Now(reply) => self.answer_now(ticket, &reply).await,
-            Answer::Later(reply) => {
-                let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
-                let answer = Box::pin(answer_later(ticket, reply, outbox, limit, line.share));
-                self.begin(answer, line.behind).await;
-                return self.wait_for_a_place().await;
-            }
+            Answer::Later(reply) => return self.begin(ticket, reply, line.share, Behind::Nothing).await,
+            Answer::Shared(reply) => return self.begin(ticket, reply, line.share, line.behind).await,
             Answer::Follow(reply, following) => self.follow(ticket, reply, following).await,
             Answer::Listen(following) => self.keep_telling(ticket, following).await,
         }
         ControlFlow::Continue(())
     }
 
-    /// Answers beside others that wait to be begun; on the spot if there are none.
-    async fn begin<F>(&mut self, mut answer: Pin<Box<F>>, behind: Behind)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    /// Begins an answer on the spot, or leaves that to whoever is free where others wait to be begun.
+    async fn begin(
+        &mut self,
+        ticket: Ticket,
+        reply: Replying,
+        share: Share,
+        behind: Behind,
+    ) -> ControlFlow<End> {
+        let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
+        let mut answer = Box::pin(answer_later(ticket, reply, outbox, limit, share));
         let at_once = match behind {
             // Whoever has nothing to do takes it.
             Behind::Another => Poll::Pending,
@@ -68,6 +69,7 @@ impl<C: Send + Sync> Talk<C> {
         if at_once.is_pending() {
             self.answers.spawn(answer);
         }
+        self.wait_for_a_place().await
     }
 
     /// Answers, and tells what there is to tell from then on.

@@ -41,7 +41,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     };
     let layer = Arc::clone(&agent.layer);
     let listener = meta.get("progressToken").cloned().zip(session.notifier());
-    Ok(Answer::later(async move {
+    Ok(Answer::shared(async move {
         let ended = match listener {
             None => layer.execute(request).await,
             Some(listener) => {

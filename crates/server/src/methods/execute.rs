@@ -26,7 +26,7 @@ fn run(agent: &Agent, session: &mut Session, call: Call) -> Result<Answer, RpcEr
     let (request, params) = request(session, call)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
-    Ok(Answer::later(async move { rpc::answer(&layer.execute(request).await) }))
+    Ok(Answer::shared(async move { rpc::answer(&layer.execute(request).await) }))
 }
 
 /// The call that a message describes, and what else the message says.

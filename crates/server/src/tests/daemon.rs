@@ -25,6 +25,10 @@ pub(crate) struct Desk {
     gate: Arc<Gate>,
     /// How many `meet` calls have begun, for each to see.
     meeting: Arc<(Mutex<usize>, Condvar)>,
+    /// How many `mark` calls there were.
+    pub(crate) asked: Arc<AtomicUsize>,
+    /// What happened to `in_turn` calls, in order.
+    pub(crate) notes: Arc<Mutex<Vec<&'static str>>>,
 }
 
 /// How long a call waits for another: less than a client waits for both.
@@ -45,6 +49,8 @@ const METHODS: &[Method<Desk>] = &[
     Method { name: "wait", run: wait },
     Method { name: "meet", run: meet },
     Method { name: "large", run: large },
+    Method { name: "in_turn", run: in_turn },
+    Method { name: "mark", run: mark },
     Method { name: "follow", run: follow },
     Method { name: "panic_now", run: |_, _, _| panic!("on purpose") },
     Method { name: "panic_later", run: |_, _, _| Ok(Answer::later(async { panic!("on purpose") })) },
@@ -74,13 +80,33 @@ fn wait(desk: &Desk, session: &mut Session, _: Call) -> Answered {
 /// Keeps its worker until another call has come on another, and says whether one has.
 fn meet(desk: &Desk, _: &mut Session, _: Call) -> Answered {
     let meeting = Arc::clone(&desk.meeting);
-    Ok(Answer::later(async move {
+    Ok(Answer::shared(async move {
         let (begun, changed) = &*meeting;
         *begun.lock().unwrap() += 1;
         changed.notify_all();
         let alone = |begun: &mut usize| *begun < 2;
         let (begun, _) = changed.wait_timeout_while(begun.lock().unwrap(), PATIENCE, alone).unwrap();
         rpc::answer(&(*begun >= 2))
+    }))
+}
+
+/// Notes that it was asked, and again that it was begun.
+fn in_turn(desk: &Desk, _: &mut Session, _: Call) -> Answered {
+    let notes = Arc::clone(&desk.notes);
+    notes.lock().unwrap().push("asked");
+    Ok(Answer::later(async move {
+        notes.lock().unwrap().push("begun");
+        rpc::answer(&json!({}))
+    }))
+}
+
+/// Counts what was asked, and what of it was begun.
+fn mark(desk: &Desk, _: &mut Session, _: Call) -> Answered {
+    let desk = desk.clone();
+    desk.asked.fetch_add(1, Ordering::SeqCst);
+    Ok(Answer::shared(async move {
+        desk.begun.fetch_add(1, Ordering::SeqCst);
+        rpc::answer(&json!({}))
     }))
 }
 
@@ -91,7 +117,7 @@ fn large(_: &Desk, _: &mut Session, mut call: Call) -> Answered {
 
 /// A listening socket with the test service behind it.
 pub(crate) struct Daemon {
-    desk: Desk,
+    pub(crate) desk: Desk,
     pub(crate) hall: Hall,
     pub(crate) path: PathBuf,
     _folder: Option<tempfile::TempDir>,
