@@ -31,8 +31,11 @@ pub(crate) fn flags(root: &Root, target: &str) -> Result<Vec<String>> {
     };
     let workshop = root.path().join(WORKSHOP);
     let copy = workshop.join(format!("{}.profdata", dist::sha256(&profile)));
-    std::fs::create_dir_all(&workshop)?;
-    std::fs::write(&copy, profile).with_context(|| format!("cannot write `{}`", copy.display()))?;
+    // Not written again where it is: a new time of the file would have all of it compiled anew.
+    if !copy.is_file() {
+        std::fs::create_dir_all(&workshop)?;
+        std::fs::write(&copy, profile).with_context(|| format!("cannot write `{}`", copy.display()))?;
+    }
     // A function that changed since is worth no word: there will always be some.
     Ok(vec![format!("-Cprofile-use={}", copy.display()), "-Cllvm-args=-no-pgo-warn-mismatch".to_owned()])
 }
