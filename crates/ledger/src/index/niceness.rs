@@ -20,7 +20,8 @@ pub(super) fn step_back() {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn step_back() {}
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -85,7 +85,8 @@ fn read(id: &str) -> Value {
 }
 
 fn gone(id: &Value) -> Vec<u8> {
-    let message = "the daemon stopped before it had answered: how the call ended is in the ledger";
+    let message =
+        "the daemon stopped before it had answered: whether and how the call ended is in the ledger";
     let error = json!({"code": -32000, "message": message, "data": {"code": "daemon_gone"}});
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
 }
