@@ -12,6 +12,8 @@ mod echo;
 mod growth;
 mod hook;
 mod instructions;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod ledger_share;
 mod life;
 mod machine;
@@ -37,7 +39,7 @@ use baseline::Baseline;
 use results::Results;
 use wish::{Afterwards, Length, PARTS, Part};
 
-pub(crate) use echo::{WORD as ECHO, answer};
+pub(crate) use echo::{OtherEnd, WORD as ECHO};
 pub(crate) use training::train;
 pub(crate) use wish::Wish;
 

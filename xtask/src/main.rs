@@ -51,7 +51,7 @@ enum Task {
     Docs,
     Bench(bench::Wish),
     /// Not for people: the other end of a measurement.
-    Echo(usize),
+    Echo(bench::OtherEnd),
     Soak(soak::Wish),
     Profile,
     Dist(dist::Wish),
@@ -84,7 +84,7 @@ fn run(task: Task) -> Result<()> {
         Task::Tidy => tidy::command(&root),
         Task::Docs => docs::command(&root),
         Task::Bench(wish) => bench::command(&root, &wish),
-        Task::Echo(reply) => bench::answer(reply),
+        Task::Echo(end) => end.answer(),
         Task::Soak(wish) => soak::command(&root, &wish),
         Task::Profile => profile::command(&root),
         Task::Dist(wish) => dist::command(&root, &wish),
@@ -103,10 +103,7 @@ fn parse(words: &[String]) -> Result<Task, String> {
         "tidy" if rest.is_empty() => Ok(Task::Tidy),
         "docs" if rest.is_empty() => Ok(Task::Docs),
         "bench" => bench::Wish::parse(rest).map(Task::Bench),
-        bench::ECHO => match rest {
-            [reply] => reply.parse().map(Task::Echo).map_err(|_| format!("`{reply}` is no number of bytes")),
-            _ => Err(format!("`{task}` takes a number of bytes")),
-        },
+        bench::ECHO => bench::OtherEnd::parse(rest).map(Task::Echo),
         "profile" if rest.is_empty() => Ok(Task::Profile),
         "soak" => soak::Wish::parse(rest).map(Task::Soak),
         "dist" => dist::Wish::parse(rest).map(Task::Dist),
@@ -136,7 +133,7 @@ mod tests {
         check("profile", Ok(Task::Profile));
         check("profile it", Err("`profile` takes no arguments, got `it`"));
         check("bench", bench::Wish::parse(&[]).map(Task::Bench).map_err(|_| ""));
-        check("answer-lines 900", Ok(Task::Echo(900)));
+        check("answer-lines 900", bench::OtherEnd::parse(&["900".into()]).map(Task::Echo).map_err(|_| ""));
         check("answer-lines soon", Err("`soon` is no number of bytes"));
         check("soak", soak::Wish::parse(&[]).map(Task::Soak).map_err(|_| ""));
         check("dist", dist::Wish::parse(&[]).map(Task::Dist).map_err(|_| ""));

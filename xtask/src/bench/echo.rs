@@ -1,6 +1,8 @@
-//! The floor: a program that does nothing but answer each line, at the other end of a pair of sockets.
+//! The other end of a pair of sockets: a program that does nothing but answer each line, which is the floor; or that makes the system
+//! calls of a read before it does.
 
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
@@ -10,17 +12,59 @@ use super::conversation::Conversation;
 /// What this program is called with to be the other end.
 pub(crate) const WORD: &str = "answer-lines";
 
-/// Starts this program again, to answer lines with as many bytes as a call would be answered with.
-pub(crate) fn start(reply: usize) -> Result<Conversation> {
-    let mut command = Command::new(std::env::current_exe()?);
-    Conversation::on_pair(command.arg(WORD).arg(reply.to_string()))
+/// What this program does as the other end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OtherEnd {
+    /// How many bytes it answers with.
+    reply: usize,
+    /// The file whose read it makes the system calls of before it answers, and where it records them.
+    reads: Option<(PathBuf, PathBuf)>,
 }
 
-/// The other end: each line comes back, filled up with `x`, until nobody asks any more.
-pub(crate) fn answer(reply: usize) -> Result<()> {
-    fill(std::io::stdin().lock(), std::io::stdout().lock(), reply)
+impl OtherEnd {
+    /// Answers with so many bytes, and does nothing else.
+    pub(crate) fn echo(reply: usize) -> Self {
+        OtherEnd { reply, reads: None }
+    }
+
+    /// The same after the system calls of a governed read of this file.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn reading(reply: usize, file: PathBuf, folder: PathBuf) -> Self {
+        OtherEnd { reply, reads: Some((file, folder)) }
+    }
+
+    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
+        let number = |reply: &String| reply.parse().map_err(|_| format!("`{reply}` is no number of bytes"));
+        match words {
+            [reply] => Ok(OtherEnd::echo(number(reply)?)),
+            [reply, file, folder] => {
+                Ok(OtherEnd { reply: number(reply)?, reads: Some((file.into(), folder.into())) })
+            }
+            _ => Err(format!("`{WORD}` takes a number of bytes, and a file and a folder where it reads")),
+        }
+    }
+
+    /// Starts this program again, as the other end.
+    pub(crate) fn start(&self) -> Result<Conversation> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(WORD).arg(self.reply.to_string());
+        command.args(self.reads.iter().flat_map(|(file, folder)| [file, folder]));
+        Conversation::on_pair(&mut command)
+    }
+
+    /// Is the other end: answers each line until nobody asks any more.
+    pub(crate) fn answer(&self) -> Result<()> {
+        match &self.reads {
+            None => fill(std::io::stdin().lock(), std::io::stdout().lock(), self.reply),
+            #[cfg(target_os = "linux")]
+            Some((file, folder)) => super::kernel::answer(self.reply, file, folder),
+            #[cfg(not(target_os = "linux"))]
+            Some(_) => anyhow::bail!("the calls of a read are known of Linux only"),
+        }
+    }
 }
 
+/// Each line comes back, filled up with `x`.
 fn fill(mut from: impl BufRead, mut to: impl Write, reply: usize) -> Result<()> {
     let mut line = Vec::with_capacity(reply + 1);
     while from.read_until(b'\n', &mut line)? > 0 {

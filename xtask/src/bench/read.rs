@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::conversation::{Conversation, Program, Question, ask, ask_many};
 use super::daemon::{Daemon, Home};
-use super::echo;
+use super::echo::OtherEnd;
 use super::ledger_share::{self, Replies};
 use super::peers::Installed;
 use super::results::{Bound, RATIO, Results};
@@ -33,6 +33,8 @@ const DEEP: &str = "read_file of 1 KiB, 64 at once";
 const SINEW: &str = "Sinew, sinew/execute, governed";
 const MCP: &str = "Sinew, MCP tools/call, governed";
 const BRIDGE: &str = "Sinew, the same through the bridge, `sinew mcp`";
+#[cfg(target_os = "linux")]
+const KERNEL: &str = "the system calls of a governed read, and nothing else";
 const FLOOR: &str = "echo of as many bytes over a socket pair: the floor";
 const RMCP: &str = "bare rmcp on a Unix socket, no checks";
 const REFERENCE: &str = "reference filesystem server, stdio";
@@ -129,12 +131,21 @@ fn ours(home: &Home, daemon: &Daemon) -> Result<Vec<Lane>> {
     bridge.initialise()?;
     let status = Question::new("sinew/status", &json!({}), "uptime_seconds");
     Ok(vec![
-        Lane::new(FLOOR, echo::start(reply)?, execute.clone(), FAST),
+        Lane::new(FLOOR, OtherEnd::echo(reply).start()?, execute.clone(), FAST),
+        #[cfg(target_os = "linux")]
+        Lane::new(KERNEL, kernel(home, reply)?, execute.clone(), FAST),
         Lane::new("Sinew, sinew/status: no call", daemon.connect()?, status, FAST),
         Lane::new(SINEW, native, execute, FAST),
         Lane::new(MCP, mcp, call.clone(), FAST),
         Lane::new(BRIDGE, bridge, call, FAST),
     ])
+}
+
+#[cfg(target_os = "linux")]
+fn kernel(home: &Home, reply: usize) -> Result<Conversation> {
+    let records = home.root().join("kernel");
+    std::fs::create_dir_all(&records)?;
+    OtherEnd::reading(reply, home.work().join("kib.txt"), records).start()
 }
 
 /// Those of the others that could be had; the error of one that does not start names it.
