@@ -3,8 +3,12 @@
 //! A mode that is looser holds once it is on disk: calls that ran by it are never older than its record. A stricter mode
 //! holds at once: what the record owes is written when it can be, and a crash before that leaves the looser one.
 
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
+use futures_util::FutureExt;
 use governance::files::RunningCalls;
 use governance::{ChangedBy, Transition, a_human_may_lead, ways_out};
 use ledger::entry::{ModeChange, Note};
@@ -98,8 +102,16 @@ impl ToolExecutionLayer {
 
     pub(crate) async fn change_mode(self: &Arc<Self>, wish: Wish) -> Result<ModeSet, ModeError> {
         let layer = Arc::clone(self);
-        let changing = tokio::spawn(async move { layer.change_in_turn(&wish).await });
-        changing.await.unwrap_or_else(|_| Err(ModeError::NotRecorded("a fault inside Sinew".to_owned())))
+        let changing = AssertUnwindSafe(async move { layer.change_in_turn(&wish).await }).catch_unwind();
+        let mut changing = Box::pin(changing);
+        // Begun here, where it takes its turn: of two tasks the later one could come to it first, and a way out of LOCKDOWN would
+        // be taken after the LOCKDOWN that was asked for behind it.
+        let changed = match poll_fn(|context| Poll::Ready(changing.poll_unpin(context))).await {
+            Poll::Ready(changed) => Ok(changed),
+            Poll::Pending => tokio::spawn(changing).await,
+        };
+        let fault = || Err(ModeError::NotRecorded("a fault inside Sinew".to_owned()));
+        changed.ok().and_then(Result::ok).unwrap_or_else(fault)
     }
 
     /// One change at a time: what is on record last is what holds.

@@ -55,6 +55,17 @@ async fn a_human_keeps_to_the_edges_and_may_lock_down_from_anywhere() {
     assert_eq!(changes(folder.path()).len(), written, "the same mode writes nothing");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_changes_the_one_that_was_asked_for_last_is_made_last() {
+    let (layer, _folder) = Bench::new().layer();
+    set(&layer, Mode::Lockdown).await.unwrap();
+    for round in 0..100 {
+        let (out, back) = tokio::join!(biased; set(&layer, Mode::Recovery), set(&layer, Mode::Lockdown));
+        assert_eq!((out.unwrap(), back.unwrap()), (Mode::Lockdown, Mode::Recovery), "round {round}");
+        assert_eq!(layer.mode(), Mode::Lockdown, "round {round}");
+    }
+}
+
 /// A tool that only RECOVERY lets run, and that could do harm.
 fn forbidden(registry: &mut ToolRegistry) {
     let mut spec = ToolSpec::new("forbidden", "A test tool", Category::SYSTEM_WRITE, tool::RiskLevel::Low);
