@@ -25,19 +25,24 @@ const WORKSHOP: &str = "target/profile";
 /// It is used under a name made of what is in it: cargo asks of most crates only whether their flags are the same, and would
 /// leave them as another profile had them.
 pub(crate) fn flags(root: &Root, target: &str) -> Result<Vec<String>> {
-    let Ok(profile) = std::fs::read(file(root, target)) else {
+    let Some(copy) = named_by_content(&file(root, target), &root.path().join(WORKSHOP))? else {
         println!("there is no profile for {target}: it is compiled without");
         return Ok(Vec::new());
     };
-    let workshop = root.path().join(WORKSHOP);
-    let copy = workshop.join(format!("{}.profdata", dist::sha256(&profile)));
-    // Not written again where it is: a new time of the file would have all of it compiled anew.
-    if !copy.is_file() {
-        std::fs::create_dir_all(&workshop)?;
-        std::fs::write(&copy, profile).with_context(|| format!("cannot write `{}`", copy.display()))?;
-    }
     // A function that changed since is worth no word: there will always be some.
     Ok(vec![format!("-Cprofile-use={}", copy.display()), "-Cllvm-args=-no-pgo-warn-mismatch".to_owned()])
+}
+
+/// The copy of a profile that is used, if there is a profile.
+fn named_by_content(profile: &Path, workshop: &Path) -> Result<Option<PathBuf>> {
+    let Ok(bytes) = std::fs::read(profile) else { return Ok(None) };
+    let copy = workshop.join(format!("{}.profdata", dist::sha256(&bytes)));
+    // Not written again where it is: a new time of the file would have all of it compiled anew.
+    if !copy.is_file() {
+        std::fs::create_dir_all(workshop)?;
+        std::fs::write(&copy, bytes).with_context(|| format!("cannot write `{}`", copy.display()))?;
+    }
+    Ok(Some(copy))
 }
 
 pub(crate) fn command(root: &Root) -> Result<()> {
@@ -88,4 +93,24 @@ fn merge(root: &Root, merger: &Path, notes: &Path, file: &Path) -> Result<()> {
     let bytes = std::fs::metadata(file).with_context(|| format!("no `{}`", file.display()))?.len();
     println!("{}: {} KiB", file.display(), bytes / 1024);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_used_under_another_name_when_it_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let (profile, workshop) = (folder.path().join("a.profdata"), folder.path().join("workshop"));
+        let used = || named_by_content(&profile, &workshop).unwrap();
+        assert_eq!(used(), None, "a system without one is compiled without");
+        std::fs::write(&profile, "one").unwrap();
+        let one = used().unwrap();
+        let made = std::fs::metadata(&one).unwrap().modified().unwrap();
+        assert_eq!((used().unwrap(), std::fs::read(&one).unwrap()), (one.clone(), b"one".to_vec()));
+        assert_eq!(std::fs::metadata(&one).unwrap().modified().unwrap(), made, "it is left alone");
+        std::fs::write(&profile, "two").unwrap();
+        assert_ne!(used().unwrap(), one);
+    }
 }
