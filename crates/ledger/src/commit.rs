@@ -188,7 +188,7 @@ impl Committer {
             if retention::is_due_a_successor(&writer.active, &writer.options, Timestamp::now()) {
                 writer.rotate();
             }
-            (writer.options.clone(), writer.active.segment.first)
+            (writer.options.clone(), (writer.active.segment.first, writer.active.length))
         };
         let plan = match retention::plan(&shared.folder, active, &options, Timestamp::now()) {
             Ok(Some(plan)) => plan,
@@ -238,7 +238,7 @@ impl Committer {
             self.sync();
         }
         let mut writer = lock(&self.shared.writer);
-        let whole = writer.halt.is_none();
+        let whole = writer.halt.is_none() && writer.take_room_off();
         if !writer.owed.is_empty() {
             tracing::error!(
                 records = writer.owed.len(),

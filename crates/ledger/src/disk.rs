@@ -1,15 +1,17 @@
 //! The few things the writer asks of the disk, as a seam: the real one, and in tests one that fails on demand.
 
-use std::{fmt, fs::File, io, io::Write, path::Path};
+use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
-use crate::private_file;
+use crate::{private_file, room};
 
 /// What can fail when a record is made to last.
 pub(crate) trait Disk: Send + Sync + fmt::Debug {
     /// Creates a file that must not exist.
     fn create(&self, path: &Path) -> io::Result<File>;
-    /// One `write(2)` at the end of the file; may write less than asked.
-    fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize>;
+    /// One `pwrite(2)` at this place; may write less than asked.
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<usize>;
+    /// Makes the file longer, up to there, with room for what is to come.
+    fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()>;
     /// Makes what was written durable. On Apple systems this reaches the platter (`F_FULLFSYNC`).
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Takes off what is behind `length`.
@@ -27,8 +29,12 @@ impl Disk for Real {
         private_file::create(path)
     }
 
-    fn write(&self, mut file: &File, bytes: &[u8]) -> io::Result<usize> {
-        file.write(bytes)
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<usize> {
+        file.write_at(bytes, at)
+    }
+
+    fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()> {
+        room::fill(file, from, to)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
@@ -47,13 +53,16 @@ impl Disk for Real {
 /// How often a write that would block is tried again before it counts as failed.
 const PATIENCE: u32 = 1000;
 
-/// Writes all of it, whatever pieces the system takes it in.
-pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8]) -> io::Result<()> {
+/// Writes all of it from a place on, whatever pieces the system takes it in.
+pub(crate) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     let mut refused = 0;
     while !bytes.is_empty() {
-        match disk.write(file, bytes) {
+        match disk.write(file, bytes, at) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Ok(count) => {
+                bytes = bytes.get(count..).unwrap_or_default();
+                at += u64::try_from(count).unwrap_or_default();
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && refused < PATIENCE => {
                 refused += 1;

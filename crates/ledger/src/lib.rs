@@ -35,6 +35,7 @@ mod recover;
 mod resume;
 mod retention;
 mod reverse;
+mod room;
 #[cfg(test)]
 mod samples;
 mod segment;

@@ -2,17 +2,22 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take},
 };
 
-use crate::{private_file, segment::Segment};
+use crate::{
+    private_file,
+    room::{self, Extent},
+    segment::Segment,
+};
 
 /// No line of ours is longer; a file without newlines must not fill the memory.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// The lines of one segment.
+/// The lines of one segment, as many as there were when it was opened.
 pub(crate) struct Lines {
-    reader: BufReader<File>,
+    reader: BufReader<Take<File>>,
+    extent: Extent,
     offset: u64,
     number: u64,
     buffer: Vec<u8>,
@@ -44,13 +49,20 @@ impl Lines {
     /// From a place where a line begins; numbers then count from there.
     pub(crate) fn open_at(segment: &Segment, offset: u64) -> io::Result<Lines> {
         let mut file = private_file::open_to_read(&segment.path)?;
+        let extent = room::extent(&file)?;
         file.seek(SeekFrom::Start(offset))?;
         Ok(Lines {
-            reader: BufReader::with_capacity(256 * 1024, file),
+            reader: BufReader::with_capacity(256 * 1024, file.take(extent.records.saturating_sub(offset))),
+            extent,
             offset,
             number: 0,
             buffer: Vec::new(),
         })
+    }
+
+    /// How far the file goes.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// The next line, whole or not.

@@ -199,9 +199,9 @@ fn build(
     // A segment whose writer was halted is never written again.
     let (active, names_changed) = match found.last {
         Some((segment, length)) if !halted => {
-            let file = private_file::open_to_append(&segment.path)
-                .map_err(LedgerError::io("open", &segment.path))?;
-            (Active { segment, file: Arc::new(file), length }, false)
+            let file =
+                private_file::open_to_go_on(&segment.path).map_err(LedgerError::io("open", &segment.path))?;
+            (Active::new(segment, file, length), false)
         }
         Some(_) | None => {
             let checkpoint = Body::whole(&Entry::Checkpoint(found.tracker.checkpoint(Timestamp::now())))?;

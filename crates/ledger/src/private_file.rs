@@ -13,12 +13,12 @@ use crate::LedgerError;
 
 /// Creates a file that must not exist.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    options().append(true).read(true).create_new(true).open(path)
+    options().write(true).read(true).create_new(true).open(path)
 }
 
-/// Opens a file for appending, which must exist.
-pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
-    regular(options().append(true).read(true).open(path)?)
+/// Opens a file to go on with, which must exist.
+pub(crate) fn open_to_go_on(path: &Path) -> io::Result<File> {
+    regular(options().write(true).read(true).open(path)?)
 }
 
 /// Opens a file for writing in place, and creates it where needed.
@@ -85,7 +85,7 @@ mod tests {
         assert!(create(&file).is_err(), "an existing file is never taken for a new one");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        for opened in [open_to_append(&link), open_to_overwrite(&link), open_to_read(&link)] {
+        for opened in [open_to_go_on(&link), open_to_overwrite(&link), open_to_read(&link)] {
             assert!(opened.is_err());
         }
         assert!(open_to_read(&inner).is_err(), "a folder is not a file");

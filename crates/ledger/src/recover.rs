@@ -18,6 +18,7 @@ use crate::{
     lines::Lines,
     private_file,
     record::{Passage, Record},
+    room::{self, Extent},
     segment::{self, Segment},
     tracker::Tracker,
 };
@@ -57,6 +58,7 @@ pub(crate) fn recover(
     remains: Remains,
 ) -> Result<Found, LedgerError> {
     let good: Vec<&Anchor> = anchors.iter().flatten().collect();
+    let doubtful = doubtful(&good, boot);
     // The first is written with every record; the second follows it.
     let first = anchors.first().and_then(|first| first.as_ref().ok());
     let mut found = Found {
@@ -69,8 +71,9 @@ pub(crate) fn recover(
         writer: first.map(|anchor| anchor.writer),
         unrecorded_reads: first.map_or(0, |anchor| anchor.owed),
     };
-    for segment in segments(folder, remains)?.into_iter().rev() {
-        let scan = scan(&segment, key, &good).map_err(LedgerError::io("read", &segment.path))?;
+    let mut segments = segments(folder, remains)?;
+    while let Some(segment) = segments.pop() {
+        let scan = scan(&segment, key, &good, doubtful).map_err(LedgerError::io("read", &segment.path))?;
         if remains == Remains::TakenOff {
             let torn = take_off(folder, &segment, &scan);
             found.torn.extend(torn.map_err(LedgerError::io("take the torn end off", &segment.path))?);
@@ -86,6 +89,9 @@ pub(crate) fn recover(
         if remains == Remains::TakenOff {
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
+    }
+    if let (Some(before), Remains::TakenOff) = (segments.last(), remains) {
+        take_room_off(before).map_err(LedgerError::io("take the room off", &before.path))?;
     }
     found.missing = missing(found.chain.head(), &good, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));
@@ -106,8 +112,8 @@ struct Scan {
     chain: Option<Chain>,
     /// Where that line ends.
     end: u64,
-    /// Where the file ends.
-    length: u64,
+    /// How far the file goes.
+    extent: Extent,
     /// What is in between.
     rest: Rest,
     tracker: Tracker,
@@ -123,13 +129,14 @@ enum Rest {
     More,
 }
 
-fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
+/// `doubtful`: from which record on a bad line is taken for one that the machine lost when it went down.
+fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], doubtful: Option<u64>) -> io::Result<Scan> {
     let mut lines = Lines::open(segment)?;
     let mut follower = Follower::new(segment.first, None);
     let mut scan = Scan {
         chain: None,
         end: 0,
-        length: 0,
+        extent: lines.extent(),
         rest: Rest::Nothing,
         tracker: Tracker::default(),
         damage: Vec::new(),
@@ -137,9 +144,13 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
     // Damage that nothing authentic follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
-        scan.length = line.offset + u64::try_from(line.bytes.len()).unwrap_or_default();
-        let text = line.whole().unwrap_or_default();
+        let (text, expected) = (line.whole().unwrap_or_default(), follower.next());
         let Step { parts, flaw } = follower.follow(text, key);
+        if flaw.is_some() && line.whole().is_some() && doubtful.is_some_and(|from| expected >= from) {
+            // What is behind it was not on disk either, though some of it may have got there.
+            scan.rest = Rest::More;
+            return Ok(scan);
+        }
         if let Some(flaw) = flaw {
             let (name, number, offset) = (segment.name(), line.number, line.offset);
             pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
@@ -152,7 +163,7 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
         scan.rest = Rest::Nothing;
         scan.damage.append(&mut pending);
         scan.damage.truncate(MOST_DAMAGE);
-        scan.end = scan.length;
+        scan.end = line.offset + u64::try_from(line.bytes.len()).unwrap_or_default();
         scan.chain = Some(follower.place());
         if anchors.iter().any(|anchor| anchor.seq == parts.seq && anchor.hash != parts.hash) {
             scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
@@ -171,10 +182,17 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor]) -> io::Result<Scan> {
 
 /// Takes off what is behind the last record. More than one unfinished line is evidence and is kept beside.
 fn take_off(folder: &Path, segment: &Segment, scan: &Scan) -> io::Result<Option<Torn>> {
-    if scan.end == scan.length {
+    if scan.end == scan.extent.file {
         return Ok(None);
     }
-    let mut file = private_file::open_to_append(&segment.path)?;
+    let mut file = private_file::open_to_go_on(&segment.path)?;
+    let torn = scan.extent.records - scan.end;
+    if torn == 0 {
+        // Nothing but room.
+        file.set_len(scan.end)?;
+        file.sync_all()?;
+        return Ok(None);
+    }
     let saved_as = (scan.rest == Rest::More).then(|| format!("cut-{}-{}.bin", segment.name(), scan.end));
     let mut copy = match &saved_as {
         None => None,
@@ -182,8 +200,9 @@ fn take_off(folder: &Path, segment: &Segment, scan: &Scan) -> io::Result<Option<
     };
     let (mut hash, mut block) = (Sha256::new(), vec![0; 64 * 1024]);
     file.seek(SeekFrom::Start(scan.end))?;
+    let mut behind = (&mut file).take(torn);
     loop {
-        let count = file.read(&mut block)?;
+        let count = behind.read(&mut block)?;
         let bytes = block.get(..count).unwrap_or_default();
         if bytes.is_empty() {
             break;
@@ -197,10 +216,21 @@ fn take_off(folder: &Path, segment: &Segment, scan: &Scan) -> io::Result<Option<
     Ok(Some(Torn {
         segment: segment.name(),
         offset: scan.end,
-        bytes: scan.length - scan.end,
+        bytes: torn,
         sha256: tool::canonical::hex(&hash.finalize()),
         saved_as,
     }))
+}
+
+/// The room of a segment goes before there is a next one, but the machine may go down before the disk has heard of it.
+fn take_room_off(segment: &Segment) -> io::Result<()> {
+    let file = private_file::open_to_go_on(&segment.path)?;
+    let extent = room::extent(&file)?;
+    if extent.has_room() {
+        file.set_len(extent.records)?;
+        file.sync_all()?;
+    }
+    Ok(())
 }
 
 /// What is wrong with the anchors.
@@ -217,6 +247,15 @@ fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>], head: u64) -> Vec<Strin
         }
     }
     damage
+}
+
+/// The first record that need not be on disk whole, where the machine went down since the last one was written. Pages that
+/// no sync had reached are then as they were before, in no order: what is bad there is not somebody's doing.
+fn doubtful(anchors: &[&Anchor], boot: &str) -> Option<u64> {
+    let last = anchors.iter().max_by_key(|anchor| anchor.seq)?;
+    let synced = anchors.iter().map(|anchor| anchor.synced).max()?;
+    let went_down = last.writer != WriterState::Closed && (boot.is_empty() || last.boot != boot);
+    went_down.then_some(synced + 1)
 }
 
 /// What the anchors count beyond the head. Pure.

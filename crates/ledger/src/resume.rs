@@ -22,6 +22,11 @@ pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
     if halt.kind == HaltKind::Closed {
         return Ok(());
     }
+    if halt.kind == HaltKind::Full {
+        // It is whole, and is not written again: only the last segment may have room.
+        let disk = Arc::clone(&writer.disk);
+        writer.active.cut(&*disk)?;
+    }
     // From here no line is written by anyone else, so the end of the chain stands still without the lock.
     writer.halt = Some(Halt { kind: HaltKind::Resuming, ..halt.clone() });
     let plan = Plan::new(&writer, &halt);

@@ -22,15 +22,18 @@ pub(crate) struct Plan {
     going: Vec<Segment>,
 }
 
-/// Decides; nothing is removed yet.
+/// Decides; nothing is removed yet. Of the open segment the first record and the bytes of its records count: its room is none.
 pub(crate) fn plan(
     folder: &Path,
-    active: u64,
+    (active, length): (u64, u64),
     options: &Options,
     now: Timestamp,
 ) -> Result<Option<Plan>, LedgerError> {
     let segments = segment::list(folder)?;
-    let size = |segment: &Segment| fs::metadata(&segment.path).map_or(0, |found| found.len());
+    let size = |segment: &Segment| match segment.first == active {
+        true => length,
+        false => fs::metadata(&segment.path).map_or(0, |found| found.len()),
+    };
     let mut total: u64 = segments.iter().map(size).sum();
     let (mut going, mut bytes, mut kept) = (Vec::new(), 0, None);
     for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {

@@ -15,6 +15,7 @@ use crate::{
     disk::{self, Disk},
     key::Key,
     line::{self, Body},
+    room,
 };
 
 const PREFIX: &str = "segment-";
@@ -89,6 +90,47 @@ pub(crate) struct Active {
     pub(crate) file: Arc<File>,
     /// How many of its bytes are records.
     pub(crate) length: u64,
+    /// Where the file ends: with its records, or with the room behind them.
+    pub(crate) end: u64,
+}
+
+impl Active {
+    /// A segment whose file ends with its records.
+    pub(crate) fn new(segment: Segment, file: File, length: u64) -> Active {
+        Active { segment, file: Arc::new(file), length, end: length }
+    }
+
+    /// Writes records behind those that are there, and makes room behind them where there is none left.
+    pub(crate) fn write(&mut self, disk: &dyn Disk, lines: &[u8]) -> io::Result<()> {
+        disk::write_all(disk, &self.file, lines, self.length)?;
+        self.length += u64::try_from(lines.len()).unwrap_or_default();
+        if self.length > self.end {
+            self.end = self.length;
+            self.make_room(disk);
+        }
+        Ok(())
+    }
+
+    /// The next records find room if this succeeds, and do without if it fails: then there is none, not half of it.
+    fn make_room(&mut self, disk: &dyn Disk) {
+        let end = room::end_for(self.length);
+        match disk.make_room(&self.file, self.length, end) {
+            Ok(()) => self.end = end,
+            Err(error) => {
+                tracing::debug!(%error, segment = self.segment.name(), "no room ahead of the records");
+                if self.cut(disk).is_err() {
+                    self.end = self.file.metadata().map_or(end, |found| found.len());
+                }
+            }
+        }
+    }
+
+    /// Takes off whatever is behind the records.
+    pub(crate) fn cut(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        disk.cut(&self.file, self.length)?;
+        self.end = self.length;
+        Ok(())
+    }
 }
 
 /// Creates the segment that begins at `chain` with these entries, all of them or nothing.
@@ -106,13 +148,13 @@ pub(crate) fn begin(
         let hash = line::write(&mut lines, key, after.next, Timestamp::now(), body, &after.prev);
         after.advance(hash);
     }
-    if let Err(error) = disk::write_all(disk, &file, &lines) {
+    if let Err(error) = disk::write_all(disk, &file, &lines, 0) {
         // It is ours and holds nothing that was acknowledged.
         let _ = fs::remove_file(&segment.path);
         return Err(error);
     }
     let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
-    Ok((Active { segment, file: Arc::new(file), length }, after))
+    Ok((Active::new(segment, file, length), after))
 }
 
 #[cfg(test)]

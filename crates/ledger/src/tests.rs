@@ -7,6 +7,7 @@ mod full_disk;
 mod owing;
 mod reading;
 mod retaining;
+mod room;
 mod sweep;
 mod tamper;
 mod writing;
@@ -40,6 +41,13 @@ fn assert_intact(folder: &Path) -> VerifyReport {
 /// The segments in order.
 fn segments(folder: &Path) -> Vec<PathBuf> {
     crate::segment::list(folder).unwrap().into_iter().map(|segment| segment.path).collect()
+}
+
+/// What is in a segment, but for the room behind it.
+fn records(path: &Path) -> Vec<u8> {
+    let mut bytes = fs::read(path).unwrap();
+    bytes.truncate(bytes.iter().rposition(|byte| *byte != b'\t').map_or(0, |last| last + 1));
+    bytes
 }
 
 /// What a crash would leave of a ledger that is still at work: a draft it takes away meanwhile is gone.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     LedgerError, Options,
-    anchor::{Anchor, AnchorFlaw},
+    anchor::{Anchor, AnchorFlaw, WriterState},
     key::Key,
     lines::Lines,
     open, private_file,
@@ -108,6 +108,13 @@ fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
         }
     }
     let mut walked = walk.finish();
+    let is_closed = anchors.iter().any(|(_, anchor)| {
+        anchor
+            .as_ref()
+            .is_ok_and(|anchor| anchor.seq == walked.report.head && anchor.writer == WriterState::Closed)
+    });
+    // A writer that closed the ledger took the room off.
+    walked.report.problems.extend(walked.room.take().filter(|_| is_closed));
     for (file, anchor) in anchors {
         check_anchor(&mut walked, file, anchor.as_ref());
     }
@@ -120,11 +127,12 @@ fn read(walk: &mut Walk<'_>, segment: &Segment) -> io::Result<()> {
     while let Some(line) = lines.next_line()? {
         walk.line(&line);
     }
+    walk.leave(lines.extent());
     Ok(())
 }
 
 fn check_anchor(walked: &mut Walked, file: String, anchor: Result<&Anchor, &AnchorFlaw>) {
-    let Walked { report, marks, reach } = walked;
+    let Walked { report, marks, reach, .. } = walked;
     let what = match anchor {
         Err(AnchorFlaw::Missing) if report.records == 0 => return,
         Err(AnchorFlaw::Missing) => "the anchor is missing: a cut end could not be seen".to_owned(),

@@ -8,6 +8,7 @@ use crate::{
     key::Key,
     line::Parts,
     lines::Line,
+    room::Extent,
     segment::Segment,
 };
 
@@ -22,6 +23,10 @@ pub(crate) struct Walk<'a> {
     segment: String,
     /// Problems of the segment before that the next one may explain.
     undecided: Vec<Finding>,
+    /// The room of the segment, which is right in the last one that is being written.
+    room: Option<Finding>,
+    /// How many lines of the segment were seen.
+    lines: u64,
     /// What the first record names as the one before it.
     base: Option<(u64, Hash)>,
     /// The beginnings that retention declared.
@@ -39,6 +44,8 @@ impl<'a> Walk<'a> {
             follower: Follower::new(0, None),
             segment: String::new(),
             undecided: Vec::new(),
+            room: None,
+            lines: 0,
             base: None,
             declared: Vec::new(),
             wanted: wanted.collect(),
@@ -55,7 +62,9 @@ impl<'a> Walk<'a> {
     /// Goes on with the next segment.
     pub(crate) fn enter(&mut self, segment: &Segment) {
         self.segment = segment.name();
+        self.lines = 0;
         self.report.segments += 1;
+        self.undecided.extend(self.room.take());
         let next = self.follower.next();
         if self.report.segments > 1 && next != segment.first {
             let what = if next < segment.first {
@@ -71,8 +80,26 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Judges what is behind the records of the segment.
+    pub(crate) fn leave(&mut self, extent: Extent) {
+        self.report.bytes += extent.file - extent.records;
+        if !extent.has_room() {
+            return;
+        }
+        let bytes = extent.file - extent.records;
+        let what = format!("{bytes} blank bytes are behind the records");
+        let (line, offset, seq) = (Some(self.lines + 1), Some(extent.records), Some(self.follower.next()));
+        let finding = Finding { file: self.segment.clone(), line, offset, seq, what };
+        if extent.is_as_made() {
+            self.room = Some(finding);
+        } else {
+            push(&mut self.undecided, finding);
+        }
+    }
+
     /// Judges one line.
     pub(crate) fn line(&mut self, line: &Line<'_>) {
+        self.lines = line.number;
         self.report.bytes += u64::try_from(line.bytes.len()).unwrap_or_default();
         let Some(text) = line.whole() else {
             let what = "this line has no end: its writer was interrupted, or the end was cut off".to_owned();
@@ -207,7 +234,7 @@ impl<'a> Walk<'a> {
             }
         }
         let reach = if self.report.segments == 0 { 0 } else { self.follower.reach() };
-        Walked { report: self.report, marks: self.marks, reach }
+        Walked { report: self.report, marks: self.marks, reach, room: self.room }
     }
 }
 
@@ -218,6 +245,8 @@ pub(crate) struct Walked {
     pub(crate) marks: Vec<(u64, Hash)>,
     /// The last number that a line stands for, damaged or not.
     pub(crate) reach: u64,
+    /// The room of the last segment, which only one that is being written may have.
+    pub(crate) room: Option<Finding>,
 }
 
 fn push(list: &mut Vec<Finding>, finding: Finding) {

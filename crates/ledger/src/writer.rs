@@ -104,10 +104,9 @@ impl Writer {
         let (seq, time) = (self.chain.next, Timestamp::now());
         self.buffer.clear();
         let hash = line::write(&mut self.buffer, &self.key, seq, time, body, &self.chain.prev);
-        if let Err(error) = disk::write_all(&*self.disk, &self.active.file, &self.buffer) {
+        if let Err(error) = self.active.write(&*self.disk, &self.buffer) {
             return Err(self.write_failed(&error, purpose));
         }
-        self.active.length += u64::try_from(self.buffer.len()).unwrap_or_default();
         self.chain.advance(hash);
         self.tracker.note(entry, time);
         if !is_followed_by_its_end(entry) {
@@ -138,7 +137,7 @@ impl Writer {
     /// A line that was not written whole is taken back, so that nothing is torn.
     fn write_failed(&mut self, error: &io::Error, purpose: Purpose) -> LedgerError {
         let reason = format!("cannot write {}: {error}", self.active.segment.name());
-        let whole = self.disk.cut(&self.active.file, self.active.length).is_ok();
+        let whole = self.active.cut(&*self.disk).is_ok();
         if !whole || !disk::is_full(error) {
             self.stop(HaltKind::Broken, &reason);
         } else if self.halt.is_none() {
@@ -188,6 +187,8 @@ impl Writer {
     pub(crate) fn rotate(&mut self) {
         let begun = Body::whole(&Entry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
             .map_err(io::Error::other)
+            // Before there is another: only the last segment may have room.
+            .and_then(|body| self.active.cut(&*self.disk).map(|()| body))
             .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, &[body]));
         match begun {
             Ok((active, chain)) => {
@@ -202,6 +203,13 @@ impl Writer {
                 self.rotate_at = self.active.length + self.options.segment_limit() / 16;
             }
         }
+    }
+
+    /// Ends the segment with its records, durably: nobody writes it from here on. Says whether that was done.
+    pub(crate) fn take_room_off(&mut self) -> bool {
+        let disk = Arc::clone(&self.disk);
+        let cut = self.active.cut(&*disk).and_then(|()| disk.sync(&self.active.file));
+        cut.inspect_err(|error| tracing::warn!(%error, "the room behind the ledger's records stays")).is_ok()
     }
 
     /// Notes the end of the record. A failure is not the record's failure: the lines themselves are sealed.
@@ -247,8 +255,8 @@ impl Writer {
     pub(crate) fn tampering(&self) -> Option<String> {
         let name = self.active.segment.name();
         let ours = self.active.file.metadata().ok()?;
-        if ours.len() != self.active.length {
-            let (found, length) = (ours.len(), self.active.length);
+        if ours.len() != self.active.end {
+            let (found, length) = (ours.len(), self.active.end);
             return Some(format!(
                 "{name} has {found} bytes where {length} were written: somebody else changed it"
             ));

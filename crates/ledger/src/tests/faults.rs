@@ -2,14 +2,13 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
     sync::{Arc, atomic::Ordering},
 };
 
 use super::{
     all, assert_intact,
     faulty::{EAGAIN, EINTR, EIO, ENOSPC, Faulty, Write},
-    kinds, open_with, segments,
+    kinds, open_with, records, segments,
 };
 use crate::{Effect, Entry, LedgerError, Options, State, Status, samples};
 
@@ -35,14 +34,14 @@ async fn check_write_failure(faults: &[Write], reason: &str) {
     let disk = Arc::new(Faulty::default());
     let (ledger, _) = disk.open(folder.path(), &Options::default());
     let running = ledger.intend(samples::decision("write_file", Effect::Changes), ()).await.unwrap();
-    let length = fs::metadata(&segments(folder.path())[0]).unwrap().len();
+    let length = records(&segments(folder.path())[0]).len();
     // The retry that an async caller is given must fail as well, or it would not be refused.
     disk.failing_creations.store(1, Ordering::SeqCst);
     disk.writes.lock().unwrap().extend(faults);
     let refused = ledger.append(&samples::note("lost?"));
     let Err(LedgerError::Unavailable { reason: told }) = refused else { panic!("{refused:?}") };
     assert!(told.contains(reason), "{told}");
-    assert!(fs::metadata(&segments(folder.path())[0]).unwrap().len() >= length, "no record was taken back");
+    assert!(records(&segments(folder.path())[0]).len() >= length, "no record was taken back");
     // The thread may have gone on by now; an async caller waits until it has tried.
     let intent = loop {
         match ledger.intend(samples::decision("write_file", Effect::Changes), ()).await {
@@ -204,7 +203,7 @@ async fn check_tampering(tamper: impl FnOnce(&std::path::Path), reason: &str) {
 async fn tampering_with_the_open_segment_is_noticed() {
     check_tampering(
         |path| {
-            let length = fs::metadata(path).unwrap().size();
+            let length = records(path).len() as u64;
             fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length - 900).unwrap();
         },
         "somebody else changed it",

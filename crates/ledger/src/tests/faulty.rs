@@ -33,10 +33,11 @@ pub(super) const EAGAIN: i32 = if cfg!(target_os = "macos") { 35 } else { 11 };
 #[derive(Debug, Default)]
 pub(super) struct Faulty {
     pub(super) writes: Mutex<VecDeque<Write>>,
-    /// How many syncs, creations and cuts still fail.
+    /// How many syncs, creations, cuts and makings of room still fail.
     pub(super) failing_syncs: AtomicU32,
     pub(super) failing_creations: AtomicU32,
     pub(super) failing_cuts: AtomicU32,
+    pub(super) failing_rooms: AtomicU32,
     /// The operation, counted from 1, that fails whatever it is.
     pub(super) fail_at: AtomicU32,
     pub(super) error: AtomicI32,
@@ -83,13 +84,21 @@ impl Disk for Faulty {
         Real.create(path)
     }
 
-    fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize> {
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<usize> {
         self.count()?;
         match self.writes.lock().unwrap().pop_front() {
-            None => Real.write(file, bytes),
-            Some(Write::Short(count)) => Real.write(file, &bytes[..count.min(bytes.len())]),
+            None => Real.write(file, bytes, at),
+            Some(Write::Short(count)) => Real.write(file, &bytes[..count.min(bytes.len())], at),
             Some(Write::Fails(number)) => Err(io::Error::from_raw_os_error(number)),
         }
+    }
+
+    fn make_room(&self, file: &File, from: u64, to: u64) -> io::Result<()> {
+        self.count()?;
+        // Half of it, as a full disk does it.
+        fails(&self.failing_rooms)
+            .inspect_err(|_| Real.make_room(file, from, from + (to - from) / 2).unwrap())?;
+        Real.make_room(file, from, to)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {

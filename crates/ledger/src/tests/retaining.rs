@@ -100,7 +100,7 @@ fn age_alone_lets_whole_segments_go() {
     }
     drop(ledger);
     let listed = crate::segment::list(folder.path()).unwrap();
-    let active = listed.last().unwrap().first;
+    let active = (listed.last().unwrap().first, 0);
     let check = |keep_for: u64, later: i64, expect: usize| {
         let options = Options { keep_for: Some(Duration::from_secs(keep_for)), ..small() };
         let now = Timestamp::now() + jiff::SignedDuration::from_secs(later);

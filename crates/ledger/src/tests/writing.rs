@@ -143,7 +143,7 @@ async fn hostile_text_is_one_record() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     ledger.append(&samples::note("forged")).unwrap();
-    let forged = std::fs::read_to_string(&super::segments(folder.path())[0]).unwrap();
+    let forged = String::from_utf8(super::records(&super::segments(folder.path())[0])).unwrap();
     let texts =
         ["\n", "\r\n", "\0", "\u{2028}", "\u{1b}[2J\u{1b}]0;x\u{7}", "\"}\n{", "\u{202e}\u{2066}", &forged];
     for text in texts {

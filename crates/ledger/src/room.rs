@@ -1,0 +1,140 @@
+//! Room ahead of the records: the file of the open segment is made longer in large steps, and records are written into
+//! what is there already.
+//!
+//! A record that begins a new page of a file costs the kernel several times what one in an old page does, and every second
+//! call began one; to make a file longer is also what a sync has to put into the journal of the file system. Room is blank:
+//! a byte that no record holds and every reader of JSON passes over. It ends at a multiple of [`STEP`], so that a byte more
+//! or less of it is seen. Whoever ends a segment takes its room off.
+
+use std::{fs::File, io, os::unix::fs::FileExt};
+
+/// How much room is made at a time.
+pub(crate) const STEP: u64 = 64 * 1024;
+/// A tab: no line of ours holds a control character, and between values JSON allows this one.
+const BLANK: u8 = b'\t';
+
+/// How often a file that becomes shorter is looked at: that happens to it once, when it is ended.
+const LOOKS: u32 = 4;
+
+static BLANKS: [u8; STEP as usize] = [BLANK; STEP as usize];
+
+/// Where the room of a file with so many bytes of records ends.
+pub(crate) fn end_for(length: u64) -> u64 {
+    length.next_multiple_of(STEP)
+}
+
+/// How far a file goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Where its records end, the last of them whole or not.
+    pub(crate) records: u64,
+    /// Where the file ends.
+    pub(crate) file: u64,
+}
+
+impl Extent {
+    /// Whether there is room behind the records.
+    pub(crate) fn has_room(self) -> bool {
+        self.file > self.records
+    }
+
+    /// Whether there is as much room as is made, or none.
+    pub(crate) fn is_as_made(self) -> bool {
+        !self.has_room() || self.file == end_for(self.records)
+    }
+}
+
+/// Fills a file with room from here to there, which is at most one step.
+pub(crate) fn fill(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let count = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+    file.write_all_at(BLANKS.get(..count).unwrap_or(&BLANKS), from)
+}
+
+/// How far the records of a file go: to its last byte that is not blank.
+///
+/// A writer may be at work. It writes from the front to the back and changes nothing that it wrote, so what is before this
+/// place is there for good; but only for who reads it after this, since what was read together with that last byte can be older.
+pub(crate) fn extent(file: &File) -> io::Result<Extent> {
+    for _ in 1..LOOKS {
+        match look(file) {
+            // The room was taken off meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            found => return found,
+        }
+    }
+    look(file)
+}
+
+fn look(file: &File) -> io::Result<Extent> {
+    let length = file.metadata()?.len();
+    let (mut end, mut block) = (length, Vec::new());
+    while end > 0 {
+        let start = (end - 1) / STEP * STEP;
+        block.resize(usize::try_from(end - start).unwrap_or_default(), 0);
+        file.read_exact_at(&mut block, start)?;
+        if let Some(last) = block.iter().rposition(|byte| *byte != BLANK) {
+            end = start + u64::try_from(last).unwrap_or_default() + 1;
+            break;
+        }
+        end = start;
+    }
+    Ok(Extent { records: end, file: length })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(records: &[u8], blanks: usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, [records, &vec![BLANK; blanks]].concat()).unwrap();
+        let found = extent(&File::open(path).unwrap()).unwrap();
+        let (records, file) = (records.len() as u64, (records.len() + blanks) as u64);
+        assert_eq!(found, Extent { records, file });
+    }
+
+    #[test]
+    fn room_begins_behind_the_last_byte_that_is_not_blank() {
+        let step = BLANKS.len();
+        for blanks in [0, 1, step - 1, step, step + 1, 3 * step + 7] {
+            check(b"", blanks);
+            check(b"{}\n", blanks);
+            check(b"a\tb\n", blanks);
+            check(&vec![b'x'; step - 1], blanks);
+            check(&vec![b'x'; step], blanks);
+            check(&vec![b'x'; 2 * step + 1], blanks);
+        }
+    }
+
+    #[test]
+    fn a_byte_more_or_less_of_it_is_not_right() {
+        for records in [1, STEP - 1, STEP + 1, 7 * STEP - 3] {
+            let is_as_made = |file| Extent { records, file }.is_as_made();
+            assert!(is_as_made(records) && is_as_made(end_for(records)));
+            for wrong in [end_for(records) + 1, end_for(records) + STEP, end_for(records) + 2 * STEP] {
+                assert!(!is_as_made(wrong), "{wrong} for {records}");
+            }
+            let less = end_for(records) - 1;
+            assert_eq!(is_as_made(less), less == records, "{less} for {records}");
+        }
+        assert!(!Extent { records: STEP, file: 2 * STEP }.is_as_made());
+    }
+
+    #[test]
+    fn what_is_filled_is_blank_and_nothing_else_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "{}\n").unwrap();
+        let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        fill(&file, 3, end_for(3)).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!((bytes.len() as u64, &bytes[..3]), (STEP, &b"{}\n"[..]));
+        assert!(bytes[3..].iter().all(|byte| *byte == BLANK));
+        let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(value, serde_json::json!({}), "to a reader of JSON it is nothing");
+    }
+}
