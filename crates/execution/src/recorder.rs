@@ -54,7 +54,7 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
 fn facts(call: &Call, permit: &Permit) -> Facts {
     let (sighting, redactor) = (permit.sighting(), redact::shared());
     // Most calls name files with plain names: a look at those takes a tenth of one at all that is written.
-    let is_plain = sighting.chosen_texts().is_some_and(|mut texts| texts.all(|text| redactor.is_plain(text)));
+    let is_plain = sighting.chosen_texts().is_some_and(|texts| redactor.are_plain(texts));
     let written = match unasked(call) {
         None => json_text::write(&sighting),
         Some(curated_map) => json_text::write(&Unguarded { sighting, curated_map }),

@@ -172,14 +172,26 @@ struct ObjectSeen {
 }
 
 impl<'a> PathSeen<'a> {
+    /// What is in a name or in the folder it starts from is in the canonical name as well, where that is the two of them.
     fn texts(&self) -> impl Iterator<Item = &str> {
-        let canonical = self.canonical.as_deref().filter(|canonical| *canonical != self.typed);
+        let parts = [Some(&*self.typed), self.base.as_deref()].into_iter().flatten();
+        let parts = parts.take(if self.is_where_it_was_named() { 0 } else { 2 });
         let others = self
             .other_names
             .iter()
             .map(|name| &**name)
             .chain(self.missing_folders.iter().map(String::as_str));
-        [self.key, &self.typed].into_iter().chain(canonical).chain(self.base.as_deref()).chain(others)
+        [self.key].into_iter().chain(self.canonical.as_deref()).chain(parts).chain(others)
+    }
+
+    /// Whether the canonical name is the one that was typed, letter by letter, in its folder where it has one.
+    fn is_where_it_was_named(&self) -> bool {
+        let Some(canonical) = self.canonical.as_deref() else { return false };
+        let below = match &self.base {
+            None => Some(canonical),
+            Some(base) => canonical.strip_prefix(&**base).and_then(|rest| rest.strip_prefix('/')),
+        };
+        below == Some(&*self.typed)
     }
 
     fn of(path: &'a OpenedPath, request: &'a PathRequest) -> Self {
@@ -290,8 +302,37 @@ mod tests {
         found.sort_unstable();
         assert_eq!(chosen, found);
         assert_eq!(found.len(), 7, "{found:?}");
-        let same = PathSeen { canonical: Some(text("typed")), ..path };
-        assert_eq!(same.texts().filter(|text| *text == "typed").count(), 1, "looked at once");
+    }
+
+    #[test]
+    fn what_the_canonical_name_holds_is_looked_at_once() {
+        let check = |typed, base: Option<&'static str>, canonical: Option<&'static str>, expect: &[&str]| {
+            let (typed, base) = (Cow::Borrowed(typed), base.map(Cow::Borrowed));
+            let canonical = canonical.map(Cow::Borrowed);
+            let (access, kind, object) = ("read", "file", None);
+            let (other_names, missing_folders) = (Vec::new(), Vec::new());
+            let path = PathSeen {
+                key: "key",
+                typed,
+                canonical,
+                access,
+                kind,
+                object,
+                other_names,
+                missing_folders,
+                base,
+            };
+            assert_eq!(path.texts().skip(1).collect::<Vec<_>>(), expect);
+        };
+        check("/a/b", None, Some("/a/b"), &["/a/b"]);
+        check("b", Some("/a"), Some("/a/b"), &["/a/b"]);
+        // A name that leads elsewhere is a text of its own, and so is its folder.
+        check("/a/b", None, Some("/c"), &["/c", "/a/b"]);
+        check("b", Some("/a"), Some("/c"), &["/c", "b", "/a"]);
+        check("./b", Some("/a"), Some("/a/b"), &["/a/b", "./b", "/a"]);
+        check("b", Some("/a"), Some("/ab"), &["/ab", "b", "/a"]);
+        check("b", Some("/a"), Some("/a/bb"), &["/a/bb", "b", "/a"]);
+        check("b", Some("/a"), None, &["b", "/a"]);
     }
 
     #[test]

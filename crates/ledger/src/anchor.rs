@@ -13,7 +13,9 @@ use std::{
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::{digits::write_number, hash::Hash, key::Key, private_file};
+use tool::json_text::write_number;
+
+use crate::{hash::Hash, key::Key, private_file};
 
 /// The size of an anchor: one sector, which disks write whole.
 const SIZE: usize = 512;

@@ -11,7 +11,6 @@
 mod anchor;
 mod chain;
 mod commit;
-mod digits;
 mod disk;
 mod error;
 mod export;
@@ -43,6 +42,7 @@ mod shared;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod time_text;
 mod tracker;
 mod verify;
 mod walk;

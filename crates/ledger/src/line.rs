@@ -8,15 +8,9 @@ use std::cell::Cell;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use tool::json_text::{self, Texts};
+use tool::json_text::{self, Texts, write_number};
 
-use crate::{
-    LedgerError,
-    digits::{write_number, write_time},
-    hash::Hash,
-    key::Key,
-    shrink,
-};
+use crate::{LedgerError, hash::Hash, key::Key, shrink, time_text::write_time};
 
 const HASH: &[u8] = br#","hash":""#;
 const PREV: &[u8] = br#","prev":""#;

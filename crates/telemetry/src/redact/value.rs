@@ -38,9 +38,15 @@ impl Redactor {
         !hints_at_a_name(&texts, '\n') && !self.hints(&texts)
     }
 
-    /// Whether there is nothing in a text that a secret or the name of one would have. In doubt it says no.
-    pub fn is_plain(&self, text: &str) -> bool {
-        !has_stem(text) && !self.hints(text)
+    /// Whether there is nothing in these texts that a secret or the name of one would have. In doubt it says no. One look at
+    /// all of them together: most of what a look takes is to begin it.
+    pub fn are_plain<'t>(&self, texts: impl Iterator<Item = &'t str>) -> bool {
+        let mut lines = String::with_capacity(256);
+        texts.for_each(|text| {
+            lines.push_str(text);
+            lines.push('\n');
+        });
+        !has_stem(&lines) && !self.hints(&lines)
     }
 
     /// The same for what is written as JSON already: a text without a secret, as most are, is given back as it is.

@@ -8,6 +8,7 @@ use serde::ser::{
 use serde_json::Error;
 
 use super::Texts;
+use super::digits::{write_number, write_signed};
 use super::texts::quote_name;
 use super::written::RAW;
 
@@ -86,6 +87,15 @@ macro_rules! numbers {
     };
 }
 
+macro_rules! whole_numbers {
+    ($write:ident: $($name:ident: $type:ty),*) => {
+        $(fn $name(self, number: $type) -> Result<(), Error> {
+            $write(self.out, number.into());
+            Ok(())
+        })*
+    };
+}
+
 impl<'a, 'b> Serializer for &'a mut Writer<'b> {
     type Ok = ();
     type Error = Error;
@@ -97,9 +107,9 @@ impl<'a, 'b> Serializer for &'a mut Writer<'b> {
     type SerializeStruct = Parts<'a, 'b>;
     type SerializeStructVariant = Parts<'a, 'b>;
 
-    numbers!(serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64, serialize_i128: i128);
-    numbers!(serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64, serialize_u128: u128);
-    numbers!(serialize_f32: f32, serialize_f64: f64);
+    whole_numbers!(write_signed: serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64);
+    whole_numbers!(write_number: serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64);
+    numbers!(serialize_i128: i128, serialize_u128: u128, serialize_f32: f32, serialize_f64: f64);
 
     fn serialize_bool(self, value: bool) -> Result<(), Error> {
         self.out.extend_from_slice(if value { b"true" } else { b"false" });

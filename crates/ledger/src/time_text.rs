@@ -1,21 +1,7 @@
-//! Numbers and times as digits, written by hand: each record has several, and whoever calls waits for two of them.
+//! The time of a record as digits, written by hand: whoever calls waits for two of them.
 
 use jiff::{Timestamp, fmt::temporal::DateTimePrinter, tz::Offset};
-
-/// Appends a number.
-pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [b'0'; 20];
-    let (mut start, mut rest) = (digits.len(), number);
-    for place in digits.iter_mut().rev() {
-        *place = digit(rest);
-        start -= 1;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(start..).unwrap_or_default());
-}
+use tool::json_text::digit;
 
 /// Appends a time in UTC to the millisecond: `2026-01-31T23:59:59.999Z`.
 pub(crate) fn write_time(out: &mut Vec<u8>, time: Timestamp) {
@@ -60,24 +46,9 @@ pub(crate) fn write_time(out: &mut Vec<u8>, time: Timestamp) {
     ]);
 }
 
-/// The last digit of a number.
-fn digit(number: u64) -> u8 {
-    b'0' + (number % 10) as u8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_written_as_everybody_writes_them() {
-        let powers = (0..20).map(|power| 10_u64.pow(power));
-        for number in powers.flat_map(|power| [power - 1, power, power + 1]).chain([u64::MAX, 4711]) {
-            let mut out = b"n".to_vec();
-            write_number(&mut out, number);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("n{number}"));
-        }
-    }
 
     #[test]
     fn times_are_written_as_the_library_writes_them() {
