@@ -11,9 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ledger::entry::Facts;
+use ledger::entry::{EndFacts, Facts, StageTime};
 use ledger::{Call, Decision, Effect, Filter, Ledger, Options, Outcome, Status};
-use tool::{CallId, Caller, Door, Mode, RiskLevel, TraceContext};
+use tool::{CallId, Caller, Door, Mode, RiskLevel, RuleRef, TraceContext};
 
 /// A start reads one segment, however long the record is.
 const LONGEST_START: Duration = Duration::from_secs(1);
@@ -85,16 +85,37 @@ fn decision(n: u64) -> Decision {
         idempotency_key: None,
         request_digest: None,
         approval_id: None,
-        rules: Vec::new(),
+        rules: rules(),
         facts: Facts::Read(
             serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
         ),
     }
 }
 
+/// The rules that decide most reads.
+fn rules() -> Vec<RuleRef> {
+    let rule = |file: &str, line, id: &str| RuleRef { file: file.into(), line, id: id.into() };
+    vec![
+        rule("/home/anna/.sinew/config/governance/tools.yaml", 37, "read_file.allowed_in_modes"),
+        rule(
+            "/home/anna/.sinew/config/governance/safety.yaml",
+            25,
+            "rate_limits.NORMAL.tool_calls_per_minute",
+        ),
+        rule("workspaces", 0, "workspaces"),
+    ]
+}
+
 fn outcome(n: u64) -> Outcome {
     let status = if n % 100 == 3 { Status::Failed } else { Status::Done };
-    Outcome { output_digest: Some("o".repeat(64)), ..Outcome::new(status, Duration::from_micros(n % 5000)) }
+    let stage =
+        |(stage, start_us): (&'static str, u64)| StageTime { stage: stage.into(), start_us, duration_us: 7 };
+    let stages = [("check", 2), ("judge", 5), ("open", 9), ("judge", 12), ("record", 14), ("run", 28)];
+    Outcome {
+        output_digest: Some("o".repeat(64)),
+        facts: EndFacts { stages: stages.map(stage).into(), ..EndFacts::default() },
+        ..Outcome::new(status, Duration::from_micros(n % 5000))
+    }
 }
 
 /// Calls, and nothing else.
