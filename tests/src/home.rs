@@ -175,7 +175,8 @@ impl Home {
         segments.sort();
         let text: String =
             segments.iter().map(|path| std::fs::read_to_string(path).expect("read a segment")).collect();
-        text.lines().map(str::to_owned).collect()
+        // Behind the last record of an open segment there is room.
+        text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
     }
 }
 

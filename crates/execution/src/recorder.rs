@@ -53,7 +53,7 @@ pub(crate) fn decision(call: &Call, permit: &Permit, approval_id: Option<String>
 /// What the judge saw, with a word on what was not asked before it.
 fn facts(call: &Call, permit: &Permit) -> Facts {
     let (sighting, redactor) = (permit.sighting(), redact::shared());
-    // Most calls name files with plain names: a look at those takes a tenth of one at all that is written.
+    // Most calls name files with plain names: a look at those takes far less than one at all that is written.
     let is_plain = sighting.chosen_texts().is_some_and(|texts| redactor.are_plain(texts));
     let written = match unasked(call) {
         None => json_text::write(&sighting),

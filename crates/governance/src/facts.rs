@@ -172,10 +172,12 @@ struct ObjectSeen {
 }
 
 impl<'a> PathSeen<'a> {
-    /// What is in a name or in the folder it starts from is in the canonical name as well, where that is the two of them.
+    /// The texts to be looked at. A name and its folder are left out where the canonical name is the two of them: what is found in
+    /// a part is found in the whole, but for patterns that look for the beginning or the end of a text, and where there is
+    /// one of those the redactor takes no text for plain.
     fn texts(&self) -> impl Iterator<Item = &str> {
-        let parts = [Some(&*self.typed), self.base.as_deref()].into_iter().flatten();
-        let parts = parts.take(if self.is_where_it_was_named() { 0 } else { 2 });
+        let parts = [Some(&*self.typed), self.base.as_deref()];
+        let parts = (!self.is_where_it_was_named()).then_some(parts).into_iter().flatten().flatten();
         let others = self
             .other_names
             .iter()

@@ -16,7 +16,7 @@ use crate::{
     entry::Entry,
     resume, retention,
     shared::{Queue, RETRY_EVERY, Shared, lock},
-    writer::{Halt, HaltKind, Purpose},
+    writer::{Halt, HaltKind, Purpose, Writer},
 };
 
 /// How often anchors are made durable; in between they are in the kernel.
@@ -183,14 +183,15 @@ impl Committer {
             return;
         }
         self.retained = Instant::now();
-        let (options, active) = {
+        let (options, open) = {
             let mut writer = lock(&shared.writer);
             if retention::is_due_a_successor(&writer.active, &writer.options, Timestamp::now()) {
                 writer.rotate();
             }
-            (writer.options.clone(), (writer.active.segment.first, writer.active.length))
+            let open = retention::Open { first: writer.active.segment.first, length: writer.active.length };
+            (writer.options.clone(), open)
         };
-        let plan = match retention::plan(&shared.folder, active, &options, Timestamp::now()) {
+        let plan = match retention::plan(&shared.folder, open, &options, Timestamp::now()) {
             Ok(Some(plan)) => plan,
             Ok(None) => return,
             Err(error) => return tracing::warn!(%error, "cannot look for old ledger segments"),
@@ -230,6 +231,16 @@ impl Committer {
         }
     }
 
+    /// Ends the open segment with its records, durably. Says whether that was done: whoever finds room takes the ledger for one
+    /// that was not closed.
+    fn end_segment(&self, writer: &mut Writer) -> bool {
+        let disk = Arc::clone(&writer.disk);
+        let ended = writer.active.cut(&*disk).and_then(|()| disk.sync(&writer.active.file));
+        ended
+            .inspect_err(|error| tracing::warn!(%error, "the room behind the ledger's records stays"))
+            .is_ok()
+    }
+
     /// The last pass: nothing is taken after it.
     fn close(&mut self) {
         lock(&self.shared.writer).owed.iter_mut().for_each(|owed| owed.due = Instant::now());
@@ -238,7 +249,7 @@ impl Committer {
             self.sync();
         }
         let mut writer = lock(&self.shared.writer);
-        let whole = writer.halt.is_none() && writer.take_room_off();
+        let in_good_order = writer.halt.is_none() && self.end_segment(&mut writer);
         if !writer.owed.is_empty() {
             tracing::error!(
                 records = writer.owed.len(),
@@ -246,7 +257,7 @@ impl Committer {
             );
         }
         writer.stop(HaltKind::Closed, "it was closed");
-        if whole {
+        if in_good_order {
             writer.write_anchor();
         }
         self.shared.publish(&writer);

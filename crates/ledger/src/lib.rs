@@ -31,6 +31,7 @@ mod query;
 mod reader;
 mod record;
 mod recover;
+mod remains;
 mod resume;
 mod retention;
 mod reverse;

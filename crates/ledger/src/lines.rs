@@ -65,6 +65,11 @@ impl Lines {
         self.extent
     }
 
+    /// How many lines were read.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The next line, whole or not.
     pub(crate) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
         self.buffer.clear();

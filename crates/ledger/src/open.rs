@@ -200,7 +200,7 @@ fn build(
     let (active, names_changed) = match found.last {
         Some((segment, length)) if !halted => {
             let file =
-                private_file::open_to_go_on(&segment.path).map_err(LedgerError::io("open", &segment.path))?;
+                private_file::open_to_write(&segment.path).map_err(LedgerError::io("open", &segment.path))?;
             (Active::new(segment, file, length), false)
         }
         Some(_) | None => {

@@ -16,8 +16,8 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     options().write(true).read(true).create_new(true).open(path)
 }
 
-/// Opens a file to go on with, which must exist.
-pub(crate) fn open_to_go_on(path: &Path) -> io::Result<File> {
+/// Opens a file for writing, which must exist.
+pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
     regular(options().write(true).read(true).open(path)?)
 }
 
@@ -85,7 +85,7 @@ mod tests {
         assert!(create(&file).is_err(), "an existing file is never taken for a new one");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        for opened in [open_to_go_on(&link), open_to_overwrite(&link), open_to_read(&link)] {
+        for opened in [open_to_write(&link), open_to_overwrite(&link), open_to_read(&link)] {
             assert!(opened.is_err());
         }
         assert!(open_to_read(&inner).is_err(), "a folder is not a file");

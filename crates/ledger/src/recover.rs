@@ -1,13 +1,7 @@
 //! What a start finds: the end of the chain, what is torn, what is missing, what was going on. Reads the last
 //! segment only, so that a start takes the same time however long the record is.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read, Seek, SeekFrom, Write},
-    path::Path,
-};
-
-use sha2::{Digest, Sha256};
+use std::{fs, io, path::Path};
 
 use crate::{
     LedgerError,
@@ -16,8 +10,8 @@ use crate::{
     entry::{Missing, MissingCause, Torn},
     key::Key,
     lines::Lines,
-    private_file,
     record::{Passage, Record},
+    remains::{self, Rest},
     room::{self, Extent},
     segment::{self, Segment},
     tracker::Tracker,
@@ -58,7 +52,7 @@ pub(crate) fn recover(
     remains: Remains,
 ) -> Result<Found, LedgerError> {
     let good: Vec<&Anchor> = anchors.iter().flatten().collect();
-    let doubtful = doubtful(&good, boot);
+    let excused_from = first_unsynced(&good, boot);
     // The first is written with every record; the second follows it.
     let first = anchors.first().and_then(|first| first.as_ref().ok());
     let mut found = Found {
@@ -73,10 +67,13 @@ pub(crate) fn recover(
     };
     let mut segments = segments(folder, remains)?;
     while let Some(segment) = segments.pop() {
-        let scan = scan(&segment, key, &good, doubtful).map_err(LedgerError::io("read", &segment.path))?;
+        let scan =
+            scan(&segment, key, &good, excused_from).map_err(LedgerError::io("read", &segment.path))?;
         if remains == Remains::TakenOff {
-            let torn = take_off(folder, &segment, &scan);
-            found.torn.extend(torn.map_err(LedgerError::io("take the torn end off", &segment.path))?);
+            let torn = scan.take_off(folder, &segment);
+            found.torn.extend(
+                torn.map_err(LedgerError::io("take off what is behind the records of", &segment.path))?,
+            );
         }
         if let Some(chain) = scan.chain {
             found.chain = chain;
@@ -90,8 +87,8 @@ pub(crate) fn recover(
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
     }
-    if let (Some(before), Remains::TakenOff) = (segments.last(), remains) {
-        take_room_off(before).map_err(LedgerError::io("take the room off", &before.path))?;
+    if remains == Remains::TakenOff {
+        remains::take_rooms_off(&segments)?;
     }
     found.missing = missing(found.chain.head(), &good, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));
@@ -107,6 +104,7 @@ pub(crate) fn segments(folder: &Path, remains: Remains) -> Result<Vec<Segment>, 
     segment::list(folder)
 }
 
+/// What one segment says.
 struct Scan {
     /// After the last authentic line, if there is one.
     chain: Option<Chain>,
@@ -120,33 +118,40 @@ struct Scan {
     damage: Vec<String>,
 }
 
-/// What is behind the last record.
-#[derive(Clone, Copy, PartialEq)]
-enum Rest {
-    Nothing,
-    /// What a writer that died leaves.
-    UnfinishedLine,
-    More,
+impl Scan {
+    fn new(extent: Extent) -> Scan {
+        let (tracker, damage) = (Tracker::default(), Vec::new());
+        Scan { chain: None, end: 0, extent, rest: Rest::Nothing, tracker, damage }
+    }
+
+    /// Takes in what an authentic line says is going on.
+    fn track(&mut self, kind: &str, text: &[u8]) {
+        if !Tracker::cares_for(kind) {
+            return;
+        }
+        if let Some(Passage { time, call, step }) = Passage::parse(text) {
+            self.tracker.step(&call, step, time);
+        } else if let Some(record) = Record::parse(text) {
+            self.tracker.note(&record.entry, record.time);
+        }
+    }
+
+    fn take_off(&self, folder: &Path, segment: &Segment) -> io::Result<Option<Torn>> {
+        remains::take_off(folder, segment, self.end, (self.extent, self.rest))
+    }
 }
 
-/// `doubtful`: from which record on a bad line is taken for one that the machine lost when it went down.
-fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], doubtful: Option<u64>) -> io::Result<Scan> {
+/// `excused_from`: from which record on a bad line is taken for one that the machine lost when it went down.
+fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], excused_from: Option<u64>) -> io::Result<Scan> {
     let mut lines = Lines::open(segment)?;
     let mut follower = Follower::new(segment.first, None);
-    let mut scan = Scan {
-        chain: None,
-        end: 0,
-        extent: lines.extent(),
-        rest: Rest::Nothing,
-        tracker: Tracker::default(),
-        damage: Vec::new(),
-    };
+    let mut scan = Scan::new(lines.extent());
     // Damage that nothing authentic follows is not damage but a torn end.
     let mut pending = Vec::new();
     while let Some(line) = lines.next_line()? {
         let (text, expected) = (line.whole().unwrap_or_default(), follower.next());
         let Step { parts, flaw } = follower.follow(text, key);
-        if flaw.is_some() && line.whole().is_some() && doubtful.is_some_and(|from| expected >= from) {
+        if flaw.is_some() && line.whole().is_some() && excused_from.is_some_and(|from| expected >= from) {
             // What is behind it was not on disk either, though some of it may have got there.
             scan.rest = Rest::More;
             return Ok(scan);
@@ -156,8 +161,9 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], doubtful: Option<u64>
             pending.push(format!("{name}, line {number}, byte {offset}: {flaw}"));
         }
         let Some(parts) = parts else {
-            let first = scan.rest == Rest::Nothing && line.whole().is_none();
-            scan.rest = if first { Rest::UnfinishedLine } else { Rest::More };
+            let is_begun = line.whole().is_none() && !line.bytes.contains(&room::BLANK);
+            let is_all = scan.rest == Rest::Nothing && is_begun;
+            scan.rest = if is_all { Rest::UnfinishedLine } else { Rest::More };
             continue;
         };
         scan.rest = Rest::Nothing;
@@ -168,69 +174,9 @@ fn scan(segment: &Segment, key: &Key, anchors: &[&Anchor], doubtful: Option<u64>
         if anchors.iter().any(|anchor| anchor.seq == parts.seq && anchor.hash != parts.hash) {
             scan.damage.push(format!("record {} is not the one the anchor names", parts.seq));
         }
-        if !Tracker::cares_for(parts.kind) {
-            continue;
-        }
-        if let Some(Passage { time, call, step }) = Passage::parse(text) {
-            scan.tracker.step(&call, step, time);
-        } else if let Some(record) = Record::parse(text) {
-            scan.tracker.note(&record.entry, record.time);
-        }
+        scan.track(parts.kind, text);
     }
     Ok(scan)
-}
-
-/// Takes off what is behind the last record. More than one unfinished line is evidence and is kept beside.
-fn take_off(folder: &Path, segment: &Segment, scan: &Scan) -> io::Result<Option<Torn>> {
-    if scan.end == scan.extent.file {
-        return Ok(None);
-    }
-    let mut file = private_file::open_to_go_on(&segment.path)?;
-    let torn = scan.extent.records - scan.end;
-    if torn == 0 {
-        // Nothing but room.
-        file.set_len(scan.end)?;
-        file.sync_all()?;
-        return Ok(None);
-    }
-    let saved_as = (scan.rest == Rest::More).then(|| format!("cut-{}-{}.bin", segment.name(), scan.end));
-    let mut copy = match &saved_as {
-        None => None,
-        Some(name) => Some(private_file::open_to_overwrite(&folder.join(name))?),
-    };
-    let (mut hash, mut block) = (Sha256::new(), vec![0; 64 * 1024]);
-    file.seek(SeekFrom::Start(scan.end))?;
-    let mut behind = (&mut file).take(torn);
-    loop {
-        let count = behind.read(&mut block)?;
-        let bytes = block.get(..count).unwrap_or_default();
-        if bytes.is_empty() {
-            break;
-        }
-        hash.update(bytes);
-        copy.iter_mut().try_for_each(|copy| copy.write_all(bytes))?;
-    }
-    copy.iter().try_for_each(File::sync_all)?;
-    file.set_len(scan.end)?;
-    file.sync_all()?;
-    Ok(Some(Torn {
-        segment: segment.name(),
-        offset: scan.end,
-        bytes: torn,
-        sha256: tool::canonical::hex(&hash.finalize()),
-        saved_as,
-    }))
-}
-
-/// The room of a segment goes before there is a next one, but the machine may go down before the disk has heard of it.
-fn take_room_off(segment: &Segment) -> io::Result<()> {
-    let file = private_file::open_to_go_on(&segment.path)?;
-    let extent = room::extent(&file)?;
-    if extent.has_room() {
-        file.set_len(extent.records)?;
-        file.sync_all()?;
-    }
-    Ok(())
 }
 
 /// What is wrong with the anchors.
@@ -251,18 +197,22 @@ fn anchor_damage(anchors: &[Result<Anchor, AnchorFlaw>], head: u64) -> Vec<Strin
 
 /// The first record that need not be on disk whole, where the machine went down since the last one was written. Pages that
 /// no sync had reached are then as they were before, in no order: what is bad there is not somebody's doing.
-fn doubtful(anchors: &[&Anchor], boot: &str) -> Option<u64> {
+fn first_unsynced(anchors: &[&Anchor], boot: &str) -> Option<u64> {
     let last = anchors.iter().max_by_key(|anchor| anchor.seq)?;
     let synced = anchors.iter().map(|anchor| anchor.synced).max()?;
-    let went_down = last.writer != WriterState::Closed && (boot.is_empty() || last.boot != boot);
-    went_down.then_some(synced + 1)
+    (!is_of_this_boot(last, boot)).then_some(synced + 1)
 }
 
 /// What the anchors count beyond the head. Pure.
 fn missing(head: u64, anchors: &[&Anchor], boot: &str) -> Option<Missing> {
     let last = anchors.iter().max_by_key(|anchor| anchor.seq).filter(|anchor| anchor.seq > head)?;
     let synced = anchors.iter().any(|anchor| anchor.synced > head);
-    let same_boot = !boot.is_empty() && last.boot == boot;
-    let cause = if synced || same_boot { MissingCause::Removed } else { MissingCause::PowerFailure };
+    let is_removed = synced || is_of_this_boot(last, boot);
+    let cause = if is_removed { MissingCause::Removed } else { MissingCause::PowerFailure };
     Some(Missing { from: head + 1, to: last.seq, cause })
+}
+
+/// Whether the machine has been up since. Where the system does not tell, it may not have been.
+fn is_of_this_boot(anchor: &Anchor, boot: &str) -> bool {
+    !boot.is_empty() && anchor.boot == boot
 }

@@ -22,17 +22,26 @@ pub(crate) struct Plan {
     going: Vec<Segment>,
 }
 
-/// Decides; nothing is removed yet. Of the open segment the first record and the bytes of its records count: its room is none.
+/// The segment that is being written: its first record, and how many bytes its records have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(crate) first: u64,
+    pub(crate) length: u64,
+}
+
+/// Decides; nothing is removed yet. Room is not counted: it goes with the end of its segment.
 pub(crate) fn plan(
     folder: &Path,
-    (active, length): (u64, u64),
+    open: Open,
     options: &Options,
     now: Timestamp,
 ) -> Result<Option<Plan>, LedgerError> {
     let segments = segment::list(folder)?;
-    let size = |segment: &Segment| match segment.first == active {
-        true => length,
-        false => fs::metadata(&segment.path).map_or(0, |found| found.len()),
+    let size = |segment: &Segment| {
+        if segment.first == open.first {
+            return open.length;
+        }
+        fs::metadata(&segment.path).map_or(0, |found| found.len())
     };
     let mut total: u64 = segments.iter().map(size).sum();
     let (mut going, mut bytes, mut kept) = (Vec::new(), 0, None);
@@ -43,7 +52,7 @@ pub(crate) fn plan(
             (Some(keep), Some(time)) => now.duration_since(time).unsigned_abs() > keep && time < now,
             _ => false,
         };
-        if segment.first >= active || !(too_much || too_old) {
+        if segment.first >= open.first || !(too_much || too_old) {
             break;
         }
         total -= size(segment);

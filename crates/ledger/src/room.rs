@@ -11,9 +11,9 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 /// How much room is made at a time.
 pub(crate) const STEP: u64 = 64 * 1024;
 /// A tab: no line of ours holds a control character, and between values JSON allows this one.
-const BLANK: u8 = b'\t';
+pub(crate) const BLANK: u8 = b'\t';
 
-/// How often a file that becomes shorter is looked at: that happens to it once, when it is ended.
+/// How often a file that becomes shorter is looked at: its room is taken off seldom.
 const LOOKS: u32 = 4;
 
 static BLANKS: [u8; STEP as usize] = [BLANK; STEP as usize];
@@ -24,7 +24,7 @@ pub(crate) fn end_for(length: u64) -> u64 {
 }
 
 /// How far a file goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Where its records end, the last of them whole or not.
     pub(crate) records: u64,
@@ -33,21 +33,22 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Whether there is room behind the records.
-    pub(crate) fn has_room(self) -> bool {
-        self.file > self.records
+    /// How many bytes of room are behind the records.
+    pub(crate) fn room(self) -> u64 {
+        self.file.saturating_sub(self.records)
     }
 
     /// Whether there is as much room as is made, or none.
     pub(crate) fn is_as_made(self) -> bool {
-        !self.has_room() || self.file == end_for(self.records)
+        self.room() == 0 || self.file == end_for(self.records)
     }
 }
 
 /// Fills a file with room from here to there, which is at most one step.
 pub(crate) fn fill(file: &File, from: u64, to: u64) -> io::Result<()> {
     let count = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
-    file.write_all_at(BLANKS.get(..count).unwrap_or(&BLANKS), from)
+    let blanks = BLANKS.get(..count).ok_or(io::ErrorKind::InvalidInput)?;
+    file.write_all_at(blanks, from)
 }
 
 /// How far the records of a file go: to its last byte that is not blank.
@@ -134,6 +135,7 @@ mod tests {
         let bytes = fs::read(&path).unwrap();
         assert_eq!((bytes.len() as u64, &bytes[..3]), (STEP, &b"{}\n"[..]));
         assert!(bytes[3..].iter().all(|byte| *byte == BLANK));
+        assert!(fill(&file, 0, STEP + 1).is_err(), "never less than asked");
         let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(value, serde_json::json!({}), "to a reader of JSON it is nothing");
     }

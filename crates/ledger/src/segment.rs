@@ -111,7 +111,8 @@ impl Active {
         Ok(())
     }
 
-    /// The next records find room if this succeeds, and do without if it fails: then there is none, not half of it.
+    /// The next records find room if this succeeds, and do without if it fails: what was begun of it is taken off, and where
+    /// even that fails it is written into.
     fn make_room(&mut self, disk: &dyn Disk) {
         let end = room::end_for(self.length);
         match disk.make_room(&self.file, self.length, end) {

@@ -1,7 +1,7 @@
 //! The time of a record as digits, written by hand: whoever calls waits for two of them.
 
 use jiff::{Timestamp, fmt::temporal::DateTimePrinter, tz::Offset};
-use tool::json_text::digit;
+use tool::json_text::last_digit;
 
 /// Appends a time in UTC to the millisecond: `2026-01-31T23:59:59.999Z`.
 pub(crate) fn write_time(out: &mut Vec<u8>, time: Timestamp) {
@@ -12,17 +12,17 @@ pub(crate) fn write_time(out: &mut Vec<u8>, time: Timestamp) {
     };
     let two = |number: i8| {
         let number = u64::from(number.unsigned_abs());
-        [digit(number / 10), digit(number)]
+        [last_digit(number / 10), last_digit(number)]
     };
     let ([month_high, month], [day_high, day]) = (two(civil.month()), two(civil.day()));
     let ([hour_high, hour], [minute_high, minute]) = (two(civil.hour()), two(civil.minute()));
     let [second_high, second] = two(civil.second());
     let part = u64::from(civil.millisecond().unsigned_abs());
     out.extend_from_slice(&[
-        digit(year / 1000),
-        digit(year / 100),
-        digit(year / 10),
-        digit(year),
+        last_digit(year / 1000),
+        last_digit(year / 100),
+        last_digit(year / 10),
+        last_digit(year),
         b'-',
         month_high,
         month,
@@ -39,9 +39,9 @@ pub(crate) fn write_time(out: &mut Vec<u8>, time: Timestamp) {
         second_high,
         second,
         b'.',
-        digit(part / 100),
-        digit(part / 10),
-        digit(part),
+        last_digit(part / 100),
+        last_digit(part / 10),
+        last_digit(part),
         b'Z',
     ]);
 }

@@ -51,7 +51,7 @@ pub struct VerifyReport {
     pub head: u64,
     /// How many segments.
     pub segments: u64,
-    /// How many bytes.
+    /// How many bytes their files have, with the room behind the records.
     pub bytes: u64,
     /// What is not as it was written. The first hundred.
     pub problems: Vec<Finding>,
@@ -66,8 +66,8 @@ impl VerifyReport {
     }
 }
 
-/// How often a record that is being written is looked at again before a problem is believed: a rotation, a retention
-/// or a line under way can look like one for a moment.
+/// How often a record that is being written is looked at again before a problem is believed: a rotation, a retention,
+/// a line or room under way can look like one for a moment.
 const LOOKS: u32 = 3;
 
 /// Checks every byte. The key and the second anchor are found through `options`.
@@ -108,17 +108,18 @@ fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
         }
     }
     let mut walked = walk.finish();
-    let is_closed = anchors.iter().any(|(_, anchor)| {
-        anchor
-            .as_ref()
-            .is_ok_and(|anchor| anchor.seq == walked.report.head && anchor.writer == WriterState::Closed)
-    });
-    // A writer that closed the ledger took the room off.
-    walked.report.problems.extend(walked.room.take().filter(|_| is_closed));
+    if anchors.iter().flat_map(|(_, anchor)| anchor).any(|anchor| is_closed_at(anchor, walked.report.head)) {
+        // Whoever closed it took the room off.
+        walked.report.problems.extend(walked.room.take());
+    }
     for (file, anchor) in anchors {
         check_anchor(&mut walked, file, anchor.as_ref());
     }
     Ok(walked.report)
+}
+
+fn is_closed_at(anchor: &Anchor, head: u64) -> bool {
+    anchor.writer == WriterState::Closed && anchor.seq == head
 }
 
 fn read(walk: &mut Walk<'_>, segment: &Segment) -> io::Result<()> {
@@ -127,7 +128,7 @@ fn read(walk: &mut Walk<'_>, segment: &Segment) -> io::Result<()> {
     while let Some(line) = lines.next_line()? {
         walk.line(&line);
     }
-    walk.leave(lines.extent());
+    walk.leave(lines.extent(), lines.number());
     Ok(())
 }
 

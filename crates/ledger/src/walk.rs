@@ -23,10 +23,10 @@ pub(crate) struct Walk<'a> {
     segment: String,
     /// Problems of the segment before that the next one may explain.
     undecided: Vec<Finding>,
-    /// The room of the segment, which is right in the last one that is being written.
+    /// The room of this segment, which is right where it is being written.
     room: Option<Finding>,
-    /// How many lines of the segment were seen.
-    lines: u64,
+    /// The room of the segment before, which is right where that had to be left.
+    room_before: Option<Finding>,
     /// What the first record names as the one before it.
     base: Option<(u64, Hash)>,
     /// The beginnings that retention declared.
@@ -45,7 +45,7 @@ impl<'a> Walk<'a> {
             segment: String::new(),
             undecided: Vec::new(),
             room: None,
-            lines: 0,
+            room_before: None,
             base: None,
             declared: Vec::new(),
             wanted: wanted.collect(),
@@ -62,9 +62,9 @@ impl<'a> Walk<'a> {
     /// Goes on with the next segment.
     pub(crate) fn enter(&mut self, segment: &Segment) {
         self.segment = segment.name();
-        self.lines = 0;
         self.report.segments += 1;
-        self.undecided.extend(self.room.take());
+        let unexplained = std::mem::replace(&mut self.room_before, self.room.take());
+        unexplained.into_iter().for_each(|finding| push(&mut self.undecided, finding));
         let next = self.follower.next();
         if self.report.segments > 1 && next != segment.first {
             let what = if next < segment.first {
@@ -80,26 +80,31 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Judges what is behind the records of the segment.
-    pub(crate) fn leave(&mut self, extent: Extent) {
-        self.report.bytes += extent.file - extent.records;
-        if !extent.has_room() {
-            return;
-        }
-        let bytes = extent.file - extent.records;
-        let what = format!("{bytes} blank bytes are behind the records");
-        let (line, offset, seq) = (Some(self.lines + 1), Some(extent.records), Some(self.follower.next()));
-        let finding = Finding { file: self.segment.clone(), line, offset, seq, what };
-        if extent.is_as_made() {
-            self.room = Some(finding);
-        } else {
+    /// Judges what is behind the records of the segment and its last line.
+    pub(crate) fn leave(&mut self, extent: Extent, last_line: u64) {
+        let bytes = extent.room();
+        self.report.bytes += bytes;
+        let finding = |what: String| Finding {
+            file: self.segment.clone(),
+            line: Some(last_line + 1),
+            offset: Some(extent.records),
+            seq: Some(self.follower.next()),
+            what,
+        };
+        if !extent.is_as_made() {
+            let what = format!(
+                "{bytes} blank bytes are behind the records, which no writer leaves: it was interrupted, or somebody changed them"
+            );
+            let finding = finding(what);
             push(&mut self.undecided, finding);
+        } else if bytes > 0 {
+            self.room =
+                Some(finding(format!("{bytes} blank bytes are behind records that nobody writes any more")));
         }
     }
 
     /// Judges one line.
     pub(crate) fn line(&mut self, line: &Line<'_>) {
-        self.lines = line.number;
         self.report.bytes += u64::try_from(line.bytes.len()).unwrap_or_default();
         let Some(text) = line.whole() else {
             let what = "this line has no end: its writer was interrupted, or the end was cut off".to_owned();
@@ -209,11 +214,13 @@ impl<'a> Walk<'a> {
         for finding in self.undecided.extract_if(.., |finding| rest(finding)).collect::<Vec<_>>() {
             push(&mut self.report.notices, finding);
         }
+        // The writer left it as it was, room and all; the next start takes that off.
+        self.room_before.take_if(|finding| rest(finding));
     }
 
     /// Nothing can explain these any more.
     fn decide(&mut self) {
-        for finding in std::mem::take(&mut self.undecided) {
+        for finding in std::mem::take(&mut self.undecided).into_iter().chain(self.room_before.take()) {
             push(&mut self.report.problems, finding);
         }
     }

@@ -1,5 +1,5 @@
-//! The one place where lines are numbered, sealed and written. Always used under one lock, always by one `write(2)`
-//! per line, never on another thread than the caller's; making lines durable is the work of `commit`.
+//! The one place where lines are numbered, sealed and written. Always used under one lock and on the caller's thread: one
+//! `pwrite(2)` a line, and another where it leaves no room behind it. Making lines durable is the work of `commit`.
 
 use std::{
     fs::{self, File},
@@ -203,13 +203,6 @@ impl Writer {
                 self.rotate_at = self.active.length + self.options.segment_limit() / 16;
             }
         }
-    }
-
-    /// Ends the segment with its records, durably: nobody writes it from here on. Says whether that was done.
-    pub(crate) fn take_room_off(&mut self) -> bool {
-        let disk = Arc::clone(&self.disk);
-        let cut = self.active.cut(&*disk).and_then(|()| disk.sync(&self.active.file));
-        cut.inspect_err(|error| tracing::warn!(%error, "the room behind the ledger's records stays")).is_ok()
     }
 
     /// Notes the end of the record. A failure is not the record's failure: the lines themselves are sealed.

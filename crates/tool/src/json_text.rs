@@ -1,7 +1,8 @@
 //! JSON as text, written fast: what most of a call's time with `serde_json` goes into is looking at texts byte by byte.
 //!
 //! The bytes are those that `serde_json` writes, for every value. Runs of characters that need no escape are found many
-//! bytes at once and copied. Whole numbers are digits; those with a point are still `serde_json`'s.
+//! bytes at once and copied. Whole numbers of up to 64 bits are written here; wider ones and
+//! those with a point are still `serde_json`'s.
 
 mod digits;
 mod short;
@@ -12,7 +13,7 @@ mod written;
 use serde::Serialize;
 use serde::ser::{Error as _, SerializeStruct};
 
-pub use digits::{digit, write_number};
+pub use digits::{last_digit, write_number};
 pub use texts::Texts;
 pub use written::Written;
 

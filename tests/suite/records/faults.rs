@@ -102,7 +102,7 @@ impl Scene {
         };
         let call = match at {
             At::EverySync => "fdatasync",
-            At::SegmentWrites => "write",
+            At::SegmentWrites => "pwrite64",
         };
         Strace::inject(self.daemon.pid(), call, error, &only)
     }

@@ -12,12 +12,12 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::ReadWriteFlags;
 
 /// What the two records and the anchor of a read take, in bytes.
-const DECISION: [u8; 1500] = [b'd'; 1500];
-const END: [u8; 1200] = [b'e'; 1200];
+const DECISION: [u8; 1400] = [b'd'; 1400];
+const END: [u8; 1000] = [b'e'; 1000];
 const ANCHOR: [u8; 400] = [b'a'; 400];
 
-/// The room that is made ahead of the records at a time.
-const ROOM: u64 = 64 * 1024;
+/// The room that is made ahead of the records at a time, as much as the ledger makes.
+static ROOM: [u8; 64 * 1024] = [b'\t'; 64 * 1024];
 
 /// Answers each line with as many bytes as a call would be answered with, after the calls of a read of this file.
 pub(crate) fn answer(reply: usize, file: &Path, folder: &Path) -> Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn answer(reply: usize, file: &Path, folder: &Path) -> Result<()> {
 /// What is open all along.
 struct Reads<'a> {
     file: &'a Path,
-    record: File,
+    segment: File,
     /// Where the next record goes, and where the room ends.
     next: u64,
     end: u64,
@@ -38,17 +38,18 @@ struct Reads<'a> {
 
 impl<'a> Reads<'a> {
     fn begin(file: &'a Path, folder: &Path) -> Result<Self> {
-        let record = File::create(folder.join("record"))?;
+        let segment = File::create(folder.join("record"))?;
         let anchor = File::create(folder.join("anchor"))?;
-        Ok(Reads { file, record, next: 0, end: 0, anchor, table: File::open("/proc/self/fd")? })
+        Ok(Reads { file, segment, next: 0, end: 0, anchor, table: File::open("/proc/self/fd")? })
     }
 
     fn record(&mut self, bytes: &[u8]) -> Result<()> {
-        self.record.write_all_at(bytes, self.next)?;
+        self.segment.write_all_at(bytes, self.next)?;
         self.next += bytes.len() as u64;
         if self.next > self.end {
-            self.end = self.next.next_multiple_of(ROOM);
-            self.record.write_all_at(&vec![b' '; (self.end - self.next) as usize], self.next)?;
+            self.end = self.next.next_multiple_of(ROOM.len() as u64);
+            let room = ROOM.get(..(self.end - self.next) as usize).unwrap_or_default();
+            self.segment.write_all_at(room, self.next)?;
         }
         Ok(())
     }
@@ -107,7 +108,9 @@ mod tests {
         assert_eq!(String::from_utf8(written).unwrap(), "onexx\ntwoxx\n");
         let recorded = std::fs::read(folder.path().join("record")).unwrap();
         let written = [&DECISION[..], &END, &DECISION, &END].concat();
-        assert!(recorded.starts_with(&written) && recorded.len() as u64 == ROOM);
+        let (records, room) = recorded.split_at(written.len());
+        assert_eq!((records, recorded.len()), (&*written, ROOM.len()));
+        assert!(room.iter().all(|byte| *byte == b'\t'), "the rest is room");
         assert_eq!(std::fs::read(folder.path().join("anchor")).unwrap(), ANCHOR);
     }
 }

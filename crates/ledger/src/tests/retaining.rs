@@ -100,11 +100,11 @@ fn age_alone_lets_whole_segments_go() {
     }
     drop(ledger);
     let listed = crate::segment::list(folder.path()).unwrap();
-    let active = (listed.last().unwrap().first, 0);
+    let open = crate::retention::Open { first: listed.last().unwrap().first, length: 0 };
     let check = |keep_for: u64, later: i64, expect: usize| {
         let options = Options { keep_for: Some(Duration::from_secs(keep_for)), ..small() };
         let now = Timestamp::now() + jiff::SignedDuration::from_secs(later);
-        let plan = crate::retention::plan(folder.path(), active, &options, now).unwrap();
+        let plan = crate::retention::plan(folder.path(), open, &options, now).unwrap();
         assert_eq!(
             plan.map_or(0, |plan| plan.entry.segments),
             expect as u64,

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     all, assert_intact, copy,
-    faulty::{ENOSPC, Faulty},
+    faulty::{ENOSPC, Faulty, Write},
     open, open_with, records, segments, verify,
 };
 use crate::{Filter, Options, Recovery, entry::MissingCause, key::Key, room::STEP, samples};
@@ -41,8 +41,12 @@ fn the_open_segment_has_room_and_a_closed_one_has_none() {
         ledger.append(&samples::note(&n.to_string())).unwrap();
         assert_eq!(ledger.tail(1).unwrap()[0].seq, ledger.health().head, "what is written is found");
     }
-    assert!(records(&segment).len() as u64 > 3 * STEP);
-    assert_eq!(length(&segment) % STEP, 0);
+    let written = records(&segment).len() as u64;
+    assert!(written > 3 * STEP);
+    assert_eq!(length(&segment), written.next_multiple_of(STEP));
+    let bytes = fs::read(&segment).unwrap();
+    let values = serde_json::Deserializer::from_slice(&bytes).into_iter::<serde_json::Value>();
+    assert_eq!(values.map(Result::unwrap).count(), 1_002, "whoever reads JSON reads an open segment");
     assert_eq!(assert_intact(folder.path()).records, 1_002);
     let (mut exported, all) = (Vec::new(), Filter::default());
     ledger.reader().export(&all, crate::ExportFormat::Ndjson, &mut exported).unwrap();
@@ -66,16 +70,30 @@ fn only_the_last_segment_has_room() {
         assert_eq!(length(other), records(other).len() as u64, "{}", other.display());
     }
     assert_intact(folder.path());
-    // As a power failure can leave it: the end of the one before had not reached the disk.
+}
+
+/// As a power failure can leave it: the ends of those before had not reached the disk.
+#[test]
+fn room_in_front_of_another_segment_is_told_and_goes_with_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
+    for n in 0..60 {
+        ledger.append(&samples::note(&n.to_string())).unwrap();
+    }
     let left = tempfile::tempdir().unwrap();
     copy(folder.path(), left.path());
-    let before = segments(left.path())[others.len() - 1].clone();
-    let whole = records(&before);
-    fs::OpenOptions::new().write(true).open(&before).unwrap().set_len(STEP).unwrap();
-    fs::write(&before, [whole.clone(), vec![b'\t'; STEP as usize - whole.len()]].concat()).unwrap();
-    assert!(!verify(left.path()).is_intact(), "room in front of another segment is told");
+    let files = segments(left.path());
+    let before: Vec<_> = files[1..files.len() - 1].iter().map(|path| (path, records(path))).collect();
+    assert!(before.len() > 1);
+    for (path, whole) in &before {
+        fs::write(path, [whole.clone(), vec![b'\t'; STEP as usize - whole.len()]].concat()).unwrap();
+    }
+    let problems = verify(left.path()).problems;
+    assert_eq!(problems.len(), before.len(), "{problems:?}");
     drop(open(left.path()));
-    assert_eq!(fs::read(&before).unwrap(), whole);
+    for (path, whole) in before {
+        assert!(fs::read(path).unwrap() == whole, "{}", path.display());
+    }
     assert_intact(left.path());
 }
 
@@ -149,47 +167,152 @@ fn a_closed_ledger_has_none_at_all() {
     assert!(problems[0].what.contains("blank bytes") && problems[0].line == Some(3), "{problems:?}");
 }
 
-/// Pages that no sync had reached come back in no order when the machine goes down: a hole, and records behind it.
-fn with_a_hole(boot: &str, synced: u64) -> (tempfile::TempDir, Recovery) {
-    let (left, segment) = crashed(30);
+/// What a start finds behind a hole.
+struct Holed {
+    folder: tempfile::TempDir,
+    recovery: Recovery,
+    /// What there was from the hole on.
+    behind: Vec<u8>,
+}
+
+/// Pages that no sync had reached come back in no order when the machine goes down: a hole, and what is behind it.
+fn with_a_hole(boot: &str, synced: u64, hole: fn(&mut [u8], &[usize])) -> Holed {
+    let (folder, segment) = crashed(30);
     let mut bytes = fs::read(&segment).unwrap();
     let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect();
-    bytes[ends[9] + 40..ends[14] + 60].fill(b'\t');
+    hole(&mut bytes, &ends);
     fs::write(&segment, bytes).unwrap();
-    let key = Key::load(&left.path().join("key")).unwrap();
-    let anchor = crate::anchor::Anchor::read(&left.path().join("anchor"), &key).unwrap();
+    let behind = records(&segment)[ends[9] + 1..].to_vec();
+    let key = Key::load(&folder.path().join("key")).unwrap();
+    let anchor = crate::anchor::Anchor::read(&folder.path().join("anchor"), &key).unwrap();
     let anchor = crate::anchor::Anchor { boot: boot.into(), synced, ..anchor };
-    fs::write(left.path().join("anchor"), anchor.render(&key)).unwrap();
-    let (ledger, recovery) = open(left.path());
+    fs::write(folder.path().join("anchor"), anchor.render(&key)).unwrap();
+    let (ledger, recovery) = open(folder.path());
     drop(ledger);
-    (left, recovery)
+    Holed { folder, recovery, behind }
+}
+
+fn in_the_middle(bytes: &mut [u8], ends: &[usize]) {
+    bytes[ends[9] + 40..ends[14] + 60].fill(b'\t');
+}
+
+/// All that is left behind it is part of a line.
+fn up_to_the_last_line(bytes: &mut [u8], ends: &[usize]) {
+    bytes[ends[9] + 40..ends[29] + 60].fill(b'\t');
+    bytes[ends[30] - 5..].fill(b'\t');
 }
 
 #[test]
 fn a_hole_that_a_power_failure_left_is_not_somebodys_doing() {
-    let (left, recovery) = with_a_hole("another", 10);
-    assert!(recovery.damage.is_empty(), "{recovery:?}");
-    let missing = recovery.missing.unwrap();
-    assert_eq!((missing.from, missing.to, missing.cause), (11, 31, MissingCause::PowerFailure));
-    let saved = recovery.torn[0].saved_as.clone().unwrap();
-    assert!(
-        fs::read_to_string(left.path().join(saved)).unwrap().contains("\"seq\":31,"),
-        "nothing is thrown away"
-    );
-    assert_intact(left.path());
+    for hole in [in_the_middle, up_to_the_last_line] {
+        let Holed { folder, recovery, behind } = with_a_hole("another", 10, hole);
+        assert!(recovery.damage.is_empty(), "{recovery:?}");
+        let missing = recovery.missing.unwrap();
+        assert_eq!((missing.from, missing.to, missing.cause), (11, 31, MissingCause::PowerFailure));
+        let saved = folder.path().join(recovery.torn[0].saved_as.as_ref().unwrap());
+        assert!(fs::read(saved).unwrap() == behind, "nothing is thrown away");
+        assert_intact(folder.path());
+    }
 }
 
 #[test]
 fn the_same_hole_without_a_power_failure_or_in_what_was_on_disk_is() {
     for (boot, synced) in [(&*crate::anchor::boot_id(), 10), ("another", 11)] {
-        let (left, recovery) = with_a_hole(boot, synced);
+        let Holed { folder, recovery, .. } = with_a_hole(boot, synced, in_the_middle);
         assert!(!recovery.damage.is_empty(), "{boot} {synced}: {recovery:?}");
-        assert!(!verify(left.path()).is_intact());
+        assert!(!verify(folder.path()).is_intact());
         assert_eq!(
-            all(left.path()).iter().filter(|record| record.seq == 31).count(),
+            all(folder.path()).iter().filter(|record| record.seq == 31).count(),
             1,
             "it stays where it was"
         );
+    }
+}
+
+/// A segment that could not be trusted is left as it is, room and all, and what follows it says so.
+#[tokio::test]
+async fn a_segment_that_had_to_be_left_keeps_its_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    ledger.append(&samples::note("x")).unwrap();
+    disk.failing_syncs.store(1, Ordering::SeqCst);
+    ledger.append_durably(&samples::note("not durable")).await.unwrap_err();
+    ledger.append_durably(&samples::note("in the next one")).await.unwrap();
+    let files = segments(folder.path());
+    assert_eq!((files.len(), length(&files[0])), (2, STEP));
+    let report = assert_intact(folder.path());
+    assert_eq!(report.notices.len(), 1, "{:?}", report.notices);
+    drop(ledger);
+    assert_eq!(assert_intact(folder.path()).notices.len(), 1);
+    assert_eq!((length(&files[0]), length(&files[1])), (STEP, records(&files[1]).len() as u64));
+    drop(open(folder.path()));
+    assert_eq!(length(&files[0]), records(&files[0]).len() as u64, "the next start takes it off");
+    assert_eq!(assert_intact(folder.path()).notices.len(), 1);
+}
+
+#[tokio::test]
+async fn a_segment_that_was_full_has_no_room_once_there_is_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    disk.writes.lock().unwrap().push_back(Write::Fails(ENOSPC));
+    ledger.append(&samples::note("no room")).unwrap_err();
+    ledger.append_durably(&samples::note("again")).await.unwrap();
+    let files = segments(folder.path());
+    assert_eq!(files.len(), 2);
+    // The last words went into it, and room was made behind them.
+    assert_eq!(length(&files[0]), records(&files[0]).len() as u64);
+    assert_intact(folder.path());
+}
+
+/// A close that could not take the room off is none: nobody takes what is left for a closed ledger that was changed.
+#[tokio::test]
+async fn a_ledger_whose_room_stayed_was_not_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options::default());
+    ledger.append_durably(&samples::note("x")).await.unwrap();
+    disk.failing_cuts.store(1, Ordering::SeqCst);
+    drop(ledger);
+    assert_eq!(length(&segments(folder.path())[0]), STEP);
+    assert_intact(folder.path());
+    let (ledger, recovery) = open(folder.path());
+    assert!(recovery.crashed && recovery.torn.is_empty(), "{recovery:?}");
+    drop(ledger);
+    assert_intact(folder.path());
+}
+
+/// A segment whose room cannot be taken off is not followed by another yet.
+#[test]
+fn a_segment_that_keeps_its_room_grows_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
+    disk.failing_cuts.store(1, Ordering::SeqCst);
+    let first = &segments(folder.path())[0];
+    while disk.failing_cuts.load(Ordering::SeqCst) > 0 {
+        ledger.append(&samples::note("x")).unwrap();
+    }
+    assert_eq!(segments(folder.path()).len(), 1);
+    while segments(folder.path()).len() == 1 {
+        ledger.append(&samples::note("x")).unwrap();
+    }
+    assert_eq!(length(first), records(first).len() as u64);
+    assert_intact(folder.path());
+}
+
+/// Who changes the room of a running daemon is found out by it.
+#[tokio::test]
+async fn room_that_somebody_else_changes_stops_the_record() {
+    for wrong in [STEP - 1, STEP + 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let (ledger, _) = open(folder.path());
+        ledger.append_durably(&samples::note("x")).await.unwrap();
+        let segment = &segments(folder.path())[0];
+        fs::OpenOptions::new().write(true).open(segment).unwrap().set_len(wrong).unwrap();
+        let refused = ledger.append_durably(&samples::note("y")).await.unwrap_err();
+        assert!(refused.to_string().contains("somebody else changed it"), "{wrong}: {refused}");
     }
 }
 
@@ -199,7 +322,6 @@ fn records_are_taken_where_no_room_can_be_made() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Arc::new(Faulty::default());
     disk.failing_rooms.store(u32::MAX, Ordering::SeqCst);
-    disk.error.store(ENOSPC, Ordering::SeqCst);
     let (ledger, _) = disk.open(folder.path(), &Options::default());
     for n in 0..5 {
         ledger.append(&samples::note(&n.to_string())).unwrap();
@@ -207,9 +329,20 @@ fn records_are_taken_where_no_room_can_be_made() {
         assert_eq!(length(segment), records(segment).len() as u64, "none, not half of it");
     }
     assert_intact(folder.path());
+    // Half of it that cannot be taken off is written into.
+    disk.failing_cuts.store(1, Ordering::SeqCst);
+    ledger.append(&samples::note("half")).unwrap();
+    let segment = &segments(folder.path())[0];
+    let half = length(segment);
+    assert!(half > records(segment).len() as u64 && half < STEP, "{half}");
+    for _ in 0..200 {
+        ledger.append(&samples::note(&"x".repeat(900))).unwrap();
+    }
+    assert_eq!(length(segment), records(segment).len() as u64);
     disk.failing_rooms.store(0, Ordering::SeqCst);
     ledger.append(&samples::note("room again")).unwrap();
-    assert_eq!(length(&segments(folder.path())[0]), STEP);
+    assert_eq!(length(segment) % STEP, 0);
+    assert_intact(folder.path());
 }
 
 /// Who reads beside a writer sees whole records, one after the other, up to some moment.
@@ -217,6 +350,7 @@ fn records_are_taken_where_no_room_can_be_made() {
 fn a_reader_beside_a_writer_sees_no_half_record() {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
+    let key = Key::load(&folder.path().join("key")).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -226,15 +360,22 @@ fn a_reader_beside_a_writer_sees_no_half_record() {
             done.store(true, Ordering::Release);
         });
         let reader = crate::Reader::new(folder.path());
-        while !done.load(Ordering::Acquire) {
+        loop {
+            let (over, head) = (done.load(Ordering::Acquire), ledger.health().head);
             let mut text = Vec::new();
             reader.export(&Filter::default(), crate::ExportFormat::Ndjson, &mut text).unwrap();
-            let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-            for (line, seq) in lines.iter().zip(1..) {
-                assert_eq!(crate::line::number(line), Some(seq), "{}", String::from_utf8_lossy(line));
+            let mut last = 0;
+            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let parts = crate::line::parts(line).filter(|parts| parts.is_authentic(&key));
+                assert_eq!(parts.map(|parts| parts.seq), Some(last + 1), "{}", String::from_utf8_lossy(line));
+                last += 1;
             }
             let tail: Vec<u64> = reader.tail(50).unwrap().iter().map(|record| record.seq).collect();
             assert!(tail.windows(2).all(|pair| pair[1] == pair[0] + 1), "{tail:?}");
+            assert!(last >= head && tail.last() >= Some(&head), "what was written is there: {head}, {last}");
+            if over {
+                break;
+            }
         }
     });
     assert_eq!(assert_intact(folder.path()).records, 4_001);

@@ -40,16 +40,16 @@ impl Redactor {
 
     /// Whether there is nothing in these texts that a secret or the name of one would have. In doubt it says no. One look at
     /// all of them together: most of what a look takes is to begin it.
-    pub fn are_plain<'t>(&self, texts: impl Iterator<Item = &'t str>) -> bool {
+    pub fn are_plain<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> bool {
         let mut lines = String::with_capacity(256);
-        texts.for_each(|text| {
+        texts.into_iter().for_each(|text| {
             lines.push_str(text);
             lines.push('\n');
         });
         !has_stem(&lines) && !self.hints(&lines)
     }
 
-    /// The same for what is written as JSON already: a text without a secret, as most are, is given back as it is.
+    /// As [`Redactor::redact_owned`], for what is written as JSON already: without a secret it is given back as it is.
     pub fn redact_written(&self, written: Box<RawValue>) -> Result<Box<RawValue>, serde_json::Error> {
         let text = written.get();
         // Without an escape every text stands there letter by letter, and what is found in one is found in all of it.

@@ -5,7 +5,7 @@ pub fn write_number(out: &mut Vec<u8>, number: u64) {
     let mut digits = [b'0'; 20];
     let (mut start, mut rest) = (digits.len(), number);
     for place in digits.iter_mut().rev() {
-        *place = digit(rest);
+        *place = last_digit(rest);
         start -= 1;
         rest /= 10;
         if rest == 0 {
@@ -24,7 +24,7 @@ pub(super) fn write_signed(out: &mut Vec<u8>, number: i64) {
 }
 
 /// The last digit of a number.
-pub fn digit(number: u64) -> u8 {
+pub fn last_digit(number: u64) -> u8 {
     b'0' + u8::try_from(number % 10).unwrap_or_default()
 }
 

@@ -41,6 +41,7 @@ fn check(value: &(impl Serialize + ?Sized)) {
 fn every_shape_is_written_as_serde_json_does() {
     check(&[Shape::Unit, Shape::Newtype(-0.5), Shape::Tuple(7, "t\"".into())]);
     check(&Shape::Struct { a: Some(i128::MIN), b: () });
+    check(&(i8::MIN, i16::MIN, i32::MIN, i64::MIN, u8::MAX, u16::MAX, u32::MAX, u64::MAX, 0_u64, -1_i64));
     check(&(Pair('\n', u128::MAX), f64::NAN, f32::MAX, [0_u8; 0], Some(true)));
     check(&Flat { first: 1e-7, rest: BTreeMap::from([("é".into(), json!([{}, [], null]))]), absent: None });
     check(&BTreeMap::from([(-1, 'a'), (2, '\\')]));

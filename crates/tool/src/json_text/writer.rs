@@ -79,7 +79,7 @@ impl Parts<'_, '_> {
     }
 }
 
-macro_rules! numbers {
+macro_rules! other_numbers {
     ($($name:ident: $type:ty),*) => {
         $(fn $name(self, number: $type) -> Result<(), Error> {
             self.number(number)
@@ -109,7 +109,7 @@ impl<'a, 'b> Serializer for &'a mut Writer<'b> {
 
     whole_numbers!(write_signed: serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64);
     whole_numbers!(write_number: serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64);
-    numbers!(serialize_i128: i128, serialize_u128: u128, serialize_f32: f32, serialize_f64: f64);
+    other_numbers!(serialize_i128: i128, serialize_u128: u128, serialize_f32: f32, serialize_f64: f64);
 
     fn serialize_bool(self, value: bool) -> Result<(), Error> {
         self.out.extend_from_slice(if value { b"true" } else { b"false" });
