@@ -1,8 +1,8 @@
 //! The index: a SQLite file that tells where records are, so that a question over a million of them is quick.
 //!
 //! It is derived: filled behind the writer from the segments, thrown away and rebuilt whenever it does not fit
-//! them, never asked for anything that a decision hangs on, never waited for by a call. Every answer is checked
-//! against the line it points to.
+//! them, never waited for by a call. Every answer is checked against the line it points to; that none is missing is
+//! not. One decision hangs on it: whether a call with an idempotency key was run before.
 
 pub(crate) mod fill;
 mod niceness;

@@ -52,7 +52,7 @@ impl Receipt {
 /// Writing happens on the caller's thread and costs a few microseconds; only what must be durable first is waited
 /// for, and all who wait share one sync of the disk. Reading is blocking work.
 pub struct Ledger {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     when_unavailable: WhenUnavailable,
     recovered_in: Duration,
@@ -234,9 +234,9 @@ impl Ledger {
         crate::verify(&self.shared.folder, &options)
     }
 
-    /// Reads the same folder; works beside the writer and needs no lock.
+    /// Reads the same folder, beside the writer.
     pub fn reader(&self) -> Reader {
-        Reader::new(&self.shared.folder)
+        Reader::beside(&self.shared)
     }
 
     /// Makes everything durable and takes nothing more. Blocking; dropping the ledger does the same.

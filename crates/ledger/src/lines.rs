@@ -5,11 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take},
 };
 
-use crate::{
-    private_file,
-    room::{self, Extent},
-    segment::Segment,
-};
+use crate::{private_file, room::Extent, segment::Segment};
 
 /// No line of ours is longer; a file without newlines must not fill the memory.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -49,7 +45,7 @@ impl Lines {
     /// From a place where a line begins; numbers then count from there.
     pub(crate) fn open_at(segment: &Segment, offset: u64) -> io::Result<Lines> {
         let mut file = private_file::open_to_read(&segment.path)?;
-        let extent = room::extent(&file)?;
+        let extent = segment.extent(&file)?;
         file.seek(SeekFrom::Start(offset))?;
         Ok(Lines {
             reader: BufReader::with_capacity(256 * 1024, file.take(extent.records.saturating_sub(offset))),

@@ -5,6 +5,7 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use tool::CallId;
@@ -16,22 +17,36 @@ use crate::{
     private_file,
     reverse::Reverse,
     segment::{self, Segment},
+    shared::Shared,
 };
 
-/// Reads one ledger's folder. Takes no lock and changes nothing; everything here is blocking work.
-#[derive(Clone, Debug)]
+/// Reads one ledger's folder. Changes nothing; everything here is blocking work. The daemon's own reads no more of the open
+/// segment than was written; one of another process takes no lock, and reads what has the form of a record.
+#[derive(Clone)]
 pub struct Reader {
     folder: PathBuf,
+    writer: Option<Arc<Shared>>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("folder", &self.folder).finish_non_exhaustive()
+    }
 }
 
 impl Reader {
     /// A reader of the ledger in `folder`.
     pub fn new(folder: &Path) -> Reader {
-        Reader { folder: folder.to_owned() }
+        Reader { folder: folder.to_owned(), writer: None }
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// A reader in the process that writes.
+    pub(crate) fn beside(writer: &Arc<Shared>) -> Reader {
+        Reader { folder: writer.folder.clone(), writer: Some(Arc::clone(writer)) }
+    }
+
+    pub(crate) fn segments(&self) -> Result<Vec<Segment>, LedgerError> {
+        self.writer.as_ref().map_or_else(|| segment::list(&self.folder), |writer| writer.segments())
     }
 
     /// The last `count` records, oldest first.
@@ -68,7 +83,7 @@ impl Reader {
 
     /// Reads backwards from the end until the numbers are not above `floor`.
     fn scan(&self, filter: &Filter, floor: u64, limit: usize) -> Result<Vec<Record>, LedgerError> {
-        let mut reverse = Reverse::new(segment::list(&self.folder)?);
+        let mut reverse = Reverse::new(self.segments()?);
         let floor = floor.max(filter.range().0.saturating_sub(1));
         let mut records = Vec::new();
         while records.len() < limit {

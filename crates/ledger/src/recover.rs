@@ -11,7 +11,7 @@ use crate::{
     key::Key,
     lines::Lines,
     record::{Passage, Record},
-    remains::{self, Rest},
+    remains::{self, Left, Rest},
     room::{self, Extent},
     segment::{self, Segment},
     tracker::Tracker,
@@ -65,12 +65,13 @@ pub(crate) fn recover(
         writer: first.map(|anchor| anchor.writer),
         unrecorded_reads: first.map_or(0, |anchor| anchor.owed),
     };
+    let left = if found.writer == Some(WriterState::Closed) { Left::Closed } else { Left::Open };
     let mut segments = segments(folder, remains)?;
     while let Some(segment) = segments.pop() {
         let scan =
             scan(&segment, key, &good, excused_from).map_err(LedgerError::io("read", &segment.path))?;
         if remains == Remains::TakenOff {
-            let torn = scan.take_off(folder, &segment);
+            let torn = scan.take_off(folder, &segment, left);
             found.torn.extend(
                 torn.map_err(LedgerError::io("take off what is behind the records of", &segment.path))?,
             );
@@ -136,8 +137,8 @@ impl Scan {
         }
     }
 
-    fn take_off(&self, folder: &Path, segment: &Segment) -> io::Result<Option<Torn>> {
-        remains::take_off(folder, segment, self.end, (self.extent, self.rest))
+    fn take_off(&self, folder: &Path, segment: &Segment, left: Left) -> io::Result<Option<Torn>> {
+        remains::take_off(folder, segment, self.end, (self.extent, self.rest, left))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     LedgerError,
     entry::Torn,
     private_file,
-    room::{self, Extent},
+    room::{self, Amount, Extent},
     segment::Segment,
 };
 
@@ -26,18 +26,28 @@ pub(crate) enum Rest {
     More,
 }
 
-/// Takes off what is behind the last record, which ends at `end`.
+/// How the last writer left the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It took its room off.
+    Closed,
+    Open,
+}
+
+/// Takes off what is behind the last record, which ends at `end`. Room that no writer leaves is as good as torn.
 pub(crate) fn take_off(
     folder: &Path,
     segment: &Segment,
     end: u64,
-    (extent, rest): (Extent, Rest),
+    (extent, rest, left): (Extent, Rest, Left),
 ) -> io::Result<Option<Torn>> {
     if end == extent.file {
         return Ok(None);
     }
     let mut file = private_file::open_to_write(&segment.path)?;
-    let torn = match extent.records - end {
+    let is_strange = extent.amount() == Amount::TooMuch || left == Left::Closed;
+    let behind = if is_strange { extent.file } else { extent.records };
+    let torn = match behind - end {
         0 => None,
         bytes => Some(keep(folder, segment, (end, bytes), rest, &mut file)?),
     };
@@ -90,7 +100,8 @@ pub(crate) fn take_rooms_off(segments: &[Segment]) -> Result<(), LedgerError> {
 /// Says whether there was some.
 fn take_room_off(segment: &Segment) -> io::Result<bool> {
     let extent = room::extent(&private_file::open_to_read(&segment.path)?)?;
-    if extent.room() == 0 {
+    // More than a writer leaves is for `verify` to tell.
+    if matches!(extent.amount(), Amount::None | Amount::TooMuch) {
         return Ok(false);
     }
     end_at(&private_file::open_to_write(&segment.path)?, extent.records)?;

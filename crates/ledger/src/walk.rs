@@ -8,7 +8,7 @@ use crate::{
     key::Key,
     line::Parts,
     lines::Line,
-    room::Extent,
+    room::{Amount, Extent},
     segment::Segment,
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Walk<'a> {
     /// Problems of the segment before that the next one may explain.
     undecided: Vec<Finding>,
     /// The room of this segment, which is right where it is being written.
-    room: Option<Finding>,
+    room: Option<Room>,
     /// The room of the segment before, which is right where that had to be left.
     room_before: Option<Finding>,
     /// What the first record names as the one before it.
@@ -63,7 +63,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn enter(&mut self, segment: &Segment) {
         self.segment = segment.name();
         self.report.segments += 1;
-        let unexplained = std::mem::replace(&mut self.room_before, self.room.take());
+        let unexplained = std::mem::replace(&mut self.room_before, self.room.take().map(|room| room.finding));
         unexplained.into_iter().for_each(|finding| push(&mut self.undecided, finding));
         let next = self.follower.next();
         if self.report.segments > 1 && next != segment.first {
@@ -84,22 +84,23 @@ impl<'a> Walk<'a> {
     pub(crate) fn leave(&mut self, extent: Extent, last_line: u64) {
         let bytes = extent.room();
         self.report.bytes += bytes;
-        let finding = |what: String| Finding {
-            file: self.segment.clone(),
-            line: Some(last_line + 1),
-            offset: Some(extent.records),
-            seq: Some(self.follower.next()),
-            what,
+        let amount = extent.amount();
+        let what = match amount {
+            Amount::None => return,
+            Amount::Begun => {
+                format!("{bytes} blank bytes are behind the records: their writer was interrupted")
+            }
+            Amount::Whole => format!("{bytes} blank bytes are behind records that nobody writes any more"),
+            Amount::TooMuch => {
+                format!("{bytes} blank bytes are behind the records, more than a writer leaves")
+            }
         };
-        if !extent.is_as_made() {
-            let what = format!(
-                "{bytes} blank bytes are behind the records, which no writer leaves: it was interrupted, or somebody changed them"
-            );
-            let finding = finding(what);
-            push(&mut self.undecided, finding);
-        } else if bytes > 0 {
-            self.room =
-                Some(finding(format!("{bytes} blank bytes are behind records that nobody writes any more")));
+        let (file, line) = (self.segment.clone(), Some(last_line + 1));
+        let finding =
+            Finding { file, line, offset: Some(extent.records), seq: Some(self.follower.next()), what };
+        match amount {
+            Amount::TooMuch => push(&mut self.undecided, finding),
+            Amount::None | Amount::Begun | Amount::Whole => self.room = Some(Room { finding, amount }),
         }
     }
 
@@ -253,7 +254,13 @@ pub(crate) struct Walked {
     /// The last number that a line stands for, damaged or not.
     pub(crate) reach: u64,
     /// The room of the last segment, which only one that is being written may have.
-    pub(crate) room: Option<Finding>,
+    pub(crate) room: Option<Room>,
+}
+
+/// Room, and how much of it.
+pub(crate) struct Room {
+    pub(crate) finding: Finding,
+    pub(crate) amount: Amount,
 }
 
 fn push(list: &mut Vec<Finding>, finding: Finding) {

@@ -187,7 +187,11 @@ impl Writer {
     pub(crate) fn rotate(&mut self) {
         let begun = Body::whole(&Entry::Checkpoint(self.tracker.checkpoint(Timestamp::now())))
             .map_err(io::Error::other)
-            // Before there is another: only the last segment may have room.
+            // Before there is another: only the last segment may have room. What somebody else put there is for the next sync
+            // to find, not to be taken off.
+            .and_then(|body| {
+                if self.active.has_blank_room()? { Ok(body) } else { Err(io::ErrorKind::InvalidData.into()) }
+            })
             .and_then(|body| self.active.cut(&*self.disk).map(|()| body))
             .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, &[body]));
         match begun {
@@ -253,6 +257,13 @@ impl Writer {
             return Some(format!(
                 "{name} has {found} bytes where {length} were written: somebody else changed it"
             ));
+        }
+        match self.active.has_blank_room() {
+            Ok(true) => {}
+            Ok(false) => {
+                return Some(format!("there is something in the room of {name}: somebody else wrote it"));
+            }
+            Err(error) => return Some(format!("the room of {name} cannot be read: {error}")),
         }
         match fs::symlink_metadata(&self.active.segment.path) {
             Ok(named) if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) => None,

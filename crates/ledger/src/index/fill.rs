@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt::Write,
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,13 +16,7 @@ use rusqlite::{Connection, ToSql, Transaction, params, params_from_iter};
 
 use super::{BLOCK, Reached, fits, niceness, open_to_fill, packed, reached, signed};
 use crate::{
-    LedgerError,
-    facets::Facets,
-    health::State,
-    line,
-    lines::Lines,
-    segment::{self, Segment},
-    shared::Shared,
+    LedgerError, facets::Facets, health::State, line, lines::Lines, segment::Segment, shared::Shared,
 };
 
 /// Rows per transaction. Traces are random, so a small one would write most of their table anew each time.
@@ -41,7 +35,7 @@ pub(crate) fn run(shared: &Arc<Shared>, rings: &Receiver<()>) {
             filler = start(&shared.folder);
         }
         while let Some(current) = &mut filler {
-            match current.fill_batch(&shared.closing) {
+            match current.fill_batch(shared) {
                 Ok(count) => {
                     shared.indexed.store(current.seq(), Ordering::Relaxed);
                     if count < BATCH {
@@ -104,7 +98,6 @@ fn discard(folder: &Path) {
 }
 
 struct Filler {
-    folder: PathBuf,
     connection: Connection,
     words: Words,
     reached: Option<Reached>,
@@ -114,7 +107,7 @@ impl Filler {
     fn open(folder: &Path) -> Result<Filler, LedgerError> {
         let connection = open_to_fill(folder)?;
         let reached = reached(&connection)?;
-        let filler = Filler { folder: folder.to_owned(), connection, words: Words::default(), reached };
+        let filler = Filler { connection, words: Words::default(), reached };
         match &filler.reached {
             Some(reached) if !fits(folder, reached) => Err(LedgerError::Index(rusqlite::Error::InvalidQuery)),
             _ => Ok(filler),
@@ -134,8 +127,8 @@ impl Filler {
     }
 
     /// Takes in what is new, up to one batch, and returns how many records that was.
-    fn fill_batch(&mut self, closing: &AtomicBool) -> Result<u64, LedgerError> {
-        let segments = segment::list(&self.folder)?;
+    fn fill_batch(&mut self, shared: &Shared) -> Result<u64, LedgerError> {
+        let (segments, closing) = (shared.segments()?, &shared.closing);
         let mut batch = Batch {
             transaction: self.connection.transaction()?,
             words: &mut self.words,

@@ -1,7 +1,8 @@
 //! Room ahead of the records: nobody reads it as a record, nobody can hide anything in it, and it goes when the segment ends.
 
 use std::{
-    fs,
+    fs::{self, File},
+    os::unix::fs::FileExt,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
@@ -150,8 +151,32 @@ fn no_byte_of_the_room_can_be_changed_unseen() {
         check(&[whole.as_slice(), &[byte]].concat(), "one more");
     }
     check(&[whole.as_slice(), &vec![b'\t'; STEP as usize]].concat(), "as much again");
-    check(&whole[..whole.len() - 1], "one less");
-    check(&whole[..written + 1], "nearly all taken off");
+    // Less of it is what a writer leaves that was killed while it made room: told, and no alarm.
+    for less in [&whole[..whole.len() - 1], &whole[..written + 1]] {
+        fs::write(&segment, less).unwrap();
+        let notices = assert_intact(left.path()).notices;
+        assert_eq!((notices.len(), notices[0].offset), (1, Some(written as u64)), "{notices:?}");
+    }
+}
+
+/// What a start takes off and no writer leaves is on record.
+#[test]
+fn room_that_no_writer_leaves_is_torn() {
+    let (too_much, segment) = crashed(3);
+    let written = records(&segment).len() as u64;
+    fs::write(&segment, [fs::read(&segment).unwrap(), vec![b'\t'; STEP as usize]].concat()).unwrap();
+    let (closed, other) = crashed(3);
+    drop(open(closed.path()));
+    let ended = length(&other);
+    fs::write(&other, [fs::read(&other).unwrap(), vec![b'\t'; 777]].concat()).unwrap();
+    for (folder, expect) in [(&too_much, (written, 2 * STEP - written)), (&closed, (ended, 777))] {
+        assert!(!verify(folder.path()).is_intact());
+        let (ledger, recovery) = open(folder.path());
+        let torn: Vec<_> = recovery.torn.iter().map(|torn| (torn.offset, torn.bytes)).collect();
+        assert_eq!(torn, [expect]);
+        drop(ledger);
+        assert_eq!(assert_intact(folder.path()).notices.len(), 1);
+    }
 }
 
 #[test]
@@ -302,18 +327,74 @@ fn a_segment_that_keeps_its_room_grows_on() {
     assert_intact(folder.path());
 }
 
-/// Who changes the room of a running daemon is found out by it.
+/// Who changes the room of a running daemon is found out by it before anything more is acknowledged as durable.
+async fn check_meddling(meddle: impl Fn(&File), says: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    ledger.append_durably(&samples::note("x")).await.unwrap();
+    let segment = &segments(folder.path())[0];
+    meddle(&fs::OpenOptions::new().write(true).open(segment).unwrap());
+    let refused = ledger.append_durably(&samples::note("y")).await.unwrap_err();
+    assert!(refused.to_string().contains(says), "{refused}");
+    drop(ledger);
+    let notices = verify(folder.path()).notices;
+    assert!(notices.iter().any(|notice| notice.what.contains(says)), "it stays on record: {notices:?}");
+}
+
 #[tokio::test]
 async fn room_that_somebody_else_changes_stops_the_record() {
-    for wrong in [STEP - 1, STEP + 1] {
-        let folder = tempfile::tempdir().unwrap();
-        let (ledger, _) = open(folder.path());
-        ledger.append_durably(&samples::note("x")).await.unwrap();
-        let segment = &segments(folder.path())[0];
-        fs::OpenOptions::new().write(true).open(segment).unwrap().set_len(wrong).unwrap();
-        let refused = ledger.append_durably(&samples::note("y")).await.unwrap_err();
-        assert!(refused.to_string().contains("somebody else changed it"), "{wrong}: {refused}");
+    check_meddling(|file| file.set_len(STEP - 1).unwrap(), "somebody else changed it").await;
+    check_meddling(|file| file.set_len(STEP + 1).unwrap(), "somebody else changed it").await;
+    for place in [STEP / 2, STEP - 1] {
+        check_meddling(|file| file.write_all_at(b" ", place).unwrap(), "somebody else wrote it").await;
     }
+}
+
+/// A line in the room that has the form of a record is none: neither whoever asks the daemon nor the index takes it for one.
+#[tokio::test]
+async fn what_somebody_else_puts_into_the_room_is_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    ledger.append_durably(&samples::note("x")).await.unwrap();
+    let segment = &segments(folder.path())[0];
+    let line = String::from_utf8(records(segment)).unwrap().lines().last().unwrap().to_owned();
+    let forged = format!("\n{}\n", line.replace("\"seq\":2,", "\"seq\":900000,"));
+    let file = fs::OpenOptions::new().write(true).open(segment).unwrap();
+    let place = STEP - forged.len() as u64;
+    file.write_all_at(forged.as_bytes(), place).unwrap();
+    assert!(crate::Reader::new(folder.path()).tail(1).unwrap()[0].seq == 900_000, "the form is a record's");
+    assert_eq!(ledger.tail(1).unwrap()[0].seq, 2);
+    let mut exported = Vec::new();
+    assert_eq!(
+        ledger.reader().export(&Filter::default(), crate::ExportFormat::Ndjson, &mut exported).unwrap(),
+        2
+    );
+    let seen: Vec<_> = ledger.shared.segments().unwrap().iter().map(|segment| segment.written).collect();
+    assert_eq!(seen, [Some(records_before(segment, place))], "what the index is filled from");
+}
+
+fn records_before(segment: &Path, place: u64) -> u64 {
+    let bytes = &fs::read(segment).unwrap()[..place as usize];
+    bytes.iter().rposition(|byte| *byte != b'\t').map_or(0, |last| last as u64 + 1)
+}
+
+/// Nor does it go unseen when the segment ends meanwhile.
+#[test]
+fn a_segment_with_something_in_its_room_is_not_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Faulty::default());
+    let (ledger, _) = disk.open(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
+    disk.hold_syncs();
+    ledger.append(&samples::note("x")).unwrap();
+    let first = &segments(folder.path())[0];
+    let file = fs::OpenOptions::new().write(true).open(first).unwrap();
+    file.write_all_at(b"foreign", STEP - 7).unwrap();
+    for _ in 0..60 {
+        ledger.append(&samples::note("x")).unwrap();
+    }
+    assert_eq!(segments(folder.path()).len(), 1);
+    assert!(fs::read(first).unwrap().ends_with(b"foreign"), "it stays for the sync to find");
+    disk.release_syncs();
 }
 
 /// No room is no failure: records are taken as long as they themselves find some.
