@@ -150,12 +150,10 @@ mod tests {
     fn lines(key: &Key, count: u64) -> Vec<Vec<u8>> {
         let mut chain = Chain::START;
         let one = |seq| {
-            let mut out = Vec::new();
             let body = Body::new(&json!({"kind": "note", "n": seq}), key).unwrap();
-            let hash = line::write(&mut out, key, seq, Timestamp::UNIX_EPOCH, &body, &chain.prev);
-            chain.advance(hash);
-            out.pop();
-            out
+            let line = body.sealed(key, seq, Timestamp::UNIX_EPOCH, &chain.prev);
+            chain.advance(line.hash);
+            line.bytes().strip_suffix(b"\n").unwrap().to_vec()
         };
         (1..=count).map(one).collect()
     }
@@ -186,9 +184,8 @@ mod tests {
         check(&key, &[a, b, &junk], &[Flaw::Form], 2);
         check(&Key::derive(&[2; 32]).unwrap(), &[a], &[Flaw::Seal { seq: 1 }], 0);
         // The right number, sealed by the right key, but grown from another past.
-        let mut forked = Vec::new();
         let body = Body::new(&json!({"kind": "note"}), &key).unwrap();
-        line::write(&mut forked, &key, 2, Timestamp::UNIX_EPOCH, &body, &Hash([9; 32]));
+        let mut forked = body.sealed(&key, 2, Timestamp::UNIX_EPOCH, &Hash([9; 32])).bytes().to_vec();
         forked.pop();
         check(&key, &[a, &forked], &[Flaw::Link { seq: 2 }], 2);
     }

@@ -24,12 +24,15 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// How much most bodies take.
+/// What is free before an entry: the beginning of a line takes no more, until there are years of five digits.
+const FREE: usize = 64;
+/// How much most lines take.
 const USUAL: usize = 2048;
 /// How much memory a thread keeps.
 const MOST_SPARE: usize = 16 * 1024;
 
-/// An entry as it stands in its line, but for the braces around it: `{"kind":"…",…}`.
+/// An entry as it stands in its line, but for the braces around it: `{"kind":"…",…}`. Before it there is as much free as the
+/// beginning of a line takes, so that the line is made where the entry is, and nothing of it is moved.
 #[derive(Debug)]
 pub(crate) struct Body(Vec<u8>);
 
@@ -37,7 +40,10 @@ impl Body {
     /// Writes an entry; one that is too long is cut, and says so with its length and digest.
     pub(crate) fn new(entry: &impl Serialize, key: &Key) -> Result<Body, LedgerError> {
         let body = Body::whole(entry)?;
-        if body.len() <= shrink::LONGEST { Ok(body) } else { Body::whole(&shrink::shrink(&body.0, key)?) }
+        if body.len() <= shrink::LONGEST {
+            return Ok(body);
+        }
+        Body::whole(&shrink::shrink(body.json(), key)?)
     }
 
     /// Writes an entry of our own making, however long.
@@ -46,6 +52,7 @@ impl Body {
         let mut body = Body(SPARE.try_with(Cell::take).unwrap_or_default());
         body.0.clear();
         body.0.reserve(USUAL);
+        body.0.resize(FREE, b' ');
         json_text::append(&mut body.0, entry, Texts::Visible(is_hidden)).map_err(encode)?;
         if !body.members().starts_with(br#""kind":""#) {
             return Err(LedgerError::Encode("an entry begins with its kind".into()));
@@ -62,11 +69,52 @@ impl Body {
         self.members().len()
     }
 
+    fn json(&self) -> &[u8] {
+        self.0.get(FREE..).unwrap_or_default()
+    }
+
     /// All between the braces, or nothing where there are none.
     fn members(&self) -> &[u8] {
-        let inner = self.0.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+        let inner = self.json().strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
         inner.unwrap_or_default()
     }
+
+    /// Makes it a sealed line.
+    pub(crate) fn sealed(mut self, key: &Key, seq: u64, time: Timestamp, prev: &Hash) -> SealedLine {
+        let out = &mut self.0;
+        // The closing brace comes again, behind the seal.
+        out.pop();
+        let start = begin(out, seq, time);
+        out.extend_from_slice(PREV);
+        prev.write(out);
+        out.push(b'"');
+        let hash = key.seal(out.get(start..).unwrap_or_default());
+        out.extend_from_slice(HASH);
+        hash.write(out);
+        out.extend_from_slice(CLOSE);
+        out.push(b'\n');
+        SealedLine { body: self, start, hash }
+    }
+}
+
+/// Puts the beginning of a line before its entry, in the place of the opening brace, and returns where that is.
+fn begin(out: &mut Vec<u8>, seq: u64, time: Timestamp) -> usize {
+    let end = out.len();
+    out.extend_from_slice(SEQ);
+    write_number(out, seq);
+    out.extend_from_slice(TIME);
+    write_time(out, time);
+    out.extend_from_slice(b"\",");
+    let count = out.len() - end;
+    let Some(start) = (FREE + 1).checked_sub(count) else {
+        // A year of more than four digits.
+        let beginning = out.split_off(end);
+        out.splice(..=FREE, beginning);
+        return 0;
+    };
+    out.copy_within(end.., start);
+    out.truncate(end);
+    start
 }
 
 impl Drop for Body {
@@ -78,31 +126,19 @@ impl Drop for Body {
     }
 }
 
-/// Appends one sealed line, newline included, and returns its seal.
-pub(crate) fn write(
-    out: &mut Vec<u8>,
-    key: &Key,
-    seq: u64,
-    time: Timestamp,
-    body: &Body,
-    prev: &Hash,
-) -> Hash {
-    let start = out.len();
-    out.extend_from_slice(SEQ);
-    write_number(out, seq);
-    out.extend_from_slice(TIME);
-    write_time(out, time);
-    out.extend_from_slice(b"\",");
-    out.extend_from_slice(body.members());
-    out.extend_from_slice(PREV);
-    prev.write(out);
-    out.push(b'"');
-    let hash = key.seal(out.get(start..).unwrap_or_default());
-    out.extend_from_slice(HASH);
-    hash.write(out);
-    out.extend_from_slice(CLOSE);
-    out.push(b'\n');
-    hash
+/// A line with its seal.
+#[derive(Debug)]
+pub(crate) struct SealedLine {
+    body: Body,
+    start: usize,
+    pub(crate) hash: Hash,
+}
+
+impl SealedLine {
+    /// The line, newline included.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.body.0.get(self.start..).unwrap_or_default()
+    }
 }
 
 /// A line taken apart.
@@ -172,10 +208,8 @@ mod tests {
     }
 
     fn line(entry: &Value) -> Vec<u8> {
-        let mut out = Vec::new();
         let body = Body::new(entry, &key()).unwrap();
-        write(&mut out, &key(), 7, Timestamp::UNIX_EPOCH, &body, &Hash::NONE);
-        out
+        body.sealed(&key(), 7, Timestamp::UNIX_EPOCH, &Hash::NONE).bytes().to_vec()
     }
 
     #[test]
@@ -191,6 +225,30 @@ mod tests {
         assert!(!parts.is_authentic(&Key::derive(&[2; 32]).unwrap()));
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["hash"], parts.hash.to_string());
+    }
+
+    /// The beginning of a line is as long as its number and its time; whatever they are, the line is one.
+    #[test]
+    fn every_number_and_time_has_its_place() {
+        for seq in [0, 1, 9, 10, 12_345_678, u64::MAX] {
+            for time in [Timestamp::UNIX_EPOCH, Timestamp::MAX, Timestamp::MIN] {
+                let body = Body::new(&json!({"kind": "note", "text": "hello"}), &key()).unwrap();
+                let sealed = body.sealed(&key(), seq, time, &Hash([7; 32]));
+                let text = String::from_utf8(sealed.bytes().to_vec()).unwrap();
+                let mut written = Vec::new();
+                write_time(&mut written, time);
+                let begin = format!(
+                    r#"{{"seq":{seq},"time":"{}","kind":"note","text":"hello","prev":"0707"#,
+                    String::from_utf8(written).unwrap()
+                );
+                assert!(text.starts_with(&begin), "{text}");
+                let parts = parts(text.strip_suffix('\n').unwrap().as_bytes()).unwrap();
+                assert!(
+                    parts.seq == seq && parts.hash == sealed.hash && parts.is_authentic(&key()),
+                    "{text}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn build(
         }
         Some(_) | None => {
             let checkpoint = Body::whole(&Entry::Checkpoint(found.tracker.checkpoint(Timestamp::now())))?;
-            let begun = segment::begin(&*disk, folder, chain, &key, &[checkpoint]);
+            let begun = segment::begin(&*disk, folder, chain, &key, [checkpoint]);
             let (active, after) = begun.map_err(LedgerError::io("begin a segment in", folder))?;
             chain = after;
             (active, true)
@@ -232,7 +232,6 @@ fn build(
         anchor,
         anchor_file,
         anchor_failing: false,
-        buffer: Vec::with_capacity(4096),
         rotate_at: options.segment_limit(),
         options: options.clone(),
         active,
@@ -266,7 +265,7 @@ fn record_recovery(writer: &mut Writer, recovery: &Recovery) -> Result<(), Ledge
 
 fn write(writer: &mut Writer, entry: &Entry) -> Result<u64, LedgerError> {
     let body = Body::new(entry, &writer.key)?;
-    writer.append(entry, &body, Purpose::LastWords)
+    writer.append(entry, body, Purpose::LastWords)
 }
 
 /// Makes the start durable before anything is built on it.

@@ -98,7 +98,7 @@ impl Shared {
         if !writer.tracker.is_open(call.call_id) || writer.owes(call) {
             return Err(already);
         }
-        let written = writer.append(&entry, &body, Purpose::LastWords);
+        let written = writer.append(&entry, body, Purpose::LastWords);
         if let (Err(LedgerError::Unavailable { .. }), Entry::Outcome(concluded)) = (&written, entry) {
             let (call, debt) = (concluded.call, Debt::End(concluded.outcome));
             writer.owed.push(Owed { call, debt, due: Instant::now() });
@@ -178,7 +178,7 @@ impl Writer {
 
     fn pay_entry(&mut self, entry: &Entry) -> Result<(), LedgerError> {
         let written =
-            Body::new(entry, &self.key).and_then(|body| self.append(entry, &body, Purpose::LastWords));
+            Body::new(entry, &self.key).and_then(|body| self.append(entry, body, Purpose::LastWords));
         written
             .map(drop)
             .inspect_err(|error| tracing::warn!(%error, "a record waits until it can be written"))

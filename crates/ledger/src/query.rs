@@ -83,13 +83,13 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{entry::Status, key::Key, line, line::Body, samples};
+    use crate::{entry::Status, key::Key, line::Body, samples};
 
     fn facets(entry: &crate::Entry) -> Facets<'static> {
         let key = Key::derive(&[1; 32]).unwrap();
-        let mut text = Vec::new();
         let time = Timestamp::from_second(1000).unwrap();
-        line::write(&mut text, &key, 5, time, &Body::new(entry, &key).unwrap(), &crate::hash::Hash::NONE);
+        let line = Body::new(entry, &key).unwrap().sealed(&key, 5, time, &crate::hash::Hash::NONE);
+        let text = line.bytes().to_vec();
         Facets::parse(text.leak().strip_suffix(b"\n").unwrap()).unwrap()
     }
 

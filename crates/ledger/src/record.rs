@@ -116,8 +116,8 @@ mod tests {
         let (key, mut skimmed, mut read) =
             (Key::derive(&[1; 32]).unwrap(), Tracker::default(), Tracker::default());
         for entry in &entries {
-            let (mut out, body) = (Vec::new(), line::Body::new(entry, &key).unwrap());
-            line::write(&mut out, &key, 1, Timestamp::UNIX_EPOCH, &body, &Hash::NONE);
+            let body = line::Body::new(entry, &key).unwrap();
+            let out = body.sealed(&key, 1, Timestamp::UNIX_EPOCH, &Hash::NONE).bytes().to_vec();
             let text = out.strip_suffix(b"\n").unwrap();
             let Passage { time, call, step } = Passage::parse(text).unwrap();
             skimmed.step(&call, step, time);

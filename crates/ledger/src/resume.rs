@@ -101,7 +101,7 @@ impl Plan {
         self.resumed.lost = self.count_lost(shared);
         let bodies = [&self.checkpoint, &Entry::Resumed(self.resumed.clone())].map(Body::whole);
         let bodies = bodies.into_iter().collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
-        let (active, chain) = segment::begin(&*self.disk, &shared.folder, self.chain, &shared.key, &bodies)?;
+        let (active, chain) = segment::begin(&*self.disk, &shared.folder, self.chain, &shared.key, bodies)?;
         let durable = self.disk.sync(&active.file).and_then(|()| self.disk.sync_folder(&self.folder));
         match durable {
             Ok(()) => Ok((active, chain, self.resumed.lost)),

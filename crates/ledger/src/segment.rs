@@ -14,7 +14,7 @@ use crate::{
     chain::Chain,
     disk::{self, Disk},
     key::Key,
-    line::{self, Body},
+    line::Body,
     room::{self, Extent},
 };
 
@@ -155,14 +155,15 @@ pub(crate) fn begin(
     folder: &Path,
     chain: Chain,
     key: &Key,
-    entries: &[Body],
+    entries: impl IntoIterator<Item = Body>,
 ) -> io::Result<(Active, Chain)> {
     let segment = Segment::new(folder, chain.next);
     let file = disk.create(&segment.path)?;
     let (mut after, mut lines) = (chain, Vec::new());
     for body in entries {
-        let hash = line::write(&mut lines, key, after.next, Timestamp::now(), body, &after.prev);
-        after.advance(hash);
+        let line = body.sealed(key, after.next, Timestamp::now(), &after.prev);
+        lines.extend_from_slice(line.bytes());
+        after.advance(line.hash);
     }
     if let Err(error) = disk::write_all(disk, &file, &lines, 0) {
         // It is ours and holds nothing that was acknowledged.

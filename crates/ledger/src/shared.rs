@@ -79,7 +79,7 @@ impl Shared {
     pub(crate) fn write(&self, entry: &Entry, purpose: Purpose) -> Result<u64, LedgerError> {
         let body = Body::new(entry, &self.key)?;
         let mut writer = lock(&self.writer);
-        let written = writer.append(entry, &body, purpose);
+        let written = writer.append(entry, body, purpose);
         self.after_write(&writer);
         written
     }
@@ -90,7 +90,7 @@ impl Shared {
         let body = Body::new(entry, &self.key)?;
         let (told, answer) = oneshot::channel();
         let mut writer = lock(&self.writer);
-        let seq = writer.append(entry, &body, purpose);
+        let seq = writer.append(entry, body, purpose);
         self.after_write(&writer);
         let seq = seq?;
         lock(&self.queue).waiters.push(Waiter { seq, told });

@@ -18,7 +18,7 @@ use crate::{
     disk::{self, Disk},
     entry::{Effect, Entry, Note, Sealed},
     key::Key,
-    line::{self, Body},
+    line::Body,
     owed::Owed,
     segment::{self, Active},
     tracker::Tracker,
@@ -84,30 +84,23 @@ pub(crate) struct Writer {
     pub(crate) anchor: Anchor,
     pub(crate) anchor_file: AnchorFile,
     pub(crate) anchor_failing: bool,
-    pub(crate) buffer: Vec<u8>,
     /// The length at which the next try to begin a new segment is made.
     pub(crate) rotate_at: u64,
 }
 
 impl Writer {
     /// Writes one entry and returns its number.
-    pub(crate) fn append(
-        &mut self,
-        entry: &Entry,
-        body: &Body,
-        purpose: Purpose,
-    ) -> Result<u64, LedgerError> {
+    pub(crate) fn append(&mut self, entry: &Entry, body: Body, purpose: Purpose) -> Result<u64, LedgerError> {
         self.admit(purpose)?;
         if self.active.length >= self.rotate_at {
             self.rotate();
         }
         let (seq, time) = (self.chain.next, Timestamp::now());
-        self.buffer.clear();
-        let hash = line::write(&mut self.buffer, &self.key, seq, time, body, &self.chain.prev);
-        if let Err(error) = self.active.write(&*self.disk, &self.buffer) {
+        let line = body.sealed(&self.key, seq, time, &self.chain.prev);
+        if let Err(error) = self.active.write(&*self.disk, line.bytes()) {
             return Err(self.write_failed(&error, purpose));
         }
-        self.chain.advance(hash);
+        self.chain.advance(line.hash);
         self.tracker.note(entry, time);
         if !is_followed_by_its_end(entry) {
             self.write_anchor();
@@ -157,7 +150,7 @@ impl Writer {
         };
         let entry = Entry::Note(note);
         let said =
-            Body::new(&entry, &self.key).and_then(|body| self.append(&entry, &body, Purpose::LastWords));
+            Body::new(&entry, &self.key).and_then(|body| self.append(&entry, body, Purpose::LastWords));
         if let Err(error) = said {
             tracing::error!(%error, "no room for the ledger's last words");
         }
@@ -193,7 +186,7 @@ impl Writer {
                 if self.active.has_blank_room()? { Ok(body) } else { Err(io::ErrorKind::InvalidData.into()) }
             })
             .and_then(|body| self.active.cut(&*self.disk).map(|()| body))
-            .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, &[body]));
+            .and_then(|body| segment::begin(&*self.disk, &self.folder, self.chain, &self.key, [body]));
         match begun {
             Ok((active, chain)) => {
                 self.retired.push(std::mem::replace(&mut self.active, active));

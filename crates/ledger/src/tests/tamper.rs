@@ -197,9 +197,8 @@ fn forged_with_care() {
     let other = Victim::new(3);
     let key = crate::key::Key::derive(&[3; 32]).unwrap();
     let last = crate::line::parts(victim.lines()[3].strip_suffix(b"\n").unwrap()).unwrap();
-    let mut forged = Vec::new();
     let body = crate::line::Body::new(&samples::note("all is well"), &key).unwrap();
-    crate::line::write(&mut forged, &key, 5, jiff::Timestamp::now(), &body, &last.hash);
+    let forged = body.sealed(&key, 5, jiff::Timestamp::now(), &last.hash).bytes().to_vec();
     victim.check_line(&[victim.segment(), &forged].concat(), 5, "a forged line");
     // The whole record rewritten, anchors included, with another key.
     victim.check_line(other.segment(), 1, "another ledger");
