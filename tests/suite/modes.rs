@@ -109,6 +109,13 @@ fn a_full_disk_degrades_and_the_change_is_recorded_when_there_is_room() {
     let refused = (0..2000).map(|_| agent.execute("write_file", &write)).find(|end| end["success"] == false);
     assert!(refused.is_some(), "a full disk must refuse");
     wait_for(&mut control, "DEGRADED");
+    // The ledger has room for some more records.
+    let read = json!({"path": "b.txt"});
+    let is_refused = |end: &Value| end["metadata"]["refusal"]["code"] == "ledger_unavailable";
+    assert!(
+        (0..2000).map(|_| agent.execute("read_file", &read)).any(|end| is_refused(&end)),
+        "no room is left"
+    );
     // Stricter is possible although nothing can be recorded; looser is not.
     let looser = set(&mut control, "NORMAL");
     assert!(looser["error"].is_object(), "{looser}");

@@ -3,8 +3,10 @@
 mod crash;
 mod faults;
 mod faulty;
+mod foreign_room;
 mod full_disk;
 mod owing;
+mod power_failure;
 mod reading;
 mod retaining;
 mod room;

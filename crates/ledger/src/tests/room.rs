@@ -1,25 +1,25 @@
-//! Room ahead of the records: nobody reads it as a record, nobody can hide anything in it, and it goes when the segment ends.
+//! Room ahead of the records: nobody reads it as a record, and it goes when the segment ends. What others do to it is in
+//! `foreign_room`.
 
 use std::{
-    fs::{self, File},
-    os::unix::fs::FileExt,
+    fs,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
 
 use super::{
-    all, assert_intact, copy,
+    assert_intact, copy,
     faulty::{ENOSPC, Faulty, Write},
     open, open_with, records, segments, verify,
 };
-use crate::{Filter, Options, Recovery, entry::MissingCause, key::Key, room::STEP, samples};
+use crate::{Filter, Options, key::Key, room::STEP, samples};
 
-fn length(path: &Path) -> u64 {
+pub(super) fn length(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
 /// What a crash leaves of a ledger with so many notes, and the path of its segment.
-fn crashed(notes: usize) -> (tempfile::TempDir, std::path::PathBuf) {
+pub(super) fn crashed(notes: usize) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (ledger, _) = open(folder.path());
     for n in 0..notes {
@@ -128,132 +128,6 @@ fn a_line_that_was_begun_in_the_room_is_torn_and_the_room_is_not() {
     assert_intact(left.path());
 }
 
-/// One byte more or less of room, or another one in it, is found with its place.
-#[test]
-fn no_byte_of_the_room_can_be_changed_unseen() {
-    let (left, segment) = crashed(3);
-    let whole = fs::read(&segment).unwrap();
-    let written = records(&segment).len();
-    let check = |content: &[u8], why: &str| {
-        fs::write(&segment, content).unwrap();
-        let problems = verify(left.path()).problems;
-        assert_eq!(problems.first().and_then(|first| first.line), Some(5), "{why}: {problems:?}");
-        assert_eq!(problems[0].offset, Some(written as u64), "{why}");
-    };
-    for place in [written, written + 1, whole.len() / 2, whole.len() - 1] {
-        for byte in [b' ', b'\n', b'\0', b'x', b'{'] {
-            let mut changed = whole.clone();
-            changed[place] = byte;
-            check(&changed, &format!("{byte:#x} at {place}"));
-        }
-    }
-    for byte in [b'\t', b' ', b'\n', b'x'] {
-        check(&[whole.as_slice(), &[byte]].concat(), "one more");
-    }
-    check(&[whole.as_slice(), &vec![b'\t'; STEP as usize]].concat(), "as much again");
-    // Less of it is what a writer leaves that was killed while it made room: told, and no alarm.
-    for less in [&whole[..whole.len() - 1], &whole[..written + 1]] {
-        fs::write(&segment, less).unwrap();
-        let notices = assert_intact(left.path()).notices;
-        assert_eq!((notices.len(), notices[0].offset), (1, Some(written as u64)), "{notices:?}");
-    }
-}
-
-/// What a start takes off and no writer leaves is on record.
-#[test]
-fn room_that_no_writer_leaves_is_torn() {
-    let (too_much, segment) = crashed(3);
-    let written = records(&segment).len() as u64;
-    fs::write(&segment, [fs::read(&segment).unwrap(), vec![b'\t'; STEP as usize]].concat()).unwrap();
-    let (closed, other) = crashed(3);
-    drop(open(closed.path()));
-    let ended = length(&other);
-    fs::write(&other, [fs::read(&other).unwrap(), vec![b'\t'; 777]].concat()).unwrap();
-    for (folder, expect) in [(&too_much, (written, 2 * STEP - written)), (&closed, (ended, 777))] {
-        assert!(!verify(folder.path()).is_intact());
-        let (ledger, recovery) = open(folder.path());
-        let torn: Vec<_> = recovery.torn.iter().map(|torn| (torn.offset, torn.bytes)).collect();
-        assert_eq!(torn, [expect]);
-        drop(ledger);
-        assert_eq!(assert_intact(folder.path()).notices.len(), 1);
-    }
-}
-
-#[test]
-fn a_closed_ledger_has_none_at_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open(folder.path());
-    ledger.append(&samples::note("x")).unwrap();
-    drop(ledger);
-    let segment = &segments(folder.path())[0];
-    let whole = fs::read(segment).unwrap();
-    fs::write(segment, [whole.clone(), vec![b'\t'; STEP as usize - whole.len()]].concat()).unwrap();
-    let problems = verify(folder.path()).problems;
-    assert!(problems[0].what.contains("blank bytes") && problems[0].line == Some(3), "{problems:?}");
-}
-
-/// What a start finds behind a hole.
-struct Holed {
-    folder: tempfile::TempDir,
-    recovery: Recovery,
-    /// What there was from the hole on.
-    behind: Vec<u8>,
-}
-
-/// Pages that no sync had reached come back in no order when the machine goes down: a hole, and what is behind it.
-fn with_a_hole(boot: &str, synced: u64, hole: fn(&mut [u8], &[usize])) -> Holed {
-    let (folder, segment) = crashed(30);
-    let mut bytes = fs::read(&segment).unwrap();
-    let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect();
-    hole(&mut bytes, &ends);
-    fs::write(&segment, bytes).unwrap();
-    let behind = records(&segment)[ends[9] + 1..].to_vec();
-    let key = Key::load(&folder.path().join("key")).unwrap();
-    let anchor = crate::anchor::Anchor::read(&folder.path().join("anchor"), &key).unwrap();
-    let anchor = crate::anchor::Anchor { boot: boot.into(), synced, ..anchor };
-    fs::write(folder.path().join("anchor"), anchor.render(&key)).unwrap();
-    let (ledger, recovery) = open(folder.path());
-    drop(ledger);
-    Holed { folder, recovery, behind }
-}
-
-fn in_the_middle(bytes: &mut [u8], ends: &[usize]) {
-    bytes[ends[9] + 40..ends[14] + 60].fill(b'\t');
-}
-
-/// All that is left behind it is part of a line.
-fn up_to_the_last_line(bytes: &mut [u8], ends: &[usize]) {
-    bytes[ends[9] + 40..ends[29] + 60].fill(b'\t');
-    bytes[ends[30] - 5..].fill(b'\t');
-}
-
-#[test]
-fn a_hole_that_a_power_failure_left_is_not_somebodys_doing() {
-    for hole in [in_the_middle, up_to_the_last_line] {
-        let Holed { folder, recovery, behind } = with_a_hole("another", 10, hole);
-        assert!(recovery.damage.is_empty(), "{recovery:?}");
-        let missing = recovery.missing.unwrap();
-        assert_eq!((missing.from, missing.to, missing.cause), (11, 31, MissingCause::PowerFailure));
-        let saved = folder.path().join(recovery.torn[0].saved_as.as_ref().unwrap());
-        assert!(fs::read(saved).unwrap() == behind, "nothing is thrown away");
-        assert_intact(folder.path());
-    }
-}
-
-#[test]
-fn the_same_hole_without_a_power_failure_or_in_what_was_on_disk_is() {
-    for (boot, synced) in [(&*crate::anchor::boot_id(), 10), ("another", 11)] {
-        let Holed { folder, recovery, .. } = with_a_hole(boot, synced, in_the_middle);
-        assert!(!recovery.damage.is_empty(), "{boot} {synced}: {recovery:?}");
-        assert!(!verify(folder.path()).is_intact());
-        assert_eq!(
-            all(folder.path()).iter().filter(|record| record.seq == 31).count(),
-            1,
-            "it stays where it was"
-        );
-    }
-}
-
 /// A segment that could not be trusted is left as it is, room and all, and what follows it says so.
 #[tokio::test]
 async fn a_segment_that_had_to_be_left_keeps_its_room() {
@@ -325,79 +199,6 @@ fn a_segment_that_keeps_its_room_grows_on() {
     }
     assert_eq!(length(first), records(first).len() as u64);
     assert_intact(folder.path());
-}
-
-/// Who changes the room of a running daemon is found out by it before anything more is acknowledged as durable.
-async fn check_meddling(meddle: impl Fn(&File), says: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open(folder.path());
-    ledger.append_durably(&samples::note("x")).await.unwrap();
-    let segment = &segments(folder.path())[0];
-    meddle(&fs::OpenOptions::new().write(true).open(segment).unwrap());
-    let refused = ledger.append_durably(&samples::note("y")).await.unwrap_err();
-    assert!(refused.to_string().contains(says), "{refused}");
-    drop(ledger);
-    let notices = verify(folder.path()).notices;
-    assert!(notices.iter().any(|notice| notice.what.contains(says)), "it stays on record: {notices:?}");
-}
-
-#[tokio::test]
-async fn room_that_somebody_else_changes_stops_the_record() {
-    check_meddling(|file| file.set_len(STEP - 1).unwrap(), "somebody else changed it").await;
-    check_meddling(|file| file.set_len(STEP + 1).unwrap(), "somebody else changed it").await;
-    for place in [STEP / 2, STEP - 1] {
-        check_meddling(|file| file.write_all_at(b" ", place).unwrap(), "somebody else wrote it").await;
-    }
-}
-
-/// A line in the room that has the form of a record is none: neither whoever asks the daemon nor the index takes it for one.
-#[tokio::test]
-async fn what_somebody_else_puts_into_the_room_is_no_record() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open(folder.path());
-    ledger.append_durably(&samples::note("x")).await.unwrap();
-    let segment = &segments(folder.path())[0];
-    let line = String::from_utf8(records(segment)).unwrap().lines().last().unwrap().to_owned();
-    let forged = format!("\n{}\n", line.replace("\"seq\":2,", "\"seq\":900000,"));
-    let file = fs::OpenOptions::new().write(true).open(segment).unwrap();
-    let place = STEP - forged.len() as u64;
-    file.write_all_at(forged.as_bytes(), place).unwrap();
-    assert!(crate::Reader::new(folder.path()).tail(1).unwrap()[0].seq == 900_000, "the form is a record's");
-    assert_eq!(ledger.tail(1).unwrap()[0].seq, 2);
-    let mut exported = Vec::new();
-    assert_eq!(
-        ledger.reader().export(&Filter::default(), crate::ExportFormat::Ndjson, &mut exported).unwrap(),
-        2
-    );
-    let seen: Vec<_> = ledger.shared.segments().unwrap().iter().map(|segment| segment.written).collect();
-    assert_eq!(seen, [Some(records_before(segment, place))], "what the index is filled from");
-}
-
-fn records_before(segment: &Path, place: u64) -> u64 {
-    let bytes = &fs::read(segment).unwrap()[..place as usize];
-    bytes.iter().rposition(|byte| *byte != b'\t').map_or(0, |last| last as u64 + 1)
-}
-
-/// Nor does it go unseen when the segment is full meanwhile.
-#[test]
-fn a_segment_with_something_in_its_room_is_not_ended() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ledger, _) = open_with(folder.path(), &Options { segment_bytes: 4096, ..Options::default() });
-    ledger.append(&samples::note("x")).unwrap();
-    let first = &segments(folder.path())[0];
-    let file = fs::OpenOptions::new().write(true).open(first).unwrap();
-    file.write_all_at(b"foreign", STEP - 7).unwrap();
-    // The sync of every second may find it first: then no more is taken here.
-    for _ in 0..60 {
-        if ledger.append(&samples::note("x")).is_err() {
-            break;
-        }
-    }
-    assert!(fs::read(first).unwrap().ends_with(b"foreign"), "it stays for the sync to find");
-    drop(ledger);
-    assert!(fs::read(first).unwrap().ends_with(b"foreign"));
-    let report = verify(folder.path());
-    assert!(report.notices.iter().any(|notice| notice.what.contains("somebody else wrote it")), "{report:?}");
 }
 
 /// No room is no failure: records are taken as long as they themselves find some.
