@@ -223,6 +223,28 @@ fn a_disk_that_takes_no_writes_still_answers_reads_where_they_are_allowed() {
 }
 
 #[test]
+fn a_stricter_mode_holds_though_it_cannot_be_recorded_and_is_recorded_when_it_can() {
+    let mut scene = Scene::new(Reads::Refused);
+    let Some(strace) = scene.fail(At::SegmentWrites, "EIO") else { return };
+    scene.check_down(Reads::Refused, "Input/output error");
+    let mut control = scene.daemon.control();
+    let mut set = |mode: &str| control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}));
+    let (stricter, looser) = (set("LOCKDOWN"), set("RECOVERY"));
+    assert_eq!(stricter["result"]["mode"], "LOCKDOWN", "{stricter}");
+    assert_eq!(stricter["result"]["recorded"], false, "{stricter}");
+    assert!(looser["error"].is_object(), "{looser}");
+    strace.stop();
+    let ways = |home: &Home| {
+        let records = home.records_so_far().into_iter().filter(|record| record["kind"] == "mode");
+        records.map(|record| record["to"].clone()).collect::<Vec<_>>()
+    };
+    until("it is recorded now that it can be", || ways(scene.daemon.home()) == ["LOCKDOWN"]);
+    let daemon = Daemon::start_in(scene.daemon.crash());
+    let mode = daemon.control().request("control/mode.get", &json!({}));
+    assert_eq!(mode["result"]["mode"], "LOCKDOWN", "{mode}");
+}
+
+#[test]
 fn a_state_folder_that_turns_read_only_is_left_by_itself_when_it_can_be_written_again() {
     let mut scene = Scene::new(Reads::Answered);
     let (folder, first) = (scene.ledger(), segments(&scene.ledger()).remove(0));
