@@ -1,4 +1,4 @@
-"""An orchestrator that works through Sinew: lists the tools, calls one, and mends a call that was refused.
+"""Example orchestrator: lists Sinew's tools, calls one, and repairs a call that was refused.
 
     python orchestrator.py SOCKET FILE [legacy|auto]     over the daemon's agent.sock
     python orchestrator.py --bridge FILE [legacy|auto]   through `sinew mcp`, which starts a daemon if none runs
@@ -27,7 +27,7 @@ async def main(where: str, path: str, mode: str = "auto") -> None:
         tools = await client.list_tools()
         print("tools", " ".join(tool.name for tool in tools.tools))
 
-        # A model that misspells an argument is told so, and given arguments that are proven to pass.
+        # A misspelt argument is refused; the refusal contains arguments that would be permitted.
         refused = await client.call_tool("read_file", {"file_path": path})
         assert refused.is_error, refused
         refusal = refused.meta["sinew/refusal"]

@@ -1,4 +1,4 @@
-"""A transport for the official `mcp` SDK: newline-delimited JSON-RPC over Sinew's Unix socket."""
+"""Transport for the official `mcp` SDK: newline-delimited JSON-RPC over Sinew's Unix socket."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,12 +9,12 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 LONGEST_LINE = 16 * 1024 * 1024
-"""asyncio stops at 64 KiB unless told otherwise; a line of Sinew's may have 16 MiB."""
+"""Limit of a line. The default of asyncio is 64 KiB; a line of Sinew may have 16 MiB."""
 
 
 @asynccontextmanager
 async def sinew_socket(path: str) -> AsyncGenerator[tuple]:
-    """Connects to `agent.sock`, or to the door of a worker session."""
+    """Connects to `agent.sock` or to the socket of a worker session."""
     reader, writer = await asyncio.open_unix_connection(path, limit=LONGEST_LINE)
     to_session, incoming = anyio.create_memory_object_stream(0)
     outgoing, from_session = anyio.create_memory_object_stream(0)

@@ -1,4 +1,4 @@
-// An orchestrator that works through Sinew: lists the tools, calls one, and mends a call that was refused.
+// Example orchestrator: lists Sinew's tools, calls one, and repairs a call that was refused.
 //
 //   node orchestrator.mjs SOCKET FILE [legacy|auto]     over the daemon's agent.sock
 //   node orchestrator.mjs --bridge FILE [legacy|auto]   through `sinew mcp`, which starts a daemon if none runs
@@ -19,7 +19,7 @@ console.log("protocol", client.getNegotiatedProtocolVersion());
 const { tools } = await client.listTools();
 console.log("tools", tools.map((tool) => tool.name).join(" "));
 
-// A model that misspells an argument is told so, and given arguments that are proven to pass.
+// A misspelt argument is refused; the refusal contains arguments that would be permitted.
 const refused = await client.callTool({ name: "read_file", arguments: { file_path: path } });
 const refusal = refused._meta["sinew/refusal"];
 console.log("refused", refusal.code);

@@ -1,4 +1,4 @@
-// A transport for the official `@modelcontextprotocol/client`: newline-delimited JSON-RPC over Sinew's Unix socket.
+// Transport for the official `@modelcontextprotocol/client`: newline-delimited JSON-RPC over Sinew's Unix socket.
 
 import { connect } from "node:net";
 import { createInterface } from "node:readline";
